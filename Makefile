@@ -7,6 +7,8 @@ JOBS ?= 2
 WHICH ?= not nightly
 SEEDS ?= 1000
 SEED ?=
+PATHS ?=
+COUNT ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo sample test simulate mutants check lint types imports format site bench sbom dist version lock clean
@@ -47,8 +49,8 @@ site: $(VENV)/.ready  ## Build the documentation site into build/site; any link 
 simulate: $(VENV)/.ready  ## Simulate fleets: SEEDS of them, or the one of SEED.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
-mutants: $(VENV)/.ready  ## Break the code on purpose; the tests must fail.
-	$(BIN)/python -m tests.mutants $(ARGS)
+mutants: $(VENV)/.ready  ## Break the code on purpose, by the list or COUNT times in PATHS; the tests must fail.
+	$(BIN)/python -m tests.mutants $(PATHS) $(if $(SEED),--seed=$(SEED)) $(if $(COUNT),--count=$(COUNT)) $(ARGS)
 
 bench: $(VENV)/.ready  ## Measure; `make bench ARGS=failover` runs one.
 	$(BIN)/python -m benchmarks $(ARGS)

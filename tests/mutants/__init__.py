@@ -1,11 +1,11 @@
 """Deliberate breaks of the code, and a proof that the tests notice each: ``make mutants``.
 
-A mutant is one rule of the design taken out of one file: no version check, no fence, a
-lease released before the observer is done. It is applied to a copy of the tree, and the
-tests that are there for that rule must fail. ``catalogue`` holds the mutants, ``running``
-applies them.
+The curated ones are one rule of the design each, taken out of the object that keeps it; they
+are listed by rule in ``expiring``, ``planning``, ``fencing``, ``handling`` and ``delivering``.
+``make mutants PATHS=host/workers`` makes small breaks by rule instead, drawn from the functions
+of some folders (``generated``), and runs the tests that enter these functions (``covering``).
+Both kinds are made in forks of one process that has collected the tests once (``forks``).
 
-Limits: the list was made by hand, rule by rule. What it does not break is not shown to be
-tested; and a mutant that is killed shows that *some* test looks at the rule, not that all
-of the rule is tested.
+Limits: a mutant that is killed shows that *some* test looks at what it breaks, not that all
+of it is tested.
 """

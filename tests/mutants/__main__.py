@@ -1,68 +1,63 @@
-"""Break the code on purpose, again and again: ``make mutants``, or some by their names.
+"""Break the code on purpose: ``make mutants``, or by rule, ``make mutants PATHS=host/workers``.
 
-Exit code 1 if a mutant survives, 2 if the list cannot be run: a mutant whose code has
-changed, or tests that fail on the unbroken code.
+Exit code 1 if a mutant of the list survives, 2 if that cannot be found out: what a mutant
+breaks is gone, or tests fail on the unbroken code.
 """
 
-import os
-import tempfile
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from .catalogue import MUTANTS
-from .mutant import Stale
-from .running import NotFit, Verdict, verdicts
+from . import catalogue, covering
+from .forks import NotFit, with_tests
+from .generated import Edit, drawn
+from .mutant import Mutant
 
-_WIDTH = 140
-_out = Console(width=max(_WIDTH, Console().width))
+_TESTS = ("tests/unit", "tests/contract")
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Only these mutants.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
+    paths: Annotated[list[Path] | None, typer.Argument(help="Break these by rule.")] = None,
+    count: Annotated[int, typer.Option(help="How many such breaks.")] = 50,
+    seed: Annotated[int, typer.Option(help="Which ones.")] = 1,
+    tests: Annotated[list[str] | None, typer.Option(help="The tests to run on them.")] = None,
+    only: Annotated[str, typer.Option(help="Of the list, those with this in the name.")] = "",
 ) -> None:
-    chosen = [x for x in MUTANTS if not names or x.name in names]
-    if not chosen:
-        _out.print(f"there is no mutant {' '.join(names or ())}", markup=False)
-        raise typer.Exit(2)
-    began = time.monotonic()
-    found: list[Verdict] = []
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-            Progress(console=_out, transient=True) as progress,
-        ):
-            bar = progress.add_task("mutants", total=len(chosen))
-            for verdict in verdicts(chosen, Path(folder).resolve(), jobs):
-                found.append(verdict)
-                progress.update(bar, advance=1)
-                if verdict.killer is None:  # a list takes half an hour: not only at its end
-                    _out.print(f"survived: {verdict.mutant.name}", style="red", markup=False)
-    except (Stale, NotFit) as problem:
-        _out.print(f"{len(found)} of {len(chosen)} mutants were tried")
-        _out.print(str(problem), style="red", markup=False)
+        if paths:
+            files = [
+                x for path in paths for x in ([path] if path.is_file() else path.rglob("*.py"))
+            ]
+            edits = drawn(files, count, seed)
+            with_tests(tests or _TESTS, partial(_try_edits, edits))
+        else:
+            mutants = [x for x in catalogue.MUTANTS if only in x.name]
+            places = {x.partition("::")[0] for mutant in mutants for x in mutant.places}
+            with_tests(sorted(places), partial(_try_mutants, mutants))
+    except NotFit as problem:
+        typer.echo(problem)
         raise typer.Exit(2) from None
-    _show(sorted(found, key=lambda x: chosen.index(x.mutant)), time.monotonic() - began)
 
 
-def _show(found: list[Verdict], seconds: float) -> None:
-    table = Table("mutant", "in", "rule", "killed by", "s", box=None)
-    for verdict in found:
-        killer, style = verdict.killer or "none: it survived", "" if verdict.killer else "red"
-        mutant = verdict.mutant
-        row = (mutant.name, mutant.file, str(mutant.rule), killer, f"{verdict.seconds:.1f}")
-        table.add_row(*row, style=style)
-    _out.print(table)
-    survivors = [x.mutant.name for x in found if x.killer is None]
-    _out.print(f"{len(found)} mutants, {len(survivors)} survived; {seconds:.0f} s")
+def _try_mutants(mutants: Sequence[Mutant], items: Sequence[pytest.Item]) -> None:
+    began = time.monotonic()
+    survivors = catalogue.tried(mutants, items)
+    seconds = time.monotonic() - began
+    typer.echo(f"{len(mutants)} mutants, {len(survivors)} survived; {seconds:.0f} s")
     if survivors:
         raise typer.Exit(1)
+
+
+def _try_edits(edits: Sequence[Edit], items: Sequence[pytest.Item]) -> None:
+    survivors = covering.tried(edits, items)
+    typer.echo(f"{len(edits)} mutants, {len(survivors)} survived:")
+    for edit in sorted(survivors, key=str):
+        typer.echo(f"  {edit}")
 
 
 if __name__ == "__main__":

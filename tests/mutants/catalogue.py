@@ -1,55 +1,64 @@
-"""All mutants, part by part. A new one is one more entry in the list of its part."""
+"""The list of mutants, each of which the tests that it names must notice."""
 
-from .of_brokers import BROKERS
-from .of_calls import CALLS
-from .of_commands import COMMANDS
-from .of_compaction import COMPACTION
-from .of_emulator import EMULATOR
-from .of_feeds import FEEDS
-from .of_fleet import FLEET
-from .of_guards import GUARDS
-from .of_health import HEALTH
-from .of_holding import HOLDING
-from .of_homes import HOMES
-from .of_hot_ranges import HOT_RANGES
-from .of_idle import IDLE
-from .of_leases import LEASES
-from .of_lifecycle import LIFECYCLE
-from .of_load import LOAD
-from .of_observers import OBSERVERS
-from .of_page import PAGE
-from .of_parts import PARTS
-from .of_pipeline import PIPELINE
-from .of_planning import PLANNING
-from .of_signals import SIGNALS
-from .of_stops import STOPS
-from .of_stores import STORES
-from .of_troubles import TROUBLES
+from collections.abc import Sequence
+from functools import partial
 
-MUTANTS = (
-    *HOLDING,
-    *HEALTH,
-    *FLEET,
-    *LEASES,
-    *OBSERVERS,
-    *FEEDS,
-    *PLANNING,
-    *IDLE,
-    *LOAD,
-    *PIPELINE,
-    *LIFECYCLE,
-    *EMULATOR,
-    *GUARDS,
-    *STORES,
-    *SIGNALS,
-    *BROKERS,
-    *COMPACTION,
-    *HOMES,
-    *PAGE,
-    *PARTS,
-    *HOT_RANGES,
-    *CALLS,
-    *STOPS,
-    *COMMANDS,
-    *TROUBLES,
+import pytest
+import typer
+
+from . import delivering, expiring, fencing, handling, planning
+from .forks import Lost, NotFit, Run, Task, forked, run
+from .mutant import Mutant, Patch
+
+_PATIENCE = 15
+_PIECE = 100  # tests of one child
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    mutant
+    for part in (expiring, planning, fencing, handling, delivering)
+    for mutant in vars(part).values()
+    if isinstance(mutant, Mutant)
 )
+
+
+def tried(mutants: Sequence[Mutant], items: Sequence[pytest.Item]) -> list[Mutant]:
+    """Try mutants on the tests that they name, and tell of each; return what survived."""
+    chosen = {x.name: _named(items, x) for x in mutants}
+    needed = {test.nodeid for tests in chosen.values() for test in tests}
+    _see_them_pass([x for x in items if x.nodeid in needed])
+    tasks = (Task(x, partial(_broken, x, chosen[x.name])) for x in mutants)
+    survivors = []
+    for mutant, answer in forked(tasks, patience=_PATIENCE):
+        killer = answer.why if isinstance(answer, Lost) else _killer(answer)
+        typer.echo(f"{mutant.rule:2} {mutant.name}: {killer or 'SURVIVED'}")
+        if killer is None:
+            survivors.append(mutant)
+    return survivors
+
+
+def _named(items: Sequence[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
+    for place in mutant.places:
+        if not any(x.nodeid.startswith(place) for x in items):
+            raise NotFit(f"mutant {mutant.name!r}: there is no test {place}")
+    return [x for x in items if x.nodeid.startswith(mutant.places)]
+
+
+def _see_them_pass(items: Sequence[pytest.Item]) -> None:
+    """Run tests in forks on the unbroken code."""
+    pieces = [items[x : x + _PIECE] for x in range(0, len(items), _PIECE)]
+    tasks = (Task(x[0].nodeid, partial(run, x)) for x in pieces)
+    for first, answer in forked(tasks, patience=_PATIENCE * 10):
+        if isinstance(answer, Lost):
+            raise NotFit(f"the unbroken code, from {first} on: {answer.why}")
+        for test in answer:
+            if test.failed:
+                raise NotFit(f"the unbroken code fails {test.test}:\n{test.text}")
+
+
+def _broken(mutant: Mutant, items: Sequence[pytest.Item]) -> list[Run]:
+    mutant.apply(Patch())
+    return run(items)
+
+
+def _killer(runs: Sequence[Run]) -> str | None:
+    return next((x.test for x in runs if x.failed), None)

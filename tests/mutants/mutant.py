@@ -1,46 +1,64 @@
-"""One deliberate break."""
+"""One deliberate break, as a function that patches what it names."""
 
+import inspect
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
+_MISSING = object()
+
+
+class Stale(Exception):
+    """There is nothing to break: what a mutant names is gone, or of another kind."""
+
+
+class Patch:
+    """Takes the place of what is named, in this process, for good."""
+
+    def patch(self, owner: Any, name: str, new: Any) -> None:
+        """Put ``new`` in place of an attribute that is there.
+
+        What a module has is replaced in all modules that have imported it, too.
+        """
+        old = inspect.getattr_static(owner, name, _MISSING)
+        if old is _MISSING:
+            raise Stale(f"{owner!r} has no {name!r} any more: break what took its place")
+        if old is new or isinstance(old, property) != isinstance(new, property):
+            raise Stale(f"{name!r} of {owner!r} is not what it was: break it anew")
+        for place in [*sys.modules.values()] if inspect.ismodule(owner) else [owner]:
+            if inspect.getattr_static(place, name, _MISSING) is old:
+                setattr(place, name, new)
+
+
+Break = Callable[[Patch], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """``before`` stands exactly once in ``file``; ``after`` takes its place.
-
-    ``rule`` is the section of the design's rules of a host that it breaks, zero if it is
-    about something else. ``tests`` are
-    the few that must notice, as pytest names them.
+    """``rule`` is the number of the design's rule that is broken. ``places`` are the tests
+    that must notice, as pytest names them: files, or the beginning of a name.
     """
 
     name: str
-    file: str
-    before: str
-    after: str
     rule: int
-    tests: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        assert self.tests, f"{self.name}: no test is named that may notice"
-        assert self.before != self.after, f"{self.name}: it breaks nothing"
-
-    def apply(self, root: Path) -> None:
-        """Break the file under ``root``."""
-        path = root / self.file
-        path.write_text(self.broken(path.read_text()))
-
-    def broken(self, text: str) -> str:
-        """Return the broken text. Raise ``Stale`` where there is nothing to break."""
-        found = text.count(self.before)
-        if found != 1:
-            raise Stale(
-                f"mutant {self.name!r}: its text stands {found} times in {self.file}. The "
-                f"code has changed: break it anew in tests/mutants, or drop the mutant"
-            )
-        return text.replace(self.before, self.after)
+    places: tuple[str, ...]
+    apply: Break
 
 
-class Stale(Exception):
-    """The code that a mutant breaks is not there, or more than once."""
+async def nothing(*_: object, **__: object) -> None:
+    """Be in the place of what a mutant leaves out."""
+
+
+def mutant(*, rule: int, kills: str) -> Callable[[Break], Mutant]:
+    """Make a mutant of a function. ``kills`` are places below ``tests``."""
+
+    def made(apply: Break) -> Mutant:
+        return Mutant(
+            name=apply.__name__.replace("_", " "),
+            rule=rule,
+            places=tuple(f"tests/{x}" for x in kills.split()),
+            apply=apply,
+        )
+
+    return made

@@ -117,7 +117,7 @@ def test_nothing_is_lost_either_beside_them_in_a_wild_world(seed: int) -> None:
 
 
 # What lasts while other things come and go. Each notices a break of hosts that has hardly a
-# chance to show in other worlds (``tests/mutants/of_troubles.py`` has them).
+# chance to show in other worlds.
 TROUBLED = {
     0: "a range that the feed refuses is paused, and no host takes it",
     10: "an observer that has failed for good, and is to stop its range, is called no more",

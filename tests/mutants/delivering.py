@@ -1,0 +1,107 @@
+"""Breaks of rules 12 and 13: stopping, and what is delivered how often."""
+
+from dataclasses import replace
+from typing import Any
+
+from changefeed.feeds.feed import Page
+from changefeed.host.balancing.membership import Membership
+from changefeed.host.host import Host
+from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.host.workers.checkpointer import Checkpointer
+from changefeed.host.workers.delivery import Delivery
+from changefeed.host.workers.pool import WorkerPool
+from changefeed.leases.lease import Lease
+from changefeed.leases.tables import TableLeases
+from changefeed.observers.observer import CloseReason
+from changefeed.runtime.stop import Stop
+
+from .mutant import Patch, mutant, nothing
+
+_STORIES = "unit/host/test_fleet_stories.py"
+_WORKER = "unit/host/workers/test_worker.py"
+_CONTAINERS = "contract/test_lease_containers.py"
+
+
+@mutant(rule=12, kills=_STORIES)
+def a_second_signal_is_ignored(m: Patch) -> None:
+    m.patch(Stop, "request", lambda self: self.requested.set())
+
+
+@mutant(rule=12, kills="unit/host/workers/test_pool.py")
+def a_lease_that_is_acquired_during_a_stop_is_kept(m: Patch) -> None:
+    old = WorkerPool.drain_all
+
+    def drain_all(self: WorkerPool, reason: CloseReason) -> None:
+        old(self, reason)
+        self._draining = None
+
+    m.patch(WorkerPool, "drain_all", drain_all)
+
+
+@mutant(rule=12, kills=_STORIES)
+def a_host_leaves_its_record_behind(m: Patch) -> None:
+    m.patch(Membership, "leave", nothing)
+
+
+@mutant(rule=12, kills=_STORIES)
+def a_stop_that_cut_work_off_looks_orderly(m: Patch) -> None:
+    m.patch(WorkerPool, "incomplete", property(lambda _: None))
+
+
+@mutant(rule=12, kills=_STORIES)
+def a_released_lease_keeps_its_owner(m: Patch) -> None:
+    old = Lease.released
+    m.patch(
+        Lease,
+        "released",
+        lambda self: replace(old(self), owner=self.owner, incarnation=self.incarnation),
+    )
+
+
+@mutant(rule=12, kills=_STORIES)
+def a_host_that_stops_does_not_let_observers_finish(m: Patch) -> None:
+    async def shut_down(_: Host, pool: WorkerPool, balancing: Any) -> None:
+        balancing.cancel()
+        await pool.cancel_all()
+
+    m.patch(Host, "_shut_down", shut_down)
+
+
+@mutant(rule=13, kills="unit/host/workers/test_acknowledgements.py")
+def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
+    m.patch(Acknowledgements, "done", Acknowledgements.done_up_to)
+
+
+@mutant(rule=13, kills=_WORKER)
+def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
+    def pass_over(self: Delivery, page: Page) -> None:
+        self._checkpoints.done(page.continuation, changes=0)
+        self._checkpoints.advance()
+
+    m.patch(Delivery, "_pass_over", pass_over)
+
+
+@mutant(rule=13, kills="unit/host/workers/test_drain.py")
+def reading_begins_again_before_its_checkpoint_is_stored(m: Patch) -> None:
+    m.patch(Checkpointer, "written", nothing)
+
+
+@mutant(rule=13, kills=f"{_CONTAINERS}::test_a_continuation_that_is_carried_along")
+def to_acquire_writes_an_old_checkpoint_back(m: Patch) -> None:
+    m.patch(TableLeases, "acquire", TableLeases.replace)
+
+
+@mutant(rule=13, kills=_WORKER)
+def a_crash_may_repeat_any_number_of_changes(m: Patch) -> None:
+    m.patch(Checkpointer, "room_for", nothing)
+
+
+@mutant(rule=13, kills="unit/host/workers/test_checkpointer.py")
+def a_checkpoint_under_way_counts_for_a_later_one(m: Patch) -> None:
+    old = Checkpointer._write
+
+    async def write(self: Checkpointer) -> None:
+        await old(self)
+        self._written = self._said
+
+    m.patch(Checkpointer, "_write", write)

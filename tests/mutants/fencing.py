@@ -1,0 +1,154 @@
+"""Breaks of rules 5, 6 and 7: what a host may still do, and what it knows of its writes."""
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+from changefeed.host.balancing.membership import Membership, NameTaken
+from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host.workers import owned_lease
+from changefeed.host.workers.checkpointer import Checkpointer
+from changefeed.host.workers.lease_gate import LeaseGate
+from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.leases import tables
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, MemberConflict
+from changefeed.leases.lease import Lease
+from changefeed.leases.separate_stores import SeparateStores
+
+from .mutant import Patch, mutant
+
+_OWNED = "unit/host/workers/test_owned_lease.py"
+_KEPT = "unit/host/workers/test_kept_by_heartbeats.py"
+_REBALANCE = "unit/host/balancing/test_rebalance.py"
+_CONTAINERS = "contract/test_lease_containers.py"
+
+
+@mutant(rule=5, kills=_OWNED)
+def a_host_does_not_fence_itself(m: Patch) -> None:
+    m.patch(OwnedLease, "may_act", property(lambda self: not self.lost))
+
+
+@mutant(rule=5, kills=_OWNED)
+def the_fence_counts_from_the_answer_of_a_renewal(m: Patch) -> None:
+    old = OwnedLease.renew
+
+    async def renew(self: OwnedLease, *change: Any) -> None:
+        await old(self, *change)
+        self._fence_at = self._clock() + self._held_for
+
+    m.patch(OwnedLease, "renew", renew)
+
+
+@mutant(rule=5, kills=_KEPT)
+def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
+    def beat(self: OwnedLease, sent: float) -> None:
+        self._beat_at = sent
+        self._extend()
+
+    m.patch(OwnedLease, "beat", beat)
+
+
+@mutant(rule=5, kills="unit/host/workers/test_worker.py")
+def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
+    m.patch(LeaseGate, "check", lambda _: None)
+
+
+@mutant(rule=5, kills=f"{_CONTAINERS}::test_nor_can_one_that_has_read_the_new_version")
+def a_checkpoint_of_an_epoch_that_is_over_counts(m: Patch) -> None:
+    m.patch(
+        tables,
+        "checkpointed",
+        lambda stored, lease: replace(
+            tables._unmoved(stored, lease), continuation=lease.continuation
+        ),
+    )
+
+
+@mutant(rule=5, kills="unit/leases/test_separate_stores.py")
+def to_acquire_does_not_claim_the_checkpoint(m: Patch) -> None:
+    async def acquire(self: SeparateStores, lease: Lease) -> Lease | None:
+        await self._replace_ownership(lease)
+        return await self.read(lease.range_id)
+
+    m.patch(SeparateStores, "acquire", acquire)
+
+
+@mutant(rule=6, kills=_OWNED)
+def a_host_does_not_know_its_own_unanswered_write(m: Patch) -> None:
+    async def read_again(self: OwnedLease, _: Lease) -> None:
+        self.lose("it was written")
+
+    m.patch(OwnedLease, "_read_again", read_again)
+
+
+@mutant(rule=6, kills=_OWNED)
+def what_another_owns_by_now_is_taken_over(m: Patch) -> None:
+    async def read_again(self: OwnedLease, _: Lease) -> None:
+        stored = await self._container.read(self.range_id)
+        assert stored is not None
+        self._take_over(stored)
+
+    m.patch(OwnedLease, "_read_again", read_again)
+
+
+@mutant(rule=6, kills=_REBALANCE)
+def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
+    old = owned_lease.acquire
+
+    async def acquire(container: LeaseContainer, lease: Lease, **how: Any) -> OwnedLease:
+        try:
+            owned: OwnedLease = await old(container, lease, **how)
+        except ContainerUnavailable:
+            taken, clock = how.pop("taken"), how["clock"]
+            whole = await container.read(lease.range_id)
+            return OwnedLease(container, taken(whole), sent=clock(), **how)
+        return owned
+
+    m.patch(owned_lease, "acquire", acquire)
+
+
+@mutant(rule=6, kills="unit/host/balancing/test_membership.py")
+def a_host_takes_its_own_unanswered_heartbeat_for_a_namesake(m: Patch) -> None:
+    async def beat(self: Membership) -> None:
+        try:
+            await self._write()
+        except MemberConflict:
+            raise NameTaken(self._member.name, self._member.incarnation) from None
+
+    m.patch(Membership, "_beat", beat)
+
+
+@mutant(rule=6, kills=_REBALANCE)
+def an_unclear_claim_stays_behind_when_a_host_leaves(m: Patch) -> None:
+    m.patch(Rebalancer, "_is_ours_unread", lambda *_: False)
+
+
+@mutant(rule=7, kills=_OWNED)
+def writes_of_one_lease_race(m: Patch) -> None:
+    old = OwnedLease.__init__
+
+    def hold(self: OwnedLease, *lease: Any, **how: Any) -> None:
+        old(self, *lease, **how)
+        self._writing = AsyncExitStack()  # type: ignore[assignment]
+
+    m.patch(OwnedLease, "__init__", hold)
+
+
+@mutant(rule=7, kills=f"{_CONTAINERS}::test_a_checkpoint_is_all_that_a_checkpoint_writes")
+def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
+    m.patch(tables, "checkpointed", tables.replaced)
+
+
+@mutant(rule=7, kills="unit/host/workers/test_checkpointer.py")
+def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
+    async def stop(self: Checkpointer) -> object:
+        self._stopped = True
+        return self.unwritten
+
+    m.patch(Checkpointer, "stop", stop)
+
+
+@mutant(rule=7, kills=_REBALANCE)
+def a_lease_that_a_worker_has_is_released_beside_it(m: Patch) -> None:
+    m.patch(Rebalancer, "_is_ours_unread", lambda self, lease: lease.owner == self._me)

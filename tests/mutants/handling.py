@@ -1,0 +1,183 @@
+"""Breaks of rules 8 to 11: user code, order, failures, and what may pass."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+from changefeed.cli import exit_codes
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import Change
+from changefeed.host import retries
+from changefeed.host.balancing import missing_leases
+from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
+from changefeed.host.workers import prefetch
+from changefeed.host.workers.call_watch import CallWatch
+from changefeed.host.workers.context import WorkerContext
+from changefeed.host.workers.delivery import Delivery
+from changefeed.host.workers.pool import WorkerPool
+from changefeed.host.workers.renewer import Renewer
+from changefeed.host.workers.worker import Worker
+from changefeed.leases import plan
+from changefeed.leases.plan import KeyBounds
+from changefeed.observers.adapters import _Adapted
+from changefeed.observers.errors import ObserverFailed, ObserverStuck
+from changefeed.observers.middleware import concurrency, poison
+from changefeed.observers.middleware.aside import Aside
+from changefeed.observers.middleware.boundary import ErrorBoundary
+from changefeed.observers.middleware.poison import PoisonIsolation, Verdict
+from changefeed.observers.middleware.timeout import TimeLimitedObserver
+from changefeed.observers.observer import CloseReason, Context
+
+from .mutant import Patch, mutant, nothing
+
+_WORKER = "unit/host/workers/test_worker.py"
+_POISON = "unit/observers/middleware/test_poison.py"
+_PLAN = "unit/leases/test_plan.py"
+
+
+@mutant(rule=8, kills="unit/observers/test_adapters.py unit/observers/test_adapters_threads.py")
+def a_plain_observer_blocks_the_event_loop(m: Patch) -> None:
+    async def run(_: _Adapted, function: Callable[..., Any], *arguments: object) -> Any:
+        return function(*arguments)
+
+    m.patch(_Adapted, "_run", run)
+
+
+@mutant(rule=8, kills="unit/host/workers/test_worker_threads.py")
+def threads_write_into_the_event_loop(m: Patch) -> None:
+    m.patch(WorkerContext, "_say", WorkerContext._count)
+
+
+@mutant(rule=8, kills=f"unit/host/workers/test_renewer.py {_WORKER}")
+def nothing_renews_a_lease_while_the_observer_works(m: Patch) -> None:
+    async def run(_: Renewer) -> None:
+        await asyncio.Event().wait()
+
+    m.patch(Renewer, "run", run)
+
+
+@mutant(rule=8, kills="unit/observers/middleware/test_timeout.py")
+def a_call_that_cannot_be_ended_is_taken_for_a_failed_one(m: Patch) -> None:
+    old = TimeLimitedObserver._end
+
+    async def end(self: TimeLimitedObserver, *call: Any, **within: Any) -> None:
+        with suppress(ObserverStuck):
+            await old(self, *call, **within)
+
+    m.patch(TimeLimitedObserver, "_end", end)
+
+
+@mutant(rule=8, kills="unit/host/workers/test_trouble_in_leases.py")
+def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
+    m.patch(CallWatch, "_become_overdue", lambda *_: None)
+
+
+@mutant(rule=9, kills=_PLAN)
+def a_child_is_read_before_its_parent_has_ended(m: Patch) -> None:
+    m.patch(plan, "_may_begin", lambda *_: True)
+
+
+@mutant(rule=9, kills=_PLAN)
+def a_lease_begins_beside_one_that_has_its_keys(m: Patch) -> None:
+    m.patch(KeyBounds, "share_keys_with", lambda *_: False)
+
+
+@mutant(rule=9, kills=_WORKER)
+def a_range_ends_without_leases_for_its_successors(m: Patch) -> None:
+    m.patch(Worker, "_prepare_successors", nothing)
+
+
+@mutant(rule=9, kills="unit/observers/middleware/test_concurrency.py")
+def the_changes_of_one_key_are_in_several_lanes(m: Patch) -> None:
+    m.patch(
+        concurrency,
+        "spread_evenly",
+        lambda changes, lanes: [changes[n::lanes] for n in range(lanes)],
+    )
+
+
+@mutant(rule=9, kills=_POISON)
+def a_change_of_the_same_key_is_tried_before_its_turn(m: Patch) -> None:
+    m.patch(
+        poison, "_first_of_other_keys", lambda _, rest: [x for piece in rest for x in piece][:1]
+    )
+
+
+@mutant(rule=10, kills=_POISON)
+def an_outage_is_taken_for_poison(m: Patch) -> None:
+    async def judge(*_: object) -> Verdict:
+        return Verdict.POISON
+
+    m.patch(PoisonIsolation, "_judge", judge)
+
+
+@mutant(rule=10, kills=_POISON)
+def what_cannot_be_put_aside_is_dropped(m: Patch) -> None:
+    old = Aside.put
+
+    async def put(self: Aside, *change: Any, **attempts: Any) -> None:
+        with suppress(ObserverFailed):
+            await old(self, *change, **attempts)
+
+    m.patch(Aside, "put", put)
+
+
+@mutant(rule=10, kills="unit/observers/middleware/test_boundary.py")
+def what_an_observer_raises_goes_through(m: Patch) -> None:
+    async def process(self: ErrorBoundary, context: Context, changes: Sequence[Change]) -> None:
+        await self._observer.process(context, changes)
+
+    m.patch(ErrorBoundary, "process", process)
+
+
+@mutant(rule=10, kills="unit/host/workers/test_pool.py")
+def a_worker_fails_in_silence(m: Patch) -> None:
+    old = WorkerPool.__init__
+
+    def make(self: WorkerPool, *how: Any, **calls: Any) -> None:
+        old(self, *how, **{**calls, "failed": lambda _: None})
+
+    m.patch(WorkerPool, "__init__", make)
+
+
+@mutant(rule=10, kills="unit/host/workers/test_failing_observers.py")
+def a_range_that_is_to_wait_for_a_person_is_read_on(m: Patch) -> None:
+    m.patch(Delivery, "_pause", lambda *_: CloseReason.FAILED)
+
+
+@mutant(rule=11, kills="unit/host/test_ranges_unknown.py")
+def a_range_that_one_replica_does_not_know_is_given_up_at_once(m: Patch) -> None:
+    m.patch(prefetch, "_UNKNOWN_FOR", 0.0)
+
+
+@mutant(rule=11, kills="unit/host/test_ranges_unknown.py")
+def a_range_that_the_feed_does_not_have_is_asked_for_for_ever(m: Patch) -> None:
+    m.patch(prefetch, "_UNKNOWN_FOR", inf)
+
+
+@mutant(rule=11, kills=f"unit/host/test_embedding.py {_WORKER}")
+def a_store_that_is_away_for_a_moment_ends_the_host(m: Patch) -> None:
+    m.patch(retries, "_LATER", (FeedUnavailable,))
+
+
+@mutant(rule=11, kills="unit/host/test_lost_checkpoints.py")
+def a_checkpoint_that_one_answer_lacks_is_lost(m: Patch) -> None:
+    async def is_lost(*_: object) -> bool:
+        return True
+
+    m.patch(LostCheckpoints, "is_lost", is_lost)
+
+
+@mutant(rule=11, kills="unit/host/balancing/test_range_sync.py")
+def one_torn_listing_makes_a_second_lease_on_the_keys_of_a_part(m: Patch) -> None:
+    async def unlisted(_: object, found: Any, *__: object) -> Any:
+        return found
+
+    m.patch(missing_leases, "_without_unlisted_lease", unlisted)
+
+
+@mutant(rule=11, kills="unit/cli/test_exit_codes.py")
+def what_a_person_must_mend_is_tried_again_by_the_supervisor(m: Patch) -> None:
+    m.patch(exit_codes, "USER_ERROR", exit_codes.FAILED)

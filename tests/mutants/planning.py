@@ -1,0 +1,115 @@
+"""Breaks of rules 3 and 4: who gets which lease, and how it gets there."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.balancing.balancer import Balancer, Listing, Steal, View
+from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host.workers.delivery import Delivery
+from changefeed.host.workers.drain import Drain
+from changefeed.host.workers.worker import Worker
+from changefeed.leases import plan, tables
+from changefeed.leases.expiry import Moment
+from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.plan import Action
+from changefeed.observers.observer import CloseReason
+
+from .mutant import Patch, mutant
+
+_BALANCER = "unit/host/balancing/test_balancer.py"
+_HANDOFF = "unit/host/balancing/test_handoff.py"
+_DRAIN = "unit/host/workers/test_drain.py"
+
+
+@mutant(rule=3, kills="unit/leases/test_plan.py")
+def the_plan_moves_more_than_it_must(m: Patch) -> None:
+    def in_turn(
+        leases: Sequence[Lease], fleet: Collection[HostName]
+    ) -> dict[RangeId, HostName]:
+        names = sorted(fleet)
+        return {x.range_id: names[n % len(names)] for n, x in enumerate(leases) if names}
+
+    m.patch(plan, "plan", in_turn)
+
+
+@mutant(rule=3, kills=_BALANCER)
+def steals_do_not_wait_for_quiet(m: Patch) -> None:
+    old = Balancer.observe
+
+    def observe(self: Balancer, listing: Listing, at: Moment) -> View:
+        return replace(old(self, listing, at), quiet=True)
+
+    m.patch(Balancer, "observe", observe)
+
+
+@mutant(rule=3, kills=_BALANCER)
+def to_take_over_what_expired_waits_for_quiet(m: Patch) -> None:
+    old = Balancer.observe
+
+    def observe(self: Balancer, listing: Listing, at: Moment) -> View:
+        view: View = old(self, listing, at)
+        now = [x for x in view.planned if view.quiet or x[0] is not Action.ACQUIRE_EXPIRED]
+        return replace(view, planned=now)
+
+    m.patch(Balancer, "observe", observe)
+
+
+@mutant(rule=3, kills="unit/host/balancing/test_rebalance.py")
+def a_write_that_another_host_won_ends_ours(m: Patch) -> None:
+    async def in_turn(
+        self: Rebalancer, planned: tuple[Action, Lease], members: Sequence[Member]
+    ) -> None:
+        await self._do(*planned, members)
+
+    m.patch(Rebalancer, "_in_turn", in_turn)
+
+
+@mutant(rule=3, kills="contract/test_lease_containers.py::test_of_many_contenders_for_a_lease")
+def a_lease_may_be_written_in_any_version(m: Patch) -> None:
+    m.patch(tables, "_unmoved", lambda stored, _: stored)
+
+
+@mutant(rule=4, kills=f"{_BALANCER} {_HANDOFF}")
+def every_steal_is_immediate(m: Patch) -> None:
+    m.patch(Balancer, "steal", lambda *_, **__: Steal.TAKE)
+
+
+@mutant(rule=4, kills=_BALANCER)
+def an_owner_that_never_hands_over_keeps_its_lease(m: Patch) -> None:
+    old = Balancer.steal
+
+    def steal(self: Balancer, lease: Lease, *, now: float) -> Steal:
+        step: Steal = old(self, lease, now=now)
+        return Steal.WAIT if lease.next_owner == self._me and step is Steal.TAKE else step
+
+    m.patch(Balancer, "steal", steal)
+
+
+@mutant(rule=4, kills=_HANDOFF)
+def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
+    old = Worker.stop
+
+    def stop(self: Worker, reason: CloseReason) -> None:
+        old(self, reason)
+        if reason is CloseReason.HANDED_OVER:
+            asyncio.get_running_loop().create_task(self._owned.give_up(self._handed_over, None))
+
+    m.patch(Worker, "stop", stop)
+
+
+@mutant(rule=4, kills="unit/host/workers/test_worker.py")
+def a_lease_is_handed_over_to_the_dead(m: Patch) -> None:
+    m.patch(Worker, "_handed_over", lambda _, lease: lease.handed_over())
+
+
+@mutant(rule=4, kills=f"{_DRAIN} {_HANDOFF}")
+def a_handoff_may_take_for_ever(m: Patch) -> None:
+    old = Drain.begin
+    m.patch(Drain, "begin", lambda self, reason, **_: old(self, reason, within=None))
+
+
+@mutant(rule=4, kills=f"{_HANDOFF} {_DRAIN}")
+def what_was_read_ahead_is_delivered_after_the_request(m: Patch) -> None:
+    m.patch(Delivery, "stop", lambda self: self._context.announce_handover())
