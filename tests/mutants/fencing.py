@@ -149,6 +149,6 @@ def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
     m.patch(Checkpointer, "stop", stop)
 
 
-@mutant(rule=7, kills=_REBALANCE)
+@mutant(rule=7, kills="unit/host/test_embedding.py")
 def a_lease_that_a_worker_has_is_released_beside_it(m: Patch) -> None:
     m.patch(Rebalancer, "_is_ours_unread", lambda self, lease: lease.owner == self._me)
