@@ -1,7 +1,99 @@
 """What is said of hosts."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.balancing.membership import NameTaken
+from changefeed.host.doctor import Look, diagnose
+from changefeed.host.operations import ranges
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.snapshot import LeaseStatus, MemberStatus
+from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.leases.lease import HostName, Incarnation
+from tests.support import make
 
 from .table import Table
 
 HOSTS: Final = Table("Hosts and fleets")
+
+R0 = RangeId("r0")
+LEASES = [make.lease(x) for x in ("north", "south")]
+
+
+@HOSTS.says("another process has the name")
+def _name_taken() -> object:
+    return str(NameTaken(HostName("a"), Incarnation("a-1")))
+
+
+HOSTS.each(
+    lambda parts: str(StopIncomplete(*parts)),
+    {
+        "a stop that cut off an observer": ([R0], []),
+        "a stop that could not release a lease": ([], [R0]),
+        "a stop in which an observer did not close": ([], [], [R0]),
+        "a stop that left many leases": ([], [RangeId(f"r{n:04}") for n in range(9_999)]),
+    },
+)
+HOSTS.each(
+    lambda known: ranges.named(*known),
+    {
+        "a range whose name is mistyped": (LEASES, ["sotuh"]),
+        "a range that there is not": (LEASES, ["x"]),
+        "leases of no range at all": ([], ["x"]),
+    },
+)
+
+
+@HOSTS.says("a range that has ended is named")
+def _ended() -> object:
+    return ranges.meant([LEASES[0].finished()], ["north"])
+
+
+def _member(name: str, beats: int, **known: Any) -> MemberStatus:
+    usual = {"address": "", "stopping": False, "software": "0.2.0", "settings": {}}
+    fields: dict[str, Any] = {"stamp_age": 0.1, **usual, **known}
+    return MemberStatus(name=name, incarnation=f"{name}-1", heartbeats=beats, **fields)
+
+
+def _found(looks: Sequence[tuple[Sequence[MemberStatus], Sequence[LeaseStatus]]]) -> list[str]:
+    seen = [
+        Look(at=10.0 * n, seen=make.snapshot(leases, members=members))
+        for n, (members, leases) in enumerate(looks)
+    ]
+    return [f"{x.about}: {x.text}" for x in diagnose(seen, LeaseSettings(), "0.2.0")]
+
+
+@HOSTS.says("a doctor at a fleet in which much is wrong")
+def _doctor() -> object:
+    leases = [
+        make.lease_status("r0", owner="a", continuation="4", lag=9),
+        make.lease_status("r1", owner="b"),
+        make.lease_status("r2", owner="net"),
+        make.lease_status("r3", owner="a"),
+        make.lease_status("r4", owner="a"),
+    ]
+    quick = {"leases.expiration": 15, "leases.renew_interval": 5}
+    slow = {"leases.expiration": 60, "leases.renew_interval": 20}
+    return _found(
+        [
+            (
+                [
+                    _member("a", n, stamp_age=-400.0, settings=quick),
+                    _member("b", 7),
+                    _member("c", n, software="0.1.0", settings=slow),
+                ],
+                leases,
+            )
+            for n in range(4)
+        ]
+    )
+
+
+HOSTS.each(
+    _found,
+    {
+        "a doctor at a fleet without a host": [((), [make.lease_status("r0")])] * 3,
+        "a doctor that looked for too short a time": [([_member("a", 1)], ())] * 2,
+    },
+)

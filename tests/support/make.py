@@ -12,7 +12,10 @@ from typing import Any
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.settings import LeaseSettings
 from changefeed.host.snapshot import LeaseStatus, Snapshot
+from changefeed.host.workers.owned_lease import OwnedLease, acquire
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.dead_letters import DeadLetter, Failure
@@ -64,6 +67,18 @@ async def leases(*kept: Lease) -> MemoryLeases:
     for one in kept:
         await container.create(one)
     return container
+
+
+async def owned(container: LeaseContainer) -> OwnedLease:
+    """Acquire the only lease as host ``a``: expiration 30 s, fence margin 1 s."""
+    (listed,) = await container.list()
+    return await acquire(
+        container,
+        listed,
+        taken=lambda x: x.taken_by(HostName("a"), Incarnation("a-1")),
+        settings=LeaseSettings(),
+        wall=lambda: 1_700_000_000.0,
+    )
 
 
 def checkpoint(of: str = "r0", at: str = "0", *, epoch: int = 0, **more: Any) -> Checkpoint:

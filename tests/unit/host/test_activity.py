@@ -33,15 +33,6 @@ def test_rates_and_a_point_of_the_hour_are_made_of_ten_seconds() -> None:
     assert activity.rates == {}, "nothing was done since"
 
 
-def test_an_hour_is_kept_and_no_more() -> None:
-    clock = Clock()
-    activity = Activity(clock)
-    for _ in range(500):
-        clock.now += 10
-        activity.sample(0, None)
-    assert activity.hour[-1].at - activity.hour[0].at == 3590
-
-
 def test_a_clock_that_is_set_back_makes_no_rate_of_it() -> None:
     clock = Clock()
     activity = Activity(clock)

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import structlog
 from opentelemetry import metrics
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import generate_latest
 
 from changefeed import (
@@ -180,23 +178,6 @@ async def test_two_hosts_of_one_process_share_a_feed_and_no_figures() -> None:
 def figures(host: Host) -> str:
     assert host.registry is not None
     return generate_latest(host.registry).decode()
-
-
-async def test_a_host_counts_with_the_meters_of_the_program_if_it_is_given_them() -> None:
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader], shutdown_on_exit=False)
-    feed, leases = MemoryFeed(2), MemoryLeases()
-    async with open_host(
-        named("anna"), observer_of(Seen()), feed=feed, leases=leases, meters=meters
-    ) as host:
-        assert host.registry is None
-        running = asyncio.create_task(host.run())
-        await asyncio.sleep(20)
-        found = reader.get_metrics_data().to_json()  # type: ignore[union-attr]
-        assert '"changefeed.lease.acquisitions"' in found
-        host.stop()
-        await running
-    meters.shutdown()
 
 
 class Away:

@@ -1,12 +1,11 @@
 """Stories of real hosts over one feed and one container, told in virtual seconds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
@@ -185,43 +184,6 @@ async def test_start_now_is_settled_once_so_that_nothing_written_later_is_lost(
         fleet.start("b")
         await asyncio.sleep(60)
         assert len(fleet.log.delivered) == 40
-
-
-async def test_a_range_nobody_can_read_yet_waits_for_its_parents() -> None:
-    feed = make.memory_feed(1, 100)
-    feed.split(RangeId("r0"))
-    fill(feed, 100)
-    async with Fleet(feed, MemoryLeases(), pace=0.5) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(40)
-        assert {x for _, x in fleet.log.opened} == {"r0"}
-        await asyncio.sleep(100)
-        assert len(fleet.log.times) == 200
-
-
-class Deaf(MemoryFeed):
-    """A feed that answers who reads, but not who asks for its ranges a second time."""
-
-    def __init__(self, ranges: int) -> None:
-        super().__init__(ranges)
-        self._asked = 0
-
-    async def ranges(self) -> Sequence[FeedRange]:
-        self._asked += 1
-        if self._asked > 2:  # once for each host
-            await asyncio.sleep(1_000_000)
-        return await super().ranges()
-
-
-async def test_a_feed_that_does_not_tell_its_ranges_holds_up_no_takeover() -> None:
-    async with Fleet(Deaf(4), MemoryLeases()) as fleet:
-        for name in "ab":
-            fleet.start(name)
-        await asyncio.sleep(SETTLED + 30)
-        assert await fleet.loads() == {"a": 2, "b": 2}
-        await fleet.kill("b")
-        await asyncio.sleep(30 + 5.5)
-        assert await fleet.loads() == {"a": 4}
 
 
 async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at_once() -> None:

@@ -77,18 +77,6 @@ async def test_a_range_that_is_too_much_for_one_host_is_split_and_shared() -> No
         assert [reason for _, _, reason in closed] == [CloseReason.RANGE_ENDED]
 
 
-async def test_a_range_that_one_host_can_do_beside_others_is_left_whole() -> None:
-    store, container = written(0), MemoryLeases()
-    async with hot_fleet(store, container) as fleet:
-        for name in ("a", "b", "c"):
-            fleet.start(name)
-        for n in range(360):
-            store.append(f"k{n % 40}", b"%d" % n)
-            await asyncio.sleep(0.25)  # a fifth of what one can do
-        await within(100, sent(fleet, 360))
-        assert set(await fleet.owners()) == {ZERO}
-
-
 async def test_nothing_is_split_while_one_host_does_not_say_that_it_splits() -> None:
     store, container = written(3000), MemoryLeases()
     async with hot_fleet(store, container) as fleet:

@@ -39,16 +39,6 @@ async def test_dead_hosts_are_watched_for_a_whole_expiration() -> None:
         assert 30 <= now() - began < 31
 
 
-async def test_a_stopped_fleet_takes_one_look() -> None:
-    async with Fleet(ranges=2) as fleet:
-        fleet.start("a")
-        await fleet.balanced()
-        await fleet.stop("a")
-        began = now()
-        assert await living_hosts(fleet.container, SETTINGS) == []
-        assert now() == began
-
-
 async def test_a_foreign_owner_without_a_record_lives_by_its_leases() -> None:
     container = MemoryLeases()
     found = FeedRange(id=RangeId("r0"))

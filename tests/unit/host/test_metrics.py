@@ -53,16 +53,6 @@ def test_batches_of_milliseconds_and_of_minutes_fall_into_buckets_of_their_own()
     assert (min(buckets), max(x for x in buckets if x < float("inf"))) == (0.001, 600)
 
 
-def test_a_histogram_is_of_the_host_and_no_line_names_our_scope() -> None:
-    with counting() as (events, registry):
-        for n in range(5):
-            events.batch(RangeId(f"r{n}"), 1, 0.1)
-        found = samples(registry)
-    of_time = [labels for (name, labels) in found if "duration_seconds" in name]
-    assert len(of_time) == 18 + 1 + 2  # buckets, le=+Inf, count and sum
-    assert not [x for (_, labels) in found for x, _ in labels if x.startswith("otel")]
-
-
 def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> None:
     def shown(registry: CollectorRegistry) -> float:
         return samples(registry)["changefeed_range_failing", (("range", "r0"),)]

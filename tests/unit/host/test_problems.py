@@ -38,11 +38,6 @@ def found(*leases: Lease) -> list[tuple[str, str | None, str | None]]:
     return [(x.kind, x.range, x.owner) for x in problems]
 
 
-def test_a_lease_that_gets_on_is_no_problem_nor_is_a_range_that_has_ended() -> None:
-    ended = owned("r1").with_health(RangeHealth(failing_since=1.0)).finished()
-    assert found(owned("r0"), ended) == []
-
-
 def test_each_trouble_is_a_problem_with_its_owner() -> None:
     failing, stuck = RangeHealth(failing_since=5.0, last_error="x"), RangeHealth().stuck(6.0)
     assert found(
@@ -135,29 +130,6 @@ async def test_status_shows_what_fails_since_when_and_as_json_in_problems() -> N
         assert "│ failing " in text
         assert "failing: r0 on anna since 20" in text
         assert ": ValueError: no such table" in text
-
-
-async def test_status_of_a_fleet_that_was_stopped_still_says_what_failed() -> None:
-    async with failing_fleet(MemoryLeases(), ranges=3) as fleet:
-        await fleet.stop("anna")
-        seen = await looked(fleet)
-        kinds = {(x.kind, x.range) for x in seen.problems}
-        unowned = {("unowned", x) for x in ("r0", "r1", "r2")}
-        assert kinds == {*unowned, *((x, y) for x, y in kinds if x == "failing")}
-        assert len(kinds) == 4
-        assert "unowned: r0, r1, r2: no host has its lease" in shown(seen)
-
-
-async def test_readiness_names_the_ranges_that_fail_and_a_host_is_ready_all_the_same() -> None:
-    async with failing_fleet(MemoryLeases()) as fleet:
-        host = fleet.hosts["anna"]
-        answer = await Answers("anna", None, host).answer("/readyz")
-        document = json.loads(answer.body)
-        assert (answer.status, document["ready"], document["problems"]) == (200, True, [])
-        (trouble,) = document["ranges"]
-        assert trouble["since"].startswith("20")
-        assert (trouble["range"], trouble["kind"]) == ("r0", "failing")
-        assert trouble["message"] == "ValueError: no such table"
 
 
 class Away(MemoryFeed):

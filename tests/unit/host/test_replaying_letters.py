@@ -85,13 +85,3 @@ async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
     assert all(name in x.text for x in said)
     assert all(x.failed for x in said)
     assert await letters.list() == both
-
-
-async def test_what_it_says_is_what_the_observer_raised() -> None:
-    letters = MemoryDeadLetters()
-    await letters.put(make.letter(1))
-    made = adapt(Plain, {"where": "process", "error": lambda: SystemExit("no more")})
-    said = [x async for x in replay_letters(letters, [make.letter(1)], made, manual=False)]
-    assert [x.text for x in said] == [
-        f"{make.letter(1).id}: failed, and stays: SystemExit: no more"
-    ]

@@ -59,17 +59,6 @@ async def test_a_half_of_a_merged_range_is_reset_from_a_feed_that_never_saw_it_a
     assert (move.range_id, move.to) == ("1", '"0"')
 
 
-async def test_a_position_further_on_skips_and_says_how_much() -> None:
-    feed, container = await read_up_to_the_end(10)
-    for n in range(5):
-        feed.append(f"more-{n}", b"{}")
-    move = await planned(feed, container, R0, "now")
-    assert move.again == -5
-    await carry_out(container, move)
-    moved = await lease_in(container)
-    assert (moved.continuation, moved.epoch, moved.checkpoint_epoch) == (move.to, 1, 1)
-
-
 async def test_a_continuation_is_tried_on_the_feed_before_it_is_written() -> None:
     feed, container = await read_up_to_the_end(10)
     (third,) = (await feed.read(R0, await feed.resolve_start(R0, "beginning"), 3)).changes[2:]

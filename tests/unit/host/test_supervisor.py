@@ -83,14 +83,6 @@ async def test_a_child_that_dies_is_started_again_ever_later_until_it_has_lived_
     assert [at for _, at in nursery.started] == [0, 0.5, 1.5, 3.5, 104, 105]
 
 
-async def test_a_child_that_was_told_to_stop_by_others_is_started_again_too() -> None:
-    nursery = Nursery(lambda _, nth: Pretender(0, FOR_EVER if nth else 1))
-    supervisor = Supervisor(nursery, budget=10)
-    asyncio.get_running_loop().call_later(5, supervisor.stop)
-    assert await supervisor.run(["a"]) == 0
-    assert len(nursery.started) == 2
-
-
 async def test_a_mistake_that_only_a_person_can_mend_stops_all() -> None:
     nursery = Nursery(
         lambda name, _: Pretender(2, 1) if name == "b" else Pretender(0, FOR_EVER)
@@ -110,14 +102,6 @@ async def test_a_second_signal_kills_those_that_are_left() -> None:
 
     assert nursery.children[1].heard == [signal.SIGTERM, signal.SIGKILL]
     assert now() == 6
-
-
-async def test_so_does_the_end_of_the_time_they_have() -> None:
-    nursery = Nursery(lambda *_: Pretender(0, FOR_EVER, minds=False))
-    supervisor = Supervisor(nursery, budget=10)
-    asyncio.get_running_loop().call_later(5, supervisor.stop)
-    assert await supervisor.run(["a"]) == 1
-    assert now() == 15
 
 
 async def test_a_stop_while_a_restart_is_waited_for_starts_nothing() -> None:

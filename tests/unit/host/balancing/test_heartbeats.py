@@ -1,7 +1,6 @@
 """Fleets whose leases are kept by the heartbeats of their owners."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease
@@ -18,6 +16,7 @@ from changefeed.leases.operations.pause import pause
 from changefeed.leases.operations.release import release
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
+from tests.support.calls import Calls
 from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
@@ -27,43 +26,39 @@ ONE_LISTING = 5.0 * 1.1
 BY_HEARTBEAT = {"leases": {"renewal": "host"}}
 
 
-class Counted:
+NOT_NOW = ContainerUnavailable("not now")
+
+
+class Counted(Calls):
     """A fleet, what its hosts wrote into leases, and which of their calls fail."""
 
     def __init__(self, ranges: int = 1) -> None:
+        super().__init__()
         self.leases = MemoryLeases()
-        self.feed = MemoryFeed(ranges)
-        self.calls: Counter[str] = Counter()
-        self.failing: set[str] = set()
         self.failing_once: set[str] = set()
         self.shown_first: list[Lease] | None = None
-        self.lasting: dict[str, float] = {}
-        self.fleet = Fleet(self.feed, proxied(self.leases, self._count), settings=BY_HEARTBEAT)
+        self.fleet = Fleet(
+            ranges=ranges, container=proxied(self.leases, self), settings=BY_HEARTBEAT
+        )
 
-    async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        self.calls[name] += 1
-        await asyncio.sleep(self.lasting.get(name, 0.0))
-        if name in self.failing | self.failing_once:
-            self.failing_once.discard(name)
-            raise ContainerUnavailable("not now")
-        if self.shown_first is not None:
-            return await self._listed_in_pages(name, call)
-        return await call()
+    def fail(self, *names: str) -> None:
+        self.failing = dict.fromkeys(names, NOT_NOW)
 
-    async def _listed_in_pages(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Show some leases as they were before those that are there now, in one listing."""
-        if name in ("changes_since", "list_fleet"):
+    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if self.shown_first is not None and name in ("changes_since", "list_fleet"):
             return None
-        answer = await call()
+        answer = await super().__call__(name, call)
+        if name in self.failing_once:
+            self.failing_once.discard(name)
+            raise NOT_NOW
         return [*(self.shown_first or ()), *answer] if name == "list" else answer
 
     async def lease(self) -> Lease:
         return await lease_in(self.leases)
 
     async def writes_in(self, seconds: float) -> int:
-        self.calls.clear()
-        await asyncio.sleep(seconds)
-        return self.calls["replace"] + self.calls["acquire"] + self.calls["checkpoint"]
+        calls = await self.within(seconds)
+        return calls["replace"] + calls["acquire"] + calls["checkpoint"]
 
 
 async def test_at_rest_nothing_is_written_for_a_lease() -> None:
@@ -131,7 +126,7 @@ async def test_a_host_whose_name_is_taken_looks_at_once_whether_its_leases_are()
         fleet.append("k")
         fleet.start("a")
         await asyncio.sleep(SETTLED)
-        counted.failing = {"list", "changes_since", "list_fleet"}
+        counted.fail("list", "changes_since", "list_fleet")
         (found,) = await counted.leases.members()
         other = Incarnation("another-start")
         await counted.leases.put_member(replace(found, incarnation=other))
@@ -159,7 +154,7 @@ async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
         epoch = (await counted.lease()).epoch
-        counted.failing = {"put_member", "list_fleet"}
+        counted.fail("put_member", "list_fleet")
         assert 3 <= await counted.writes_in(100) <= 10
         assert (await counted.lease()).epoch == epoch
 
@@ -170,7 +165,8 @@ async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does(
         fleet.start("a")
         await asyncio.sleep(SETTLED)
         epoch = (await counted.lease()).epoch
-        counted.failing, counted.failing_once = {"put_member", "list_fleet"}, {"replace"}
+        counted.fail("put_member", "list_fleet")
+        counted.failing_once = {"replace"}
         counted.lasting = {"replace": 4.0}
         await asyncio.sleep(100)
         assert counted.failing_once == set()
@@ -183,7 +179,7 @@ async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
         epoch = (await counted.lease()).epoch
-        counted.failing = {"list", "changes_since", "list_fleet"}
+        counted.fail("list", "changes_since", "list_fleet")
         assert 3 <= await counted.writes_in(100) <= 10
         assert (await counted.lease()).epoch == epoch
 
@@ -220,6 +216,6 @@ async def test_a_host_that_takes_many_leases_lists_meanwhile_those_that_it_has()
         fleet.start("a")
         await asyncio.sleep(70)
         assert len(fleet.hosts["a"].leases) == 16 * 60
-        assert counted.calls["list_fleet"] >= 10
-        assert counted.calls["acquire"] == 16 * 60
-        assert counted.calls["replace"] == 0
+        assert counted.count["list_fleet"] >= 10
+        assert counted.count["acquire"] == 16 * 60
+        assert counted.count["replace"] == 0

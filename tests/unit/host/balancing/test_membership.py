@@ -94,13 +94,6 @@ async def test_the_record_that_a_crash_left_behind_is_taken_over_when_it_stands_
     assert (await record(container)).incarnation == "next"
 
 
-async def test_a_record_is_watched_before_it_is_taken_over_however_old_by_its_stamp() -> None:
-    container = MemoryLeases()
-    await membership(container, "dead").join()
-    await membership(container, "next", clock_ahead=10_000).join()
-    assert now() >= WATCHED
-
-
 async def test_a_namesake_that_beats_just_before_its_record_is_taken_is_watched_anew() -> None:
     container = MemoryLeases()
     await membership(container, "one").join()
@@ -201,16 +194,6 @@ async def test_a_host_that_wakes_up_finds_its_name_taken() -> None:
     assert (await record(container)).incarnation == "next"
 
 
-async def test_a_record_that_others_have_removed_is_written_again() -> None:
-    container = MemoryLeases()
-    member = membership(container, "one")
-    await member.join()
-    await container.remove_member(await record(container))
-    async with living(member):
-        await asyncio.sleep(BEAT + 1)
-        assert (await record(container)).incarnation == "one"
-
-
 async def test_a_host_that_stops_says_so_and_leaves_nothing() -> None:
     container = MemoryLeases()
     member = membership(container, "one")
@@ -284,17 +267,6 @@ async def test_at_rest_a_host_makes_one_call_for_its_listings_and_its_heartbeat(
     assert (await record(container)).heartbeats == before + 10
 
 
-async def test_of_listings_that_follow_each_other_soon_one_has_a_heartbeat() -> None:
-    container = Ailing()
-    member, listing = await started(container)
-    await asyncio.sleep(8)
-    before = (await record(container)).heartbeats
-    for _ in range(3):
-        await listing.list_fleet(member.send_along)
-        await asyncio.sleep(0.5)
-    assert (await record(container)).heartbeats == before + 1
-
-
 async def test_a_container_that_is_not_written_is_listed_all_the_same() -> None:
     container, failed = Ailing(), 0
     member, listing = await started(container)
@@ -327,18 +299,6 @@ async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same()
                 await listing.list_fleet(member.send_along)
             await asyncio.sleep(0.01)
             assert (await record(container)).heartbeats == before + 1
-
-
-async def test_a_host_finds_its_name_taken_by_a_heartbeat_that_went_along() -> None:
-    container = Ailing()
-    frozen, listing = await started(container)
-    await container.put_member(replace(await record(container), incarnation=Incarnation("b")))
-    beating = asyncio.create_task(frozen.keep_alive())
-    await asyncio.sleep(8)
-    _, members = await listing.list_fleet(frozen.send_along)
-    assert [x.incarnation for x in members] == ["b"]
-    await asyncio.sleep(0.1)
-    assert isinstance(beating.exception(), NameTaken)
 
 
 async def test_a_host_that_stops_says_so_though_a_heartbeat_is_under_way() -> None:

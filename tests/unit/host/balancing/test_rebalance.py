@@ -24,6 +24,7 @@ from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwne
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.testing.fleet import Fleet
 from tests.support import make
+from tests.support.calls import Calls
 from tests.support.looking import lease_in, now
 from tests.support.proxies import Cutting, proxied
 from tests.support.shown_by_changes import ShownByChanges
@@ -64,40 +65,26 @@ async def test_leases_are_taken_in_time_where_their_host_s_record_was_removed_un
 
 async def test_the_record_of_a_dead_host_is_removed_once_where_that_is_not_shown() -> None:
     feed, container = MemoryFeed(2), ShownByChanges()
-    removed = 0
-
-    async def counting(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal removed
-        removed += name == "remove_member"
-        return await call()
-
+    calls = Calls()
     async with Fleet(feed, container) as fleet:
         fleet.start("a")
         await asyncio.sleep(30)
-        fleet.start("b", container=proxied(container, counting))
+        fleet.start("b", container=proxied(container, calls))
         await asyncio.sleep(35)
         await fleet.kill("a")
         await asyncio.sleep(60)
         assert await fleet.loads() == {"b": 2}
-        assert removed == 1
+        assert calls.count["remove_member"] == 1
 
 
 async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() -> None:
     feed, container = MemoryFeed(40), MemoryLeases()
-    acquired = 0
-
-    async def slow_to_acquire(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal acquired
-        if name == "acquire":
-            acquired += 1
-            await asyncio.sleep(1)
-        return await call()
-
+    calls = Calls(lasting={"acquire": 1})
     async with Fleet(feed, container) as fleet:
-        fleet.start("a", container=proxied(container, slow_to_acquire))
+        fleet.start("a", container=proxied(container, calls))
         await asyncio.sleep(0.5)
         await fleet.stop("a")
-        assert acquired == 16  # so many at once
+        assert calls.count["acquire"] == 16  # so many at once
         assert set((await fleet.owners()).values()) == {None}
 
 
@@ -116,15 +103,13 @@ async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again
 
 async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
-    quicker = (B, B1)
 
-    async def too_late(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "acquire":
-            stored = await container.read(R0)
-            if stored is not None and stored.owner is None:
-                await container.acquire(stored.taken_by(*quicker))
-        return await call()
+    async def b_is_quicker() -> None:
+        stored = await lease_in(container)
+        if stored.owner is None:
+            await container.acquire(stored.taken_by(B, B1))
 
+    too_late = Calls(first={"acquire": b_is_quicker})
     async with Fleet(feed, container) as fleet:
         fleet.start("a", container=proxied(container, too_late))
         await asyncio.sleep(10)
@@ -193,40 +178,15 @@ async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> No
     leases = await leased_by((A, A1))
     await leases.replace((await lease_in(leases)).asked_by(C))
 
-    async def granted_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "replace" and (await lease_in(leases)).owner == A:
+    async def granted() -> None:
+        if (await lease_in(leases)).owner == A:
             await leases.replace((await lease_in(leases)).handed_over())
-        return await call()
 
-    async with rebalancer_of_c(proxied(leases, granted_first)) as rounds:
+    calls = Calls(first={"replace": granted})
+    async with rebalancer_of_c(proxied(leases, calls)) as rounds:
         await rounds.release_unserved()
     left = await lease_in(leases)
     assert (left.owner, left.next_owner) == (None, None)
-
-
-async def test_a_claim_without_an_answer_is_released_though_the_first_try_is_lost_too() -> None:
-    container, lost = MemoryLeases(), 0
-
-    async def unanswered(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal lost
-        answer = await call()
-        if name == "acquire":
-            host.stop()
-            raise ContainerUnavailable("the connection was cut")
-        if (
-            name in ("list", "changes_since", "list_fleet")
-            and host.health.stopping
-            and not lost
-        ):
-            lost += 1
-            raise ContainerUnavailable("the connection was cut once more")
-        return answer
-
-    async with Fleet(MemoryFeed(1), container) as fleet:
-        host = fleet.start("a", container=proxied(container, unanswered))
-        await asyncio.sleep(15)
-        assert lost == 1
-        assert [x.owner for x in await container.list()] == [None]
 
 
 async def test_leases_that_their_store_forgot_are_there_again_after_the_next_listing() -> None:
@@ -279,11 +239,7 @@ async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
     leases, seen = await leased_by((A, A1)), list[Moment]()
     await alive(leases, A, C)
 
-    async def slow(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        answer = await call()
-        if name in ("list", "changes_since", "list_fleet"):
-            await asyncio.sleep(3)
-        return answer
+    slow = Calls(answered_after={"list_fleet": 3})
 
     class Watching(Balancer):
         def observe(self, listing: Listing, at: Moment) -> View:
@@ -393,14 +349,12 @@ async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_f
     leases = await leased_by(*[(A, A1)] * 3)
     await alive(leases, A, B, C)
 
-    async def taken_by_b_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "read":
-            for lease in await leases.list():
-                if lease.owner == A:
-                    await leases.acquire(lease.taken_by(B, B1))
-        return await call()
+    async def taken_by_b() -> None:
+        for lease in await leases.list():
+            if lease.owner == A:
+                await leases.acquire(lease.taken_by(B, B1))
 
-    async with rebalancer_of_c(proxied(leases, taken_by_b_first)) as rounds:
+    async with rebalancer_of_c(proxied(leases, Calls(first={"read": taken_by_b}))) as rounds:
         await rounds.run_once()
     assert [(x.owner, x.next_owner) for x in await leases.list()] == [(B, None)] * 3
 
@@ -412,12 +366,10 @@ async def test_a_request_of_another_host_is_not_withdrawn() -> None:
     paused = (await lease_in(leases)).paused_because("for a test")
     await leases.replace(paused)
 
-    async def asked_by_b_meanwhile(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "read":
-            await leases.replace((await lease_in(leases)).asked_by(B))
-        return await call()
+    async def asked_by_b() -> None:
+        await leases.replace((await lease_in(leases)).asked_by(B))
 
-    async with rebalancer_of_c(proxied(leases, asked_by_b_meanwhile)) as rounds:
+    async with rebalancer_of_c(proxied(leases, Calls(first={"read": asked_by_b}))) as rounds:
         await rounds.run_once()
     assert (await lease_in(leases)).next_owner == B
 

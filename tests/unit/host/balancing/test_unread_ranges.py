@@ -5,7 +5,6 @@ from collections.abc import Collection
 
 import pytest
 
-from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.balancer import Listing, View
@@ -100,25 +99,6 @@ async def test_one_host_reports_a_paused_range_and_the_next_when_that_is_gone() 
         await resume(fleet.container, [R0])
         await asyncio.sleep(20)
         assert reports(fleet) == {"b": {}, "c": {}}
-
-
-async def test_a_range_that_cannot_be_measured_leaves_the_others_theirs() -> None:
-    class Damaged(MemoryFeed):
-        async def lag(self, range_id: RangeId, after: Continuation) -> int:
-            if range_id in damaged:
-                raise RangeUnknown(range_id)
-            return await super().lag(range_id, after)
-
-    damaged: set[RangeId] = set()
-    feed = Damaged(2)
-    async with Fleet(feed) as fleet:
-        fleet.start("a")
-        await fleet.balanced()
-        damaged.add(R0)
-        await pause(fleet.container, None, "bad data")
-        await asyncio.sleep(60)
-        assert reports(fleet) == {"a": {"r1": 0}}
-        assert not fleet.running["a"].done()
 
 
 def reports(fleet: Fleet) -> dict[str, dict[str, int]]:

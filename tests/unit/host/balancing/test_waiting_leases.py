@@ -58,13 +58,6 @@ async def test_a_parent_that_both_listings_lack_and_is_there_is_waited_for() -> 
     assert not await free_from_deleted_parents(leases, torn, torn)
 
 
-async def test_a_lease_that_was_written_since_it_was_listed_is_left_alone() -> None:
-    leases = await make.leases(WAITS)
-    listed = await leases.list()
-    await leases.replace(listed[0].finished())
-    assert not await free_from_deleted_parents(leases, listed, listed)
-
-
 @pytest.mark.parametrize(
     "before",
     [

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from changefeed.host.page.live import ASK_AGAIN, STILL_HERE, Live, TooManyWatchers
+from changefeed.host.page.live import ASK_AGAIN, Live, TooManyWatchers
 from changefeed.host.page.view import Known, Ownership, View, range_row
 from changefeed.leases.errors import ContainerUnavailable
-from tests.support.looking import now
 
 EVERY = 2.0
 
@@ -132,14 +131,6 @@ async def test_a_container_that_is_away_is_said_and_the_last_view_stays() -> Non
         assert (shown["trouble"], shown["view"]) == (change["trouble"], first["view"])
         fleet.away = False
         assert sent(await anext(events))["trouble"] is None
-
-
-async def test_a_quiet_watcher_is_shown_a_sign_of_life() -> None:
-    live = Live(Fleet().look, every=1000.0)
-    number = (await whole(live))["number"]
-    began = now()
-    assert await anext(live.events(number, here)) == STILL_HERE
-    assert now() - began == pytest.approx(15.0)
 
 
 async def test_a_close_lets_every_watcher_go() -> None:

@@ -14,7 +14,6 @@ from changefeed.host.page.view import (
     Ownership,
     View,
     difference,
-    load_of,
     range_row,
     totals,
 )
@@ -53,14 +52,6 @@ def test_the_state_of_a_range_is_the_worst_that_a_person_can_mend(
     row = range_row(lease, known)
     assert (row.state, row.state_since) == (state, since)
     assert note is None or row.note == note
-
-
-def test_the_load_of_a_host_is_that_of_its_ranges_where_it_is_known() -> None:
-    leases = [replace(OWNED, load=x) for x in (0.35, None, 0.1)]
-    rows = [range_row(x, NOTHING) for x in leases]
-    assert [x.load for x in rows] == [0.35, None, 0.1]
-    assert load_of(rows) == 0.45
-    assert load_of(rows[1:2]) is None
 
 
 def test_totals_leave_out_what_is_not_known() -> None:

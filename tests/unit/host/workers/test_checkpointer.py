@@ -1,22 +1,22 @@
 """When a checkpoint is due, and what the one writer writes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
-from changefeed.host.settings import LeaseSettings, ObserverSettings
+from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
-from changefeed.host.workers.owned_lease import acquire
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
+from tests.support.calls import Calls
+from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
 A, A1 = HostName("a"), Incarnation("a-1")
@@ -24,35 +24,20 @@ R0 = RangeId("r0")
 
 
 class Slow:
-    """A container whose checkpoints take so many seconds each, and which were written."""
+    """A container whose checkpoints take so many seconds each."""
 
     def __init__(self, seconds: float = 5.0) -> None:
         self.leases = MemoryLeases()
-        self.writes = 0
-        self._seconds = seconds
-
-    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "checkpoint":
-            self.writes += 1
-            await asyncio.sleep(self._seconds)
-        return await call()
+        self.calls = Calls(lasting={"checkpoint": seconds})
 
     async def stored(self) -> str | None:
-        lease = await self.leases.read(R0)
-        return None if lease is None else lease.continuation
+        return (await lease_in(self.leases)).continuation
 
 
 @asynccontextmanager
 async def writing(slow: Slow) -> AsyncIterator[Checkpointer]:
-    container = proxied(slow.leases, slow)
-    created = await container.create(make.lease(R0, at="0"))
-    owned = await acquire(
-        container,
-        created,
-        taken=lambda x: x.taken_by(A, A1),
-        settings=LeaseSettings(),
-        wall=lambda: 0.0,
-    )
+    await slow.leases.create(make.lease(at="0"))
+    owned = await make.owned(proxied(slow.leases, slow.calls))
     events = HostEvents(A)
     checkpoints = Checkpointer(owned, events, Retrier(events, Random(1)))
     writer = asyncio.create_task(checkpoints.run())
@@ -107,7 +92,7 @@ async def test_however_fast_batches_come_a_tenth_of_the_time_goes_into_writing()
         for n in range(1, 2001):
             reach(checkpoints, str(n))
             await asyncio.sleep(0.001)
-        assert 19 <= slow.writes <= 21  # in two seconds
+        assert 19 <= slow.calls.count["checkpoint"] <= 21  # in two seconds
 
 
 async def test_a_call_that_waits_for_a_checkpoint_waits_for_no_rest_between_two() -> None:

@@ -1,8 +1,7 @@
 """What a worker stores that is given no time to finish: all that is done, and no more."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,6 +11,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
+from tests.support.calls import NEVER, Calls
 from tests.support.handed import Handed, fleet_of
 from tests.support.looking import lease_in
 from tests.support.proxies import proxied
@@ -56,11 +56,7 @@ async def test_who_is_cut_off_stores_what_the_policy_had_put_off(policy: str) ->
 async def test_who_is_cut_off_in_the_midst_of_a_checkpoint_stores_it_with_the_release() -> None:
     feed, container, observer = make.memory_feed(1, 6), MemoryLeases(), Hangs()
 
-    async def never_written(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "checkpoint":
-            await asyncio.Event().wait()
-        return await call()
-
+    never_written = Calls(lasting={"checkpoint": NEVER})
     async with fleet_of(
         lambda: observer, feed, container, {"feed": IN_PAGES_OF_THREE}
     ) as running:

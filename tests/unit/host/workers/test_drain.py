@@ -1,9 +1,8 @@
 """What a worker waits for when it winds down, and what it delivers no more."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseConflict
@@ -13,6 +12,7 @@ from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
+from tests.support.calls import Calls
 from tests.support.handed import Handed, fleet_of
 from tests.support.looking import lease_in, now, until
 from tests.support.proxies import proxied
@@ -211,11 +211,6 @@ async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> Non
 
     observer = FailsOnce()
 
-    async def slowly(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "checkpoint":
-            await asyncio.sleep(3)
-        return await call()
-
     parts: Sections = {
         "feed": {"page_size": 3},
         "observer": {
@@ -226,6 +221,6 @@ async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> Non
         },
     }
     async with fleet_of(lambda: observer, feed, container, parts) as running:
-        running.start("a", container=proxied(container, slowly))
+        running.start("a", container=proxied(container, Calls(lasting={"checkpoint": 3})))
         await asyncio.sleep(60)
         assert observer.sequences == [1, 2, 3, 4, 5, 6, 4, 5, 6]

@@ -1,8 +1,6 @@
 """Ranges at rest: asked for together, or ever less often. In virtual time."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -12,37 +10,24 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
+from tests.support.calls import Calls
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
 SETTLED = 30.0
 
 
-class Asked:
+class Asked(Calls):
     """A feed whose calls are counted; some fail, or take their time."""
 
     def __init__(self, feed: Feed) -> None:
-        self.calls: Counter[str] = Counter()
-        self.failing: dict[str, Exception] = {}
-        self.lasting: dict[str, float] = {}
-        self.feed = proxied(feed, self._ask)
-
-    async def _ask(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        self.calls[name] += 1
-        await asyncio.sleep(self.lasting.get(name, 0.0))
-        if name in self.failing:
-            raise self.failing[name]
-        return await call()
+        super().__init__()
+        self.feed = proxied(feed, self)
 
     @classmethod
     def one_by_one(cls, feed: Feed) -> "Asked":
         """Of a feed that answers for one range at a time."""
         return cls(cast("Feed", _OneByOne(feed)))
-
-    async def calls_in(self, seconds: float) -> Counter[str]:
-        self.calls.clear()
-        await asyncio.sleep(seconds)
-        return self.calls
 
 
 class _OneByOne:
@@ -60,7 +45,7 @@ async def test_ranges_at_rest_are_asked_for_together() -> None:
     async with Fleet(asked.feed, MemoryLeases()) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
-        calls = await asked.calls_in(100)
+        calls = await asked.within(100)
         assert calls["read"] == calls["lag"] == 0
         assert 90 <= calls["news"] <= 112
         assert 9 <= calls["lags"] <= 11
@@ -73,12 +58,12 @@ async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> Non
         fleet.start("a")
         for _ in range(3):
             await asyncio.sleep(SETTLED)
-            asked.calls.clear()
+            asked.count.clear()
             feed.append("key", range_id=R0)
             delivered = len(fleet.log.delivered)
             await asyncio.sleep(1.2)
             assert len(fleet.log.delivered) == delivered + 1
-            assert asked.calls["read"] <= 3  # the change, the end behind it, and its age
+            assert asked.count["read"] <= 3  # the change, the end behind it, and its age
 
 
 async def test_news_that_get_no_answer_are_asked_for_again() -> None:
@@ -87,8 +72,8 @@ async def test_news_that_get_no_answer_are_asked_for_again() -> None:
     async with Fleet(asked.feed, MemoryLeases()) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
-        asked.failing = {"news": FeedUnavailable("not now")}
-        assert (await asked.calls_in(100))["news"] < 30
+        asked.failing["news"] = FeedUnavailable("not now")
+        assert (await asked.within(100))["news"] < 30
         feed.append("key", range_id=R0)
         asked.failing.clear()
         await asyncio.sleep(12)
@@ -114,7 +99,7 @@ async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
         fleet.start("a")
         feed.append("key", range_id=R0)
         await asyncio.sleep(SETTLED)
-        assert (await asked.calls_in(100))["read"] >= 80
+        assert (await asked.within(100))["read"] >= 80
 
 
 async def test_where_each_range_must_be_asked_an_idle_one_is_asked_less_often() -> None:
@@ -122,7 +107,7 @@ async def test_where_each_range_must_be_asked_an_idle_one_is_asked_less_often() 
     async with Fleet(asked.feed, MemoryLeases()) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
-        assert 18 <= (await asked.calls_in(100))["read"] <= 23  # each 5 s
+        assert 18 <= (await asked.within(100))["read"] <= 23  # each 5 s
 
 
 async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change() -> None:
@@ -133,7 +118,7 @@ async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change(
         fleet.start("a")
         await asyncio.sleep(100)
         feed.append("key")
-        assert (await asked.calls_in(22 + 8))["read"] >= 5
+        assert (await asked.within(22 + 8))["read"] >= 5
 
 
 async def test_a_feed_that_waits_for_changes_itself_is_asked_again_as_soon_as_ever() -> None:
@@ -142,4 +127,4 @@ async def test_a_feed_that_waits_for_changes_itself_is_asked_again_as_soon_as_ev
     async with Fleet(asked.feed, MemoryLeases()) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
-        assert (await asked.calls_in(90))["read"] >= 28  # each 3 s
+        assert (await asked.within(90))["read"] >= 28  # each 3 s

@@ -5,17 +5,15 @@ import asyncio
 import pytest
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.owned_lease import OwnedLease, acquire
+from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.errors import LeaseLost
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.release import release
 from tests.support import make
 from tests.support.looking import now
 
 R0 = RangeId("r0")
-A, A1 = HostName("a"), Incarnation("a-1")
 
 
 class Owner:
@@ -27,14 +25,8 @@ class Owner:
         self.leases = MemoryLeases()
 
     async def begin(self) -> OwnedLease:
-        await self.leases.create(make.lease(R0, at="0"))
-        self.owned = await acquire(
-            self.leases,
-            await self.listed(),
-            taken=lambda x: x.taken_by(A, A1),
-            settings=LeaseSettings(),
-            wall=lambda: 1_700_000_000.0,
-        )
+        await self.leases.create(make.lease(at="0"))
+        self.owned = await make.owned(self.leases)
         return self.owned
 
     async def listed(self) -> Lease:
@@ -43,15 +35,6 @@ class Owner:
 
     async def look(self) -> None:
         self.owned.listed(await self.listed(), asked=now())
-
-
-async def test_a_heartbeat_moves_the_fence_from_the_moment_it_was_sent() -> None:
-    owner = Owner()
-    owned = await owner.begin()
-    await asyncio.sleep(10)
-    await owner.look()
-    owned.beat(sent=7)
-    assert owned.time_left == 7 + 29 - 10
 
 
 async def test_heartbeats_count_no_longer_than_from_the_last_listing() -> None:
@@ -97,7 +80,7 @@ async def test_a_listing_lifts_a_fence_no_more_once_it_has_passed() -> None:
     await asyncio.sleep(2)
     assert now() == 5 + 29
     await owner.look()
-    with pytest.raises(LeaseLost, match="could not be renewed in time"):
+    with pytest.raises(LeaseLost, match="renewed in time"):
         owned.check()
 
 
@@ -133,13 +116,7 @@ async def test_a_listing_from_before_the_acquisition_raises_doubts_only() -> Non
     await owner.begin()
     before = await owner.listed()
     await release(owner.leases, R0)
-    owned = owner.owned = await acquire(
-        owner.leases,
-        await owner.listed(),
-        taken=lambda x: x.taken_by(A, A1),
-        settings=LeaseSettings(),
-        wall=lambda: 1_700_000_000.0,
-    )
+    owned = owner.owned = await make.owned(owner.leases)
     owned.listed(before, asked=now())
     assert owned.doubted
     assert owned.may_act

@@ -50,17 +50,6 @@ def test_reads_count_that_brought_changes_and_none_that_may_have_waited_for_some
     assert meter.written_to(OWNED).load == 0.3
 
 
-def test_a_load_is_smoothed_and_follows_within_a_minute_or_two() -> None:
-    time = Time()
-    meter = LoadMeter(OWNED, cooldown=60, clock=time)
-    for _ in range(10):
-        busy_for(meter, time, 2, 10)
-    loads = [busy_for(meter, time, 10, 10).load or 0 for _ in range(12)]
-    assert loads == sorted(loads)
-    assert loads[0] < 0.5
-    assert loads[-1] >= 0.95
-
-
 def test_a_new_owner_goes_on_from_the_load_that_it_found() -> None:
     time = Time()
     found = OWNED.with_load(1.0, moved=False)
@@ -96,16 +85,6 @@ def test_a_load_is_stored_in_steps_and_stays_on_one_while_it_is_near(
     load: float, stored: float | None, written: float
 ) -> None:
     assert coarse(load, stored) == written
-
-
-def test_a_lease_that_was_moved_says_so_until_the_cooldown_is_over() -> None:
-    time = Time()
-    moved = OWNED.asked_by(B).handed_over().taken_by(B, Incarnation("b-1"))
-    meter = LoadMeter(moved, cooldown=60, clock=time)
-    time.now = 59.9
-    assert meter.written_to(moved).moved
-    time.now = 60
-    assert not meter.written_to(moved).moved
 
 
 def test_a_lease_that_a_host_had_or_found_free_was_not_moved() -> None:

@@ -14,6 +14,7 @@ from changefeed.observers.middleware.fence import Fence
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.runtime.cancellation import CancelledByClient
 from changefeed.testing.fleet import Fleet
+from tests.support.calls import Calls
 from tests.support.looking import now
 from tests.support.proxies import proxied
 
@@ -23,12 +24,7 @@ async def test_a_lease_that_is_acquired_while_the_host_stops_is_released_at_once
     for n in range(100):
         feed.append(f"key-{n}")
 
-    async def slow_to_acquire(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        answer = await call()
-        if name == "acquire":
-            await asyncio.sleep(5)
-        return answer
-
+    slow_to_acquire = Calls(answered_after={"acquire": 5})
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a", container=proxied(container, slow_to_acquire))
         await asyncio.sleep(1)

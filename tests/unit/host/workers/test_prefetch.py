@@ -1,10 +1,9 @@
 """Pages that are fetched before the observer wants them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
@@ -16,6 +15,7 @@ from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.prefetch import Prefetcher
 from changefeed.leases.lease import HostName
 from tests.support import make
+from tests.support.calls import Calls
 from tests.support.looking import now
 from tests.support.proxies import proxied
 
@@ -23,19 +23,8 @@ R0 = RangeId("r0")
 BEGINNING = Continuation("0")
 
 
-class Reads:
-    """Counts the reads of a feed."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    async def __call__(self, _: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        self.count += 1
-        return await call()
-
-
 @asynccontextmanager
-async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[Prefetcher]:
+async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Prefetcher]:
     """Pages of 10, two ahead."""
     random = Random(1)
     asked, settings = proxied(feed, reads), FeedSettings(page_size=10, read_ahead=2)
@@ -55,28 +44,28 @@ async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[Prefetcher]:
 
 
 async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
-    reads = Reads()
+    reads = Calls()
     async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(60)
-        assert reads.count == 3  # two wait in the row, and one before it
+        assert reads.count["read"] == 3  # two wait in the row, and one before it
         await pages.next()
         await asyncio.sleep(60)
-        assert reads.count == 4
+        assert reads.count["read"] == 4
 
 
 async def test_once_stopped_nothing_more_is_given_out_and_nothing_more_is_read() -> None:
-    reads = Reads()
+    reads = Calls()
     async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(1)
         pages.stop()
         assert await pages.next() is None
         assert await pages.next() is None
         await asyncio.sleep(60)
-        assert reads.count == 3
+        assert reads.count["read"] == 3
 
 
 async def test_whoever_waits_for_a_page_is_told_that_it_has_stopped() -> None:
-    async with reading(make.memory_feed(1, 0), Reads()) as pages:
+    async with reading(make.memory_feed(1, 0), Calls()) as pages:
         await pages.next()
         waiting = asyncio.ensure_future(pages.next())
         await asyncio.sleep(0.1)

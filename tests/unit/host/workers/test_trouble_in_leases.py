@@ -1,24 +1,26 @@
 """What other hosts and commands see of an observer that fails, or does not come back."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.workers.call_watch import CallWatch
+from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
+from tests.support.calls import Calls
 from tests.support.logs import captured_logs
 from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
+SELDOM_RENEWED = {"leases": {"renew_interval": 600, "expiration": 2000}}
 MANUAL: dict[str, Any] = {"observer": {"checkpoint": "manual"}}
 
 
@@ -66,40 +68,35 @@ def observing(mood: Moody) -> type:
     return Observing
 
 
-@pytest.fixture
-def mood() -> Moody:
-    return Moody()
-
-
 class Watched:
-    """A fleet of one range, whose stored lease is looked at."""
+    """A fleet of one range and one host, which starts as the block begins."""
 
-    def __init__(self, mood: Moody, parts: dict[str, Any] | None = None) -> None:
+    def __init__(self, mood: Moody, sections: dict[str, Any] | None = None) -> None:
         self.leases = MemoryLeases()
         self.feed = MemoryFeed(1)
-        self.written: Counter[str] = Counter()
-        self.fleet = Fleet(
-            self.feed,
-            proxied(self.leases, self._count),
-            observer=observing(mood),
-            settings=parts,
-        )
+        self.calls = Calls()
+        container = proxied(self.leases, self.calls)
+        self.fleet = Fleet(self.feed, container, observer=observing(mood), settings=sections)
+
+    async def __aenter__(self) -> Self:
+        self.host = self.fleet.start("a")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.fleet.__aexit__(None, None, None)
 
     async def health(self) -> RangeHealth:
-        lease = await lease_in(self.leases)
-        return lease.health
+        return (await lease_in(self.leases)).health
 
-    async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        self.written[name] += 1
-        return await call()
+    async def stopped(self) -> None:
+        """Stop the host, in order or not."""
+        self.host.stop()
+        await asyncio.wait([self.fleet.running["a"]])
 
 
-async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_write(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, {"leases": {"renew_interval": 600, "expiration": 2000}})
-    async with watched.fleet as fleet:
-        fleet.start("a")
+async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_write() -> None:
+    mood = Moody()
+    async with Watched(mood, SELDOM_RENEWED) as watched:
         await asyncio.sleep(20)
         mood.processes = mood.fail
         watched.feed.append("k")
@@ -107,34 +104,14 @@ async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_wri
         health = await watched.health()
         assert health.last_error == "ValueError: no such table LINE 1: select"
         assert health.failing_since is not None
-        assert watched.written["replace"] == 1
+        assert watched.calls.count["replace"] == 1
         await asyncio.sleep(300)  # and seven more attempts
-        assert watched.written["replace"] == 1
+        assert watched.calls.count["replace"] == 1
         assert (await watched.health()).failing_since == health.failing_since
 
 
-async def test_what_has_recovered_is_well_in_the_lease_with_the_next_renewal(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood)
-    async with watched.fleet as fleet:
-        host = fleet.start("a")
-        mood.processes = mood.fail
-        watched.feed.append("k")
-        await asyncio.sleep(30)
-        assert (await watched.health()).in_trouble
-        mood.processes = mood._well
-        await asyncio.sleep(100)
-        health = await watched.health()
-        assert not health.in_trouble
-        assert (health.last_error, health.last_progress is None) == (None, False)
-        assert host.range_health[R0] == health
-
-
-async def test_an_observer_that_fails_and_succeeds_in_turns_writes_twice_as_often_at_most(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, {"observer": {"retry": {"first_delay": 4, "jitter": 0}}})
+async def test_an_observer_that_fails_in_turns_writes_twice_as_often_at_most() -> None:
+    mood = Moody()
     turns = 0
 
     async def fail_once() -> None:
@@ -143,57 +120,51 @@ async def test_an_observer_that_fails_and_succeeds_in_turns_writes_twice_as_ofte
         if turns % 2:
             raise ValueError("busy")
 
-    async with watched.fleet as fleet:
-        fleet.start("a")
+    async with Watched(
+        mood, {"observer": {"retry": {"first_delay": 4, "jitter": 0}}}
+    ) as watched:
         mood.processes = fail_once
         for _ in range(100):
             watched.feed.append("k")
             await asyncio.sleep(6)
     assert turns > 150
-    assert 55 <= watched.written["replace"] <= 2 * 60 + 2
+    assert 55 <= watched.calls.count["replace"] <= 2 * 60 + 2
 
 
-async def test_what_fails_once_and_then_succeeds_is_no_news(mood: Moody) -> None:
-    watched = Watched(mood, {"leases": {"renew_interval": 600, "expiration": 2000}})
+async def test_what_fails_once_and_then_succeeds_is_no_news() -> None:
+    mood = Moody()
     failures = iter([True])
 
     async def fail_first() -> None:
         if next(failures, False):
             raise ValueError("busy")
 
-    async with watched.fleet as fleet:
-        fleet.start("a")
+    async with Watched(mood, SELDOM_RENEWED) as watched:
         mood.processes = fail_first
         watched.feed.append("k")
         await asyncio.sleep(60)
-        assert fleet.hosts["a"].range_health[R0].last_progress is not None
-        assert watched.written["replace"] == 0
+        assert watched.host.range_health[R0].last_progress is not None
+        assert watched.calls.count["replace"] == 0
 
 
-async def test_a_host_that_stopped_leaves_word_of_what_failed_and_the_next_goes_on_with_it(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood)
-    async with watched.fleet as fleet:
-        fleet.start("a")
+async def test_a_host_that_stopped_leaves_word_of_what_failed_to_the_next() -> None:
+    mood = Moody()
+    async with Watched(mood) as watched:
         mood.processes = mood.fail
         watched.feed.append("k")
         await asyncio.sleep(3)
-        await fleet.stop("a")
+        await watched.fleet.stop("a")
         left = await watched.health()
         assert left.failing_since is not None
         await asyncio.sleep(1000)
-        fleet.start("b")
+        watched.fleet.start("b")
         await asyncio.sleep(30)
         assert (await watched.health()).failing_since == left.failing_since
 
 
-async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_more(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood)
-    async with watched.fleet as fleet:
-        fleet.start("a")
+async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_more() -> None:
+    mood = Moody()
+    async with Watched(mood) as watched:
         mood.opens = mood.fail
         await asyncio.sleep(30)
         assert (await watched.health()).in_trouble
@@ -203,21 +174,20 @@ async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_mo
 
 
 @pytest.mark.parametrize("where", ["opens", "processes"])
-async def test_a_call_that_does_not_come_back_is_stuck_everywhere_and_logged_once(
-    mood: Moody, where: str
+async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
+    where: str,
 ) -> None:
-    watched = Watched(mood)
+    mood = Moody()
     setattr(mood, where, mood.hang)
-    watched.feed.append("k")
     with captured_logs() as logs:
-        async with watched.fleet as fleet:
-            host = fleet.start("a")
+        async with Watched(mood) as watched:
+            watched.feed.append("k")
             await asyncio.sleep(290)
             assert not (await watched.health()).in_trouble
             await asyncio.sleep(20)
             health = await watched.health()
             assert health.stuck_since is not None
-            assert host.range_health[R0] == health
+            assert watched.host.range_health[R0] == health
             await asyncio.sleep(1000)
             assert (await watched.health()).stuck_since == health.stuck_since
     (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
@@ -225,44 +195,21 @@ async def test_a_call_that_does_not_come_back_is_stuck_everywhere_and_logged_onc
     assert "observer.timeout" in warning["advice"]
 
 
-async def test_a_call_that_comes_back_after_all_is_stuck_no_more(mood: Moody) -> None:
-    watched = Watched(mood)
-    back = asyncio.Event()
-
-    async def wait() -> None:
-        await back.wait()
-
-    async with watched.fleet as fleet:
-        fleet.start("a")
-        mood.processes = wait
-        watched.feed.append("k")
-        await asyncio.sleep(320)
-        assert (await watched.health()).stuck_since is not None
-        back.set()
-        await asyncio.sleep(20)
-        assert not (await watched.health()).in_trouble
-
-
-async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck(mood: Moody) -> None:
-    watched = Watched(mood, {"host": {"stop_timeout": 5}})
-    async with watched.fleet as fleet:
-        fleet.start("a")
+async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck() -> None:
+    mood = Moody()
+    async with Watched(mood, {"host": {"stop_timeout": 5}}) as watched:
         mood.processes = mood.hang
         watched.feed.append("k")
         await asyncio.sleep(320)
-        fleet.hosts["a"].stop()
-        await asyncio.wait([fleet.running["a"]])
+        await watched.stopped()
         assert (await watched.leases.list())[0].owner is None
         assert (await watched.health()).stuck_since is not None
 
 
-async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_room_for_more(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, MANUAL)
+async def test_an_observer_that_acknowledges_nothing_is_stuck_though_it_gets_more() -> None:
+    mood = Moody()
     with captured_logs() as logs:
-        async with watched.fleet as fleet:
-            host = fleet.start("a")
+        async with Watched(mood, MANUAL) as watched:
             watched.feed.append("k")
             await asyncio.sleep(290)
             assert not (await watched.health()).in_trouble
@@ -277,38 +224,34 @@ async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_roo
                 health.stuck_since,
                 False,
             )
-            assert host.range_health[R0].stuck_since == health.stuck_since
+            assert watched.host.range_health[R0].stuck_since == health.stuck_since
     (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
     assert warning["advice"] == ("it has not acknowledged what it was given: see that it does")
 
 
 @pytest.mark.parametrize("acknowledge", ["checkpoint", "acknowledge"])
-async def test_acknowledgements_that_are_late_and_keep_coming_are_progress(
-    mood: Moody, acknowledge: str
+async def test_acknowledgements_that_are_late_are_progress(
+    acknowledge: str,
 ) -> None:
-    watched = Watched(mood, MANUAL)
+    mood = Moody()
 
     async def acknowledge_later() -> None:
         acknowledges = getattr(mood.context, acknowledge)
         asyncio.get_running_loop().call_later(500, acknowledges, mood.last)
 
     mood.processes = acknowledge_later
-    async with watched.fleet as fleet:
-        host = fleet.start("a")
+    async with Watched(mood, MANUAL) as watched:
         troubled = []
         for _ in range(20):
             watched.feed.append("k")
             await asyncio.sleep(200)
-            troubled.append(host.range_health[R0].in_trouble)
+            troubled.append(watched.host.range_health[R0].in_trouble)
     assert troubled == [False, True, *(18 * [False])]  # until the first of all comes
 
 
-async def test_an_acknowledgement_ends_the_trouble_while_others_are_not_there(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, MANUAL)
-    async with watched.fleet as fleet:
-        fleet.start("a")
+async def test_an_acknowledgement_ends_the_trouble_while_others_are_not_there() -> None:
+    mood = Moody()
+    async with Watched(mood, MANUAL) as watched:
         for _ in range(2):
             watched.feed.append("k")
             await asyncio.sleep(20)
@@ -330,13 +273,10 @@ async def test_an_acknowledgement_ends_the_trouble_while_others_are_not_there(
         assert not (await watched.health()).in_trouble
 
 
-async def test_a_batch_that_fails_is_failing_though_one_before_is_not_acknowledged(
-    mood: Moody,
-) -> None:
+async def test_a_batch_that_fails_is_failing_though_one_before_is_not_acknowledged() -> None:
+    mood = Moody()
     retry = {"attempts": None, "first_delay": 50, "multiplier": 1, "jitter": 0}
-    watched = Watched(mood, {"observer": {"checkpoint": "manual", "retry": retry}})
-    async with watched.fleet as fleet:
-        fleet.start("a")
+    async with Watched(mood, {"observer": {"checkpoint": "manual", "retry": retry}}) as watched:
         watched.feed.append("k")
         await asyncio.sleep(320)
         assert (await watched.health()).stuck_since is not None
@@ -352,13 +292,10 @@ async def test_a_batch_that_fails_is_failing_though_one_before_is_not_acknowledg
         assert (await watched.health()).stuck_since is not None
 
 
-async def test_a_call_that_hangs_after_what_is_not_acknowledged_is_one_trouble(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, MANUAL)
+async def test_a_call_that_hangs_after_what_is_not_acknowledged_is_one_trouble() -> None:
+    mood = Moody()
     with captured_logs() as logs:
-        async with watched.fleet as fleet:
-            fleet.start("a")
+        async with Watched(mood, MANUAL) as watched:
             watched.feed.append("k")
             await asyncio.sleep(20)
             mood.processes = mood.hang
@@ -370,34 +307,26 @@ async def test_a_call_that_hangs_after_what_is_not_acknowledged_is_one_trouble(
             assert len([x for x in logs if x["event"] == "observer.no_progress"]) == 1
 
 
-async def test_what_was_not_acknowledged_is_no_trouble_of_a_host_that_gave_up_its_lease(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, MANUAL | {"host": {"stop_timeout": 5}})
+async def test_what_was_not_acknowledged_is_no_trouble_of_who_gave_up_its_lease() -> None:
+    mood = Moody()
     with captured_logs() as logs:
-        async with watched.fleet as fleet:
-            host = fleet.start("a")
+        async with Watched(mood, MANUAL | {"host": {"stop_timeout": 5}}) as watched:
             watched.feed.append("k")
             await asyncio.sleep(20)
-            host.stop()
-            await asyncio.wait([fleet.running["a"]])
+            await watched.stopped()
             await asyncio.sleep(1000)
-            assert host.range_health == {}
+            assert watched.host.range_health == {}
     assert not [x for x in logs if x["event"] == "observer.no_progress"]
 
 
-async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, MANUAL | {"host": {"stop_timeout": 5}})
+async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble() -> None:
+    mood = Moody()
     mood.acknowledges_at_close = True
-    async with watched.fleet as fleet:
-        host = fleet.start("a")
+    async with Watched(mood, MANUAL | {"host": {"stop_timeout": 5}}) as watched:
         watched.feed.append("k")
         await asyncio.sleep(320)
         assert (await watched.health()).stuck_since is not None
-        host.stop()
-        await asyncio.wait([fleet.running["a"]])
+        await watched.stopped()
         assert not (await watched.health()).in_trouble
 
 
@@ -450,3 +379,16 @@ async def test_at_rest_and_without_manual_checkpoints_no_time_counts() -> None:
     watch.acknowledged(left=True)
     await asyncio.sleep(60)
     assert seen == []
+
+
+def test_failures_count_from_the_first_until_a_batch_is_done() -> None:
+    now = 100.0
+    health = RangeHealths(lambda: now)
+    health.failed(R0, "first")
+    now = 200.0
+    health.failed(R0, "second")
+    seen = health.ranges[R0]
+    assert (seen.failing_since, seen.last_error, seen.last_progress) == (100, "second", None)
+    health.progressed(R0)
+    seen = health.ranges[R0]
+    assert (seen.failing_since, seen.last_error, seen.last_progress) == (None, None, 200)

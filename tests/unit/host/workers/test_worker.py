@@ -1,8 +1,8 @@
 """One worker and its lease: what is delivered, what is checkpointed, and how it ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.cable import Cable
+from tests.support.calls import Calls
 from tests.support.handed import Handed, fleet_of
 from tests.support.looking import lease_in, now
 from tests.support.proxies import proxied
@@ -163,13 +164,7 @@ async def test_what_was_not_delivered_cannot_be_done(
 # Checkpoints
 
 
-def slow_checkpoints(seconds: float) -> Callable[..., Awaitable[Any]]:
-    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "checkpoint":
-            await asyncio.sleep(seconds)
-        return await call()
-
-    return around
+SLOW = Calls(lasting={"checkpoint": 6})
 
 
 async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is_done() -> None:
@@ -200,7 +195,7 @@ async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is
 
 async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
     feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
-    slow = proxied(container, slow_checkpoints(6))
+    slow = proxied(container, SLOW)
     parts = {"feed": {"page_size": 10}, "observer": {"max_unacknowledged": 20}}
     async with fleet_of(lambda: observer, feed, slow, parts) as running:
         running.start("a")
@@ -228,7 +223,7 @@ class HalfWay(Handed):
 
 async def test_what_is_in_hand_and_what_is_done_and_not_stored_are_together_so_many() -> None:
     feed, container = make.memory_feed(1, 400), MemoryLeases()
-    slow, observer = proxied(container, slow_checkpoints(6)), HalfWay(container)
+    slow, observer = proxied(container, SLOW), HalfWay(container)
     parts: Sections = {
         "feed": {"page_size": 8},
         "observer": {"checkpoint": "manual", "max_unacknowledged": 20},
