@@ -19,6 +19,7 @@ from changefeed.brokers.transitions import (
     close_and_open,
     open_first_era,
     with_collection,
+    with_merge,
     with_split,
 )
 from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
@@ -162,7 +163,27 @@ def test_the_first_in_name_of_the_living_is_master_by_number() -> None:
     assert not is_master("broker-10", both)
 
 
-def test_a_split_that_is_asked_for_twice_is_done_once() -> None:
-    split = with_split(in_era(row("a")), "orders")
-    with pytest.raises(ClusterRefused, match="are being changed already"):
+def test_a_split_halves_virtual_parts_in_the_next_era_and_a_merge_joins_two() -> None:
+    def cuts(found: Catalog) -> object:
+        return found.collection("orders").cuts
+
+    def next_era(found: Catalog) -> Catalog:
+        assert found.era is not None
+        ending = begin_ending(found, found.era.number, [row("a")])
+        return close_and_open(ending, found.era.number, {"a": (1, {})}, 1)
+
+    split = with_split(in_era(row("a")), "orders", RangeId("e1.p01.v00-ff"))
+    assert cuts(split) == ((0, 128), (0,))
+    with pytest.raises(ClusterRefused, match="being changed"):
         with_split(split, "orders")
+    quarters = with_split(next_era(split), "orders")
+    assert cuts(quarters) == ((0, 64, 128, 192), (0, 128))
+    opened = next_era(quarters)
+    assert cuts(with_merge(opened, "orders", RangeId("e3.p01.v40-7f"))) == (
+        (0, 64, 192),
+        (0, 128),
+    )
+    assert cuts(with_merge(opened, "orders")) == ((0, 128), (0,))
+    for name in ("e3.p01.vc0-ff", "e1.p01.v00-ff"):  # the last of its part, and an old one
+        with pytest.raises(ClusterRefused, match=name):
+            with_merge(opened, "orders", RangeId(name))

@@ -40,23 +40,17 @@ def rows(uri: Path) -> list[int]:
     return sorted(table.column("sequence").to_pylist())
 
 
-def test_a_batch_that_is_repeated_is_not_added_again(tmp_path: Path) -> None:
+def test_a_batch_that_is_repeated_is_not_added_again_but_those_of_another_query(
+    tmp_path: Path,
+) -> None:
     ensure_table(str(tmp_path), SCHEMA)
     for number, sequences in ((0, (1, 2)), (1, (3,)), (1, (3,)), (0, (1, 2)), (2, (4,))):
         one = appender(tmp_path)
-        told = one.write(iter([batch(*sequences)]))
-        one.commit([told], number)
-    assert rows(tmp_path) == [1, 2, 3, 4]
-
-
-def test_another_query_counts_its_own_batches(tmp_path: Path) -> None:
-    ensure_table(str(tmp_path), SCHEMA)
-    one = appender(tmp_path)
-    for query in ("one", "two"):
-        told = one.write(iter([batch(1)]))
-        assert isinstance(told, Written)
-        append_once(str(tmp_path), told.files, app_id=query, batch=0)
-    assert rows(tmp_path) == [1, 1]
+        one.commit([one.write(iter([batch(*sequences)]))], number)
+    told = one.write(iter([batch(1)]))
+    assert isinstance(told, Written)
+    append_once(str(tmp_path), told.files, app_id="another", batch=0)
+    assert rows(tmp_path) == [1, 1, 2, 3, 4]
 
 
 def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path: Path) -> None:
@@ -64,21 +58,10 @@ def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path
     one = appender(tmp_path)
     told = [one.write(iter(x)) for x in ([batch(1)], [], [batch(2), batch(3)])]
     one.commit([*told, None], 0)
+    one.abort([*told, None], 0)  # nevertheless
     one.commit([one.write(iter([]))], 1)
     assert DeltaTable(str(tmp_path)).version() == 1
     assert rows(tmp_path) == [1, 2, 3]
-
-
-def test_a_batch_that_is_committed_and_aborted_nevertheless_is_there_once(
-    tmp_path: Path,
-) -> None:
-    ensure_table(str(tmp_path), SCHEMA)
-    one = appender(tmp_path)
-    told = one.write(iter([batch(1)]))
-    one.commit([told, None], 0)
-    one.abort([told, None], 0)
-    one.commit([one.write(iter([batch(1)]))], 0)
-    assert rows(tmp_path) == [1]
 
 
 def test_a_batch_is_done_though_its_table_could_not_be_compacted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def pages(folder: Path) -> Iterator[KeptPages]:
+    made = KeptPages(ORDER)
+    yield made
+    made.close()
+    assert [*folder.glob(f"changefeed-pages-{os.getpid()}-*")] == []
+
+
 def page(end: int, body: bytes = b"x") -> RawPage:
     return RawPage(continuation=Continuation(str(end)), body=body)
 
@@ -38,25 +47,23 @@ def kept(pages: KeptPages, *ends: int, begin: int = 0, name: RangeId = ONE) -> N
         begin = end
 
 
-def test_a_slice_within_what_was_read_names_the_file_and_others_name_none() -> None:
-    pages = KeptPages(ORDER)
+def test_a_slice_within_what_was_read_names_the_file_and_others_name_none(
+    pages: KeptPages,
+) -> None:
     kept(pages, 10, 20, begin=5)
     path = pages.file_of(piece(5, 20))
     assert [x.continuation for x in kept_pages(path)] == ["10", "20"]
     assert pages.file_of(piece(7, 12)) == path
     assert pages.file_of(piece(4, 20)) == pages.file_of(piece(5, 21)) == ""
     assert pages.file_of(piece(5, 20, OTHER)) == ""
-    pages.close()
 
 
-def test_a_page_behind_a_hole_is_not_kept_and_one_that_overlaps_is() -> None:
-    pages = KeptPages(ORDER)
+def test_a_page_behind_a_hole_is_not_kept_and_one_that_overlaps_is(pages: KeptPages) -> None:
     kept(pages, 10)
     kept(pages, 30, begin=20)
     assert pages.file_of(piece(0, 30)) == ""
     kept(pages, 15, begin=8)
     assert [x.continuation for x in kept_pages(pages.file_of(piece(0, 15)))] == ["10", "15"]
-    pages.close()
 
 
 def test_what_is_more_than_may_be_kept_is_left_to_the_tasks() -> None:
@@ -65,13 +72,11 @@ def test_what_is_more_than_may_be_kept_is_left_to_the_tasks() -> None:
         pages.keep(ONE, Continuation(str(n)), page(n + 1, b"x" * 100))
     assert pages.file_of(piece(0, 2))
     assert not pages.file_of(piece(0, 3))
-    pages.close()
 
 
 def test_pages_are_gone_when_the_next_batch_begins_and_when_the_planner_ends(
-    folder: Path,
+    pages: KeptPages, folder: Path
 ) -> None:
-    pages = KeptPages(ORDER)
     kept(pages, 10)
     kept(pages, 10, name=OTHER)
     first = Path(pages.file_of(piece(0, 10)))
@@ -85,29 +90,27 @@ def test_pages_are_gone_when_the_next_batch_begins_and_when_the_planner_ends(
     assert [*folder.iterdir()] == []
 
 
-def test_a_disk_that_takes_nothing_costs_no_more_than_reading_again(folder: Path) -> None:
-    pages = KeptPages(ORDER)
+def test_a_disk_that_takes_nothing_costs_no_more_than_reading_again(
+    pages: KeptPages, folder: Path
+) -> None:
     kept(pages, 10)
     (home,) = folder.iterdir()
     Path(pages.file_of(piece(0, 10))).unlink()
     home.rmdir()
     kept(pages, 20, begin=10)
     assert pages.file_of(piece(0, 10)) == ""
-    pages.close()
 
 
-def test_a_file_that_was_cut_is_not_taken_for_the_whole() -> None:
-    pages = KeptPages(ORDER)
+def test_a_file_that_was_cut_is_not_taken_for_the_whole(pages: KeptPages) -> None:
     kept(pages, 10)
     path = Path(pages.file_of(piece(0, 10)))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(OSError, match="was cut"):
         list(kept_pages(str(path)))
-    pages.close()
 
 
 def test_what_a_killed_planner_left_is_removed_and_what_a_living_one_has_is_not(
-    folder: Path,
+    pages: KeptPages, folder: Path
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"],
@@ -121,8 +124,6 @@ def test_what_a_killed_planner_left_is_removed_and_what_a_living_one_has_is_not(
     dead.mkdir()
     alive.mkdir()
     (dead / "1").write_bytes(b"x")
-    pages = KeptPages(ORDER)
     kept(pages, 10)
     assert not dead.exists()
     assert alive.exists()
-    pages.close()

@@ -82,15 +82,6 @@ def test_the_limit_is_the_option_unless_spark_wants_all(tmp_path: Path) -> None:
     assert reader(feed).getDefaultReadLimit() == ReadAllAvailable()
 
 
-def test_a_reader_is_pickled_without_what_it_has_open(tmp_path: Path) -> None:
-    one = reader(a_log(tmp_path / "log", {"a": 10}))
-    start = one.initialOffset()
-    end = one.latestOffset(start, ReadAllAvailable())
-    copy = pickle.loads(pickle.dumps(one))
-    (piece,) = one.partitions(start, end)
-    assert sum(x.num_rows for x in copy.read(pickle.loads(pickle.dumps(piece)))) == 10
-
-
 def test_an_idle_stream_answers_late_and_reports_where_the_feed_is(tmp_path: Path) -> None:
     one = reader(a_log(tmp_path / "log", {"a": 10}), idleSeconds="0.3")
     start = one.initialOffset()
