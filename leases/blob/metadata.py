@@ -100,7 +100,9 @@ def _for_others(record: Lease | Checkpoint | Member) -> Mapping[str, str]:
 def _of_others(form: type[Record], found: Found) -> Any:
     partition = RangeId(found.name.rpartition("/")[2])
     if form is Lease:
-        owner = unquote(found.metadata["ownerid"])
+        owner = unquote(
+            found.metadata.get("ownerid", "")
+        )  # released: services drop an empty one
         return Lease(
             range=FeedRange(id=partition),
             owner=HostName(owner) if owner else None,

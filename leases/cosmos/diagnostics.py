@@ -170,15 +170,20 @@ async def _leases(items: Items, prefix: str, mode: str) -> list[Diagnostic]:
     for document in found:
         documents.check_mode(document, mode)
         documents.check_not_java(document)
+    own = sum(items.has_key_of_its_own(str(x["id"])) for x in found)
+    form = "/id" if items.partitioned_by_id else "/partitionKey"
+    kept = f"; {own} leases have a key that is not their id, and keep it" if own else ""
+    shown = [fine("form", f"leases are partitioned by {form}{kept}")] if found else []
     foreign = sorted(
         {str(x["Owner"]) for x in found if x.get("Owner") and documents.is_foreign(x)}
     )
     if not foreign:
-        return []
+        return shown
     return [
+        *shown,
         warning(
             "other processors",
             f"leases are owned by {', '.join(foreign)}, which write no records of ours",
             "they are shared with as long as they run; ours take over what they leave",
-        )
+        ),
     ]

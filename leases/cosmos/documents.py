@@ -45,9 +45,9 @@ OWNERSHIP, WRITTEN = "changefeed", "changefeed-written"
 """The entries of ``properties`` that are ours."""
 
 LISTED = (
-    "SELECT c.id, c._etag, c._ts, c.LeaseToken, c.FeedRange, c.feedRange, c.Owner,"
-    " c.properties, c.timestamp, c.Mode, IS_STRING(c.ContinuationToken) AS started"
-    " FROM c WHERE STARTSWITH(c.id, @begin)"
+    "SELECT c.id, c.partitionKey, c._etag, c._ts, c.LeaseToken, c.PartitionId, c.FeedRange,"
+    " c.feedRange, c.Owner, c.properties, c.timestamp, c.Mode,"
+    " IS_STRING(c.ContinuationToken) AS started FROM c WHERE STARTSWITH(c.id, @begin)"
 )
 """Selects what a listing needs: everything but the continuations."""
 
@@ -221,7 +221,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
     low, high = bounds_in(document)
     lease = Lease(
         range=FeedRange(
-            id=RangeId(str(document["LeaseToken"])),
+            id=_range_in(document),
             low=low,
             high=high,
             parents=tuple(RangeId(x) for x in ours.parents) if ours else (),
@@ -237,6 +237,17 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
         has_properties=isinstance(document.get("properties"), dict),
     )
     return replace(lease, version=version_of(seen))
+
+
+def _range_in(document: Mapping[str, Any]) -> RangeId:
+    """Return the range of a lease; version 2 of .NET's processor calls it ``PartitionId``."""
+    token = document.get("LeaseToken", document.get("PartitionId"))
+    if token is None:
+        raise ContainerRefused(
+            f"document {document.get('id')!r} names no range, so it is no lease: give this "
+            f"fleet a prefix, or a container, of its own"
+        )
+    return RangeId(str(token))
 
 
 def _continuation_in(document: Mapping[str, Any]) -> Continuation | None:
@@ -355,7 +366,7 @@ def _entry(document: Mapping[str, Any], name: str, kind: type[Entry]) -> Entry |
             f"cannot be read ({error}): it was written by a newer version of this program, "
             "or changed by hand. Upgrade this host, or delete the entry while no host runs"
         ) from error
-    return entry if entry.of == document.get("LeaseToken") else None
+    return entry if entry.of == _range_in(document) else None
 
 
 def _ownership_text(lease: Lease) -> str:

@@ -40,31 +40,37 @@ class ItemExists(Exception):
 
 class Items:
     """See the module. ``partitioned_by_id``: the partition key is ``/id``; else it is
-    ``/partitionKey``, which repeats the id. Raises ``ContainerUnavailable`` and
-    ``ContainerRefused`` beside its own errors.
+    ``/partitionKey``, which repeats the id in what is written here. Other processors may have
+    given their leases keys of their own: those are kept, and learned from what is read.
+    Raises ``ContainerUnavailable`` and ``ContainerRefused`` beside its own errors.
     """
 
     def __init__(self, proxy: ContainerProxy, where: str, *, partitioned_by_id: bool) -> None:
         self._proxy = proxy
         self._where = where
         self.partitioned_by_id = partitioned_by_id
+        self._keys: dict[str, str] = {}  # of items whose key is not their id
 
     def keyed(self, document: Document) -> Document:
         """Return the document with its partition key in it."""
         if self.partitioned_by_id:
             return document
-        return {**document, "partitionKey": document["id"]}
+        return {**document, "partitionKey": self._key(document["id"])}
 
     async def read(self, name: str) -> Document | None:
         try:
             return dict(
-                await self._asked(lambda: self._proxy.read_item(name, name), ItemNotFound)
+                await self._asked(
+                    lambda: self._proxy.read_item(name, self._key(name)), ItemNotFound
+                )
             )
         except ItemNotFound:
-            return None
+            return await self._sought(name)
 
     async def create(self, document: Document) -> Document:
         """Raise ``Present``; the echo of a success looks the same."""
+        if await self._sought(document["id"]) is not None:
+            raise ItemExists
         return dict(await self._asked(lambda: self._proxy.create_item(document), ItemExists))
 
     async def replace(self, document: Document, etag: str) -> str:
@@ -94,7 +100,7 @@ class Items:
         await self._check(name, etag)
         await self._asked(
             lambda: self._proxy.delete_item(
-                name, name, etag=etag, match_condition=MatchConditions.IfNotModified
+                name, self._key(name), etag=etag, match_condition=MatchConditions.IfNotModified
             ),
             *_REFUSED_WRITES,
         )
@@ -108,7 +114,27 @@ class Items:
             found = self._proxy.query_items(
                 text, parameters=given, max_item_count=_AS_MUCH_AS_FITS
             )
-            return [dict(x) async for x in found]
+            documents = [dict(x) async for x in found]
+        if not self.partitioned_by_id:
+            for x in documents:
+                key, name = x.get("partitionKey"), x.get("id")
+                if isinstance(key, str) and isinstance(name, str) and key != name:
+                    self._keys[name] = key
+        return documents
+
+    def has_key_of_its_own(self, name: str) -> bool:
+        """Whether the partition key of an item that was read is not its id."""
+        return self._key(name) != name
+
+    def _key(self, name: str) -> str:
+        return self._keys.get(name, name)
+
+    async def _sought(self, name: str) -> Document | None:
+        """Look for an item under any partition key, where another may have chosen it."""
+        if self.partitioned_by_id:
+            return None
+        found = await self.query("SELECT * FROM c WHERE c.id = @id", id=name)
+        return found[0] if found else None
 
     async def _check(self, name: str, etag: str) -> None:
         """Raise ``Moved`` for what cannot be an etag: the client would leave out an empty
@@ -125,7 +151,7 @@ class Items:
         return await self._asked(
             lambda: self._proxy.patch_item(
                 name,
-                name,
+                self._key(name),
                 [dict(x) for x in operations],
                 etag=etag,
                 match_condition=MatchConditions.IfNotModified,

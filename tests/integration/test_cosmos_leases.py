@@ -295,6 +295,39 @@ async def test_the_prefix_of_a_dotnet_processor_is_made_from_its_feed(place: Pla
     assert lease.endswith(f"=_{rid}..0")
 
 
+async def test_leases_of_dotnet_with_keys_of_their_own_keep_them(place: Place) -> None:
+    raw = await place.raw(key="/partitionKey")
+    guid = "6c1bd2f7-5b39-4c7a-9d2e-0c8a3f6f3d11"
+    theirs = {"LeaseToken": "0", "FeedRange": {"Range": {"min": "", "max": "1F"}}}
+    await raw.create_item(
+        {"id": "p..0", "partitionKey": guid, "version": 0, "ContinuationToken": '"7"', **theirs}
+    )
+    leases, other = await place.leases(), await place.leases()
+    assert await other.create(new()) == await other.read(RangeId("0"))  # not a second one
+    (listed,) = await leases.list()
+    owned = await leases.acquire(listed.taken_by(A, A1))
+    assert owned.continuation == '"7"'
+    reached = await leases.checkpoint(owned.advanced_to(C1))
+    await leases.replace(reached.released())
+    (stored,) = [x async for x in raw.query_items("SELECT * FROM c WHERE c.id = 'p..0'")]
+    assert (stored["partitionKey"], stored["ContinuationToken"]) == (guid, C1)
+    (free,) = await other.list()
+    await other.delete(free)
+    assert await leases.list() == []
+
+
+async def test_a_lease_that_version_2_of_dotnet_wrote_is_read(place: Place) -> None:
+    raw = await place.raw()
+    await raw.create_item({"id": "p..0", "PartitionId": "0", "ContinuationToken": '"7"'})
+    leases = await place.leases()
+    (listed,) = await leases.list()
+    owned = await leases.acquire(listed.taken_by(A, A1))
+    assert (owned.range_id, owned.continuation) == ("0", '"7"')
+    await raw.create_item({"id": "p..odd", "ContinuationToken": '"7"'})
+    with pytest.raises(ContainerRefused, match=r"p\.\.odd"):
+        await leases.list()
+
+
 @pytest.mark.parametrize("key", ["/id", "/partitionKey"])
 async def test_both_keys_of_lease_containers_will_do(place: Place, key: str) -> None:
     container = await place.raw(key=key)

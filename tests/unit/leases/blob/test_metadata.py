@@ -50,6 +50,7 @@ def test_what_an_event_processor_wrote_is_read_for_what_it_says() -> None:
     assert (lease.range.id, lease.owner, lease.epoch) == (R0, "their-host", 1_700_000_000)
     assert lease.stamp == 1_700_000_000.5
     assert OWNERSHIP.read(found({"ownerid": ""})).owner is None
+    assert OWNERSHIP.read(found({})).owner is None
     checkpoint = CHECKPOINTS.read(found({"offset": "77", "sequencenumber": "5"}))
     assert (checkpoint.range_id, checkpoint.continuation) == (R0, "77")
 
@@ -60,10 +61,16 @@ def test_each_write_of_an_event_processor_is_a_sign_of_life() -> None:
 
 
 @pytest.mark.parametrize("kind", [OWNERSHIP, CHECKPOINTS, MEMBERS], ids=lambda x: x.folder)
-@pytest.mark.parametrize("metadata", [{}, {"changefeed": "nonsense"}, {"changefeed": "{}"}])
+@pytest.mark.parametrize("metadata", [{"changefeed": "nonsense"}, {"changefeed": "{}"}])
 def test_other_blobs_are_refused(kind: Kind[Lease], metadata: dict[str, str]) -> None:
     with pytest.raises(ContainerRefused, match="a prefix of its own"):
         kind.read(found(metadata))
+
+
+@pytest.mark.parametrize("kind", [CHECKPOINTS, MEMBERS], ids=lambda x: x.folder)
+def test_blobs_without_metadata_are_refused_where_none_is_a_release(kind: Kind[Lease]) -> None:
+    with pytest.raises(ContainerRefused, match="a prefix of its own"):
+        kind.read(found({}))
 
 
 @pytest.mark.parametrize(
