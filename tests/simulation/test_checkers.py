@@ -342,3 +342,35 @@ def test_a_clock_jumps_and_then_runs_at_its_rate() -> None:
     assert clock.at(5) == right_time(15)
     clock.jump(100, -60, 0.0)
     assert clock.at(100) == clock.at(500) == right_time(40)
+
+
+def test_a_neighbour_may_steal_at_once_and_store_nothing_that_passes_a_change_over() -> None:
+    checker, taken, found = watched(2)
+    checker.neighbours.add("n/1")
+    stolen = taken.vacated()
+    checker.stored(taken, stolen, "n/1")
+    checker.began(call_of(taken), found[:1])  # until the former owner finds out
+    checker.done_by_neighbour("n/1", found[:1])
+    with pytest.raises(Violation, match="passed over change 2"):
+        checker.stored(stolen, stolen.advanced_to(Continuation("2")), "n/1")
+
+
+def test_a_neighbour_is_given_no_change_before_an_earlier_one_of_its_key() -> None:
+    checker = Checker(Numbers(), strict=True)
+    for n in (1, 2):
+        checker.appended("k", n)
+    with pytest.raises(Violation, match="came before an earlier one"):
+        checker.done_by_neighbour("n/1", [change(2, key="k", body=b"2")])
+
+
+def test_what_a_neighbour_goes_on_in_may_be_read_beside_the_range_that_has_not_ended() -> None:
+    for writer in ("n/1", "b/1"):
+        checker, taken, _ = watched(0)
+        checker.neighbours.add("n/1")
+        found = FeedRange(id=RangeId("r2"), low="4", high="8")
+        half = Lease(range=found, continuation=taken.continuation, epoch=1)
+        if writer == "n/1":
+            checker.stored(None, half, writer)
+        else:
+            with pytest.raises(Violation, match="are read, with same keys"):
+                checker.stored(None, half, writer)
