@@ -76,7 +76,7 @@ class UnreadWatch:
 
 
 def too_many_calls(
-    calls: Mapping[str, int], *, seconds: float, ranges: int, observed: int
+    calls: Mapping[str, int], *, seconds: float, ranges: int, hosts: int, observed: int
 ) -> list[str]:
     """Say which calls one process made too often in its life, by their names.
 
@@ -90,7 +90,8 @@ def too_many_calls(
         ("members",): looks,
         ("query",): 2 * looks,
         ("changes",): looks,
-        ("put_member", "remove_member"): looks,
+        ("put_member",): looks,
+        ("remove_member",): hosts * looks,  # a replica that lags shows the dead again
         ("ranges",): seconds + 10 + 2 * ranges,  # twice at the end of one, for its parts
         ("replace", "patch"): each + looks,
         ("acquire",): each,
@@ -171,6 +172,7 @@ class Limits:
                 calls,
                 seconds=last - first,
                 ranges=ranges,
+                hosts=len(world.starts),
                 observed=world.checker.calls[process_id],
             )
             if found:

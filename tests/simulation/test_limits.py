@@ -63,7 +63,7 @@ def test_whoever_joins_meanwhile_has_the_expiration_of_owners_to_itself_once() -
 
 def test_a_host_that_does_what_settings_say_makes_no_calls_too_many() -> None:
     calls = {"list": 60, "members": 60, "replace": 40, "checkpoint": 500, "read": 900}
-    assert too_many_calls(calls, seconds=300, ranges=3, observed=500) == []
+    assert too_many_calls(calls, seconds=300, ranges=3, hosts=3, observed=500) == []
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,7 @@ def test_a_host_that_does_what_settings_say_makes_no_calls_too_many() -> None:
         "list_fleet",
         "query",
         "put_member",
+        "remove_member",
         "ranges",
         "patch",
         "acquire",
@@ -83,7 +84,7 @@ def test_a_host_that_does_what_settings_say_makes_no_calls_too_many() -> None:
 )
 def test_a_call_made_in_a_loop_is_seen(name: str) -> None:
     calls = {name: 100 * 60}
-    (found,) = too_many_calls(calls, seconds=60, ranges=3, observed=50)
+    (found,) = too_many_calls(calls, seconds=60, ranges=3, hosts=3, observed=50)
     assert name in found
     assert "6000 times in 60 s" in found
 
