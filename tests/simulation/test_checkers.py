@@ -360,7 +360,7 @@ def test_a_neighbour_is_given_no_change_before_an_earlier_one_of_its_key() -> No
     for n in (1, 2):
         checker.appended("k", n)
     with pytest.raises(Violation, match="came before an earlier one"):
-        checker.done_by_neighbour("n/1", [change(2, key="k", body=b"2")])
+        checker.done_by_neighbour("n/1", [make.change(2, key="k", body=b"2")])
 
 
 def test_what_a_neighbour_goes_on_in_may_be_read_beside_the_range_that_has_not_ended() -> None:
