@@ -183,7 +183,7 @@ class Operators:
             [
                 replace(stored, owner=None, incarnation=None),
                 replace(stored, owner=absent[0], incarnation=absent[1]),
-                stored.asked_by(absent[0]),
+                replace(stored, next_owner=absent[0]),
                 replace(stored, stamp=None),
             ]
         )
