@@ -62,16 +62,6 @@ async def test_letters_on_a_full_disk_are_shown_and_a_new_one_is_kept_once_there
 
 
 @KINDS
-async def test_a_place_that_was_opened_before_opens_again_on_a_full_disk(
-    small_disk: Path, kind: str
-) -> None:
-    address = f"{kind}:{small_disk}/letters"
-    assert await kept_at(address) == []
-    fill(small_disk)
-    assert await kept_at(address) == []
-
-
-@KINDS
 async def test_without_file_handles_the_start_and_a_letter_are_tried_again(
     tmp_path: Path, kind: str
 ) -> None:
@@ -115,16 +105,6 @@ async def test_a_file_that_is_deleted_or_moved_away_is_made_again(
         await letters.put(make.letter(3))
         assert await letters.list() == [make.letter(3)]
     assert await kept_at(f"{kind}:{tmp_path}/moved") == [make.letter(2)]
-
-
-async def test_a_file_of_another_program_in_its_place_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "letters"
-    async with open_dead_letters(f"sqlite:{path}") as letters:
-        path.unlink()
-        with closing(sqlite3.connect(path)) as strange:
-            strange.execute("create table theirs (x)")
-        with pytest.raises(OSError, match="belongs to another program"):
-            await letters.put(make.letter(1))
 
 
 async def test_a_letter_waits_for_another_writer_to_end(tmp_path: Path) -> None:

@@ -173,18 +173,6 @@ async def test_a_reader_that_is_in_the_middle_reads_on_across_a_border_that_is_m
         assert [*first.changes, *again] == await written(path)
 
 
-async def test_changes_that_go_on_behind_a_border_are_appended_and_sealed_again(
-    path: Path,
-) -> None:
-    for n in range(4):
-        async with EventLogWriter.open(path, synchronous="off") as writer:
-            await writer.seal(ALL)
-            await writer.append(full_records(10, 3000 + 10 * n))
-    changes = [x for found in (await everything(path)).values() for x in found]
-    assert len(changes) == 3040
-    assert {x.key for x in changes} == {f"k{n}" for n in range(3040)}
-
-
 async def test_sealing_names_what_it_was_asked_for_and_does_nothing_twice(path: Path) -> None:
     await replace_partitions(path, [HURT], [(0, 0, 127), (0, 128, 255)])
     assert {x.range_id for x in await seal(path, SealPolicy(closed=True))} == {HURT}

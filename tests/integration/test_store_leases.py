@@ -48,13 +48,17 @@ def lease(name: str = "r0") -> Lease:
     return make.lease(name, at="c0")
 
 
+def or_skipped(make: Callable[[], ServerT]) -> ServerT:
+    try:
+        return make()
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
 @contextmanager
 def own(make: Callable[[], ServerT]) -> Iterator[ServerT]:
     """Start a server for one test alone."""
-    try:
-        server = make()
-    except Missing as missing:
-        pytest.skip(str(missing))
+    server = or_skipped(make)
     try:
         server.start()
         yield server
@@ -64,26 +68,17 @@ def own(make: Callable[[], ServerT]) -> Iterator[ServerT]:
 
 @pytest.fixture
 def postgres() -> Postgres:
-    try:
-        return servers.postgres()
-    except Missing as missing:
-        pytest.skip(str(missing))
+    return or_skipped(servers.postgres)
 
 
 @pytest.fixture
 def redis() -> Redis:
-    try:
-        return servers.redis()
-    except Missing as missing:
-        pytest.skip(str(missing))
+    return or_skipped(servers.redis)
 
 
 @pytest.fixture
 def azurite() -> Azurite:
-    try:
-        return servers.azurite()
-    except Missing as missing:
-        pytest.skip(str(missing))
+    return or_skipped(servers.azurite)
 
 
 def opening(azurite: Azurite | None = None, *, create: bool = True) -> OpenOptions:

@@ -161,23 +161,6 @@ async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after
                     assert (found.owner, found.continuation, after, n) == (B, at(1), True, 2)
 
 
-async def test_an_acquisition_cut_short_is_finished_by_acquiring_again(
-    stores: Stores,
-) -> None:
-    zombie = await stores.owned_by_a()
-    (listed,) = await stores.leases.list()
-    cut = Cutting(DIED, at=1, only=lambda name: name == "write")
-    with pytest.raises(ContainerUnavailable):
-        await stores.with_checkpoints_through(cut).acquire(listed.taken_by(B, START))
-    found = await stores.whole()
-    assert (found.owner, found.epoch) == (B, 2)
-    await stores.leases.checkpoint(zombie.advanced_to(at(1)))  # not shut out yet
-    won = await stores.leases.acquire(found.renewed())
-    assert (won.epoch, won.continuation) == (2, at(1))
-    with pytest.raises(LeaseConflict, match="claimed for epoch 2"):
-        await stores.leases.checkpoint(replace(zombie.advanced_to(at(2)), version=won.version))
-
-
 async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
     stores: Stores,
 ) -> None:

@@ -246,17 +246,6 @@ async def test_a_cancelled_call_returns_only_after_the_function_has_ended() -> N
     await closed(observer)
 
 
-async def test_a_timeout_waits_for_the_function_too_and_is_still_a_timeout() -> None:
-    work = Blocked()
-    observer = await opened(work)
-    asyncio.get_running_loop().call_later(0.02, work.let_go.set)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.001):
-            await observer.process(CONTEXT, [make.change(1)])
-    assert work.ended.is_set()
-    await closed(observer)
-
-
 async def test_a_second_cancellation_gives_up_and_close_still_comes_after() -> None:
     work = Blocked()
     order: list[str] = []

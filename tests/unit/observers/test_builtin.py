@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -157,25 +156,6 @@ def test_a_path_where_no_file_can_be_is_refused(
     (tmp_path / "file").touch()
     with pytest.raises(error, match="path"):
         append(tmp_path / place, make.change(1))
-
-
-def test_a_batch_waits_while_another_writer_holds_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "out.jsonl"
-    append(file, make.change(1))
-    taken: list[int] = []
-    written_at: list[int] = []
-
-    def flock(handle: int, how: int) -> None:
-        taken.append(how)
-        written_at.append(os.fstat(handle).st_size)
-
-    before = file.stat().st_size
-    monkeypatch.setattr(fcntl, "flock", flock)
-    JsonLinesObserver(str(file)).process(CONTEXT, [make.change(2)])
-    assert taken == [fcntl.LOCK_EX]
-    assert written_at == [before]
 
 
 def test_with_fsync_the_file_and_its_folder_are_synced(

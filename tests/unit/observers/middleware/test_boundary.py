@@ -6,7 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -107,14 +106,6 @@ class Sleeping(Plain):
 
     async def process(self, _context: object, _changes: object) -> None:
         await asyncio.sleep(3600)
-
-
-async def test_a_cancellation_of_ours_is_one() -> None:
-    task = asyncio.ensure_future(ErrorBoundary(Sleeping()).open(CONTEXT))
-    await asyncio.sleep(1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 class Calling(Plain):
@@ -251,20 +242,6 @@ async def test_a_call_that_has_returned_when_its_time_is_over_has_done_its_work(
     await asyncio.sleep(1)  # nothing is left of the timeout
 
 
-async def test_a_timeout_that_comes_when_a_call_has_returned_ends_what_comes_behind_it() -> (
-    None
-):
-    _, observer = at_the_same_moment(10)
-
-    async def deliver() -> None:
-        async with asyncio.timeout(10):
-            await ErrorBoundary(observer).process(CONTEXT, [])
-            await asyncio.sleep(1)
-
-    with pytest.raises(TimeoutError):
-        await deliver()
-
-
 async def test_who_is_cancelled_when_a_call_has_returned_is_cancelled_behind_it() -> None:
     reached: list[str] = []
     _, observer = at_the_same_moment(10)
@@ -288,19 +265,6 @@ async def test_what_it_raises_when_we_cancel_it_is_in_the_log() -> None:
     assert [(x["event"], x["kind"], x["error"]) for x in logs] == [
         ("observer failed after it was cancelled", "OSError", "cannot clean up")
     ]
-
-
-async def test_the_observer_sees_the_context_of_its_caller() -> None:
-    seen: list[str] = []
-    place = ContextVar[str]("place")
-
-    async def look() -> None:
-        seen.append(place.get())
-
-    boundary = ErrorBoundary(Calling(look))
-    place.set("in the span of the batch")
-    await boundary.process(CONTEXT, [])
-    assert seen == ["in the span of the batch"]
 
 
 async def test_a_cancelled_error_after_a_failure_in_a_task_group_is_a_failure_as_well() -> None:

@@ -118,18 +118,6 @@ async def test_the_span_links_to_those_that_made_the_changes() -> None:
     assert [format_span_id(x.context.span_id) for x in scene.span.links] == ["b" * 16]
 
 
-async def test_no_more_bodies_are_read_than_a_span_keeps_links(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "3")
-    scene = Scene(takes_all, pointer="")
-    parents = [f"00-{'a' * 32}-{n:016x}-01" for n in range(1, 9)]
-    await scene.process(
-        *(make.change(n, body=msgspec.json.encode(x)) for n, x in enumerate(parents))
-    )
-    assert [x.context.span_id for x in scene.span.links] == [1, 2, 3]
-
-
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("limit", [None, 60.0])
 async def test_what_the_observer_calls_is_below_the_span(
