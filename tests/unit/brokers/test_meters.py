@@ -92,18 +92,6 @@ async def test_a_producer_that_is_silent_for_too_long_is_counted_no_more() -> No
     await running
 
 
-async def test_milliseconds_and_megabytes_have_buckets_of_their_own() -> None:
-    async with metered() as found:
-        await found.append(batch(P1, "a"))
-        points = found.points()
-        (append,) = points["changefeed.broker.append.duration"]
-        assert [x for x in append.explicit_bounds if x < 0.01] == [0.001, 0.002, 0.005]
-        (size,) = points["changefeed.broker.flush.size"]
-        assert max(size.explicit_bounds) > 64 * 2**20
-        (flush,) = points["changefeed.broker.flush.duration"]
-        assert flush.explicit_bounds == append.explicit_bounds
-
-
 async def test_readers_lag_is_the_largest_of_a_collection_until_it_is_old() -> None:
     lag = ReadLag()
     lag.add("orders", 7, now=10.0)

@@ -60,12 +60,9 @@ async def test_the_pieces_are_the_whole(catalog: Catalog, name: str, since: int)
     index = CatalogIndex(catalog)
     shown = decoded(await Topologies().show(index, name, since_era=since))
     assert shown == topology_of(index, name, since_era=since)
-
-
-async def test_a_collection_without_partitions_is_shown() -> None:
     empty = first_catalog(Cluster(identity="0" * 32))
-    index = CatalogIndex(with_collection(empty, "orders", parts=2, identity="1", now_us=0))
-    assert decoded(await Topologies().show(index, "orders")) == topology_of(index, "orders")
+    index = CatalogIndex(with_collection(empty, name, parts=2, identity="1", now_us=0))
+    assert decoded(await Topologies().show(index, name)) == topology_of(index, name)
 
 
 async def test_others_have_their_turn_after_each_piece(catalog: Catalog) -> None:

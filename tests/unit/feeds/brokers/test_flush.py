@@ -1,9 +1,9 @@
 """The format of what brokers write."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from changefeed.feeds.brokers.flush import (
     FlushDamaged,
@@ -121,9 +121,9 @@ def test_the_end_of_a_partition_has_the_last_five_batches_of_each_producer() -> 
     section = decode_header(FROZEN, CLUSTER, Place(2, "broker-1", 65)).sections[0]
     for n in range(1, 9):
         batches = (StoredBatch("p", n, 1), StoredBatch(f"q{n}", 1, 2))
-        one = msgspec.structs.replace(section, batches=batches, checks=(n, 100 + n))
+        one = replace(section, batches=batches, checks=(n, 100 + n))
         first = header(64 + n, () if n == 1 else None)
-        headers.append(msgspec.structs.replace(first, sections=(one,)))
+        headers.append(replace(first, sections=(one,)))
     (end,) = ends_after(headers).values()
     assert end.batches_of("p") == tuple(LastBatch(n, 1, n) for n in range(4, 9))
     assert end.batches_of("q3") == (LastBatch(1, 2, 103),)
@@ -134,44 +134,30 @@ def test_the_end_of_a_partition_has_the_last_five_batches_of_each_producer() -> 
 
 def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> None:
     p1, p2 = RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-ff")
-    empty = Layout(*[b""] * 10)
-
-    def section(partition: RangeId, first: int, batch: StoredBatch) -> NewSection:
-        return NewSection(
-            collection="orders",
-            partition=partition,
-            first=first,
-            count=batch.records,
-            latest_us=first,
-            stored=10 * first,
-            batches=(batch,),
-            columns=empty,
-            checks=(17,),
-        )
-
-    table = (
-        PartitionEnd(
-            collection="orders",
-            partition=p1,
-            last=4,
-            latest_us=2,
-            stored=7,
-            written_us=1,
-            producers=(Reached("a", 3, 1), Reached("b", 1, 1)),
-            last_batches=((LastBatch(3, 1, 17),), (LastBatch(1, 1, 17),)),
-        ),
+    before = PartitionEnd(
+        collection="orders",
+        partition=p1,
+        last=4,
+        latest_us=2,
+        stored=7,
+        written_us=1,
+        producers=(Reached("a", 3, 1), Reached("b", 1, 1)),
+        last_batches=((LastBatch(3, 1, 17),), (LastBatch(1, 1, 17),)),
     )
+    two, one = StoredBatch("a", 4, 2), StoredBatch("a", 1, 1)
+    first = replace(SECTION, partition=p1, first=5, count=2, stored=50, batches=(two,))
+    second = replace(SECTION, partition=p2, first=1, count=1, batches=(one,))
     flushes = [
-        encode_flush(header(65, table), [section(p1, 5, StoredBatch("a", 4, 2))]),
-        encode_flush(header(66), [section(p2, 1, StoredBatch("a", 1, 1))]),
+        encode_flush(header(65, (before,)), [first]),
+        encode_flush(header(66), [second]),
     ]
     ends = ends_after(
         decode_header(x, CLUSTER, Place(2, "broker-1", 65 + n)) for n, x in enumerate(flushes)
     )
-    first, second = ends["orders", p1], ends["orders", p2]
-    assert (first.last, first.stored, first.written_us) == (6, 50, 5)
-    assert {(x.producer, x.sequence) for x in first.producers} == {("a", 5), ("b", 1)}
-    assert (second.last, second.producers) == (1, (Reached("a", 1, 5),))
+    found = ends["orders", p1]
+    assert (found.last, found.stored, found.written_us) == (6, 50, 5)
+    assert {(x.producer, x.sequence) for x in found.producers} == {("a", 5), ("b", 1)}
+    assert (ends["orders", p2].last, ends["orders", p2].producers) == (1, (Reached("a", 1, 5),))
 
 
 @given(st.integers(1, 10_000))

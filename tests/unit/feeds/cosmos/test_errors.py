@@ -19,23 +19,16 @@ TRANSLATOR = Translator(
 @pytest.mark.parametrize(
     ("status", "substatus", "passes"),
     [
-        (400, 0, False),
-        (401, 0, False),
-        (403, 0, False),
+        *((status, 0, False) for status in (400, 401, 403, 404, 413)),
+        *((status, 0, True) for status in (408, 449, 500, 503)),
+        (0, 0, True),  # no status: no answer
         (403, 3, True),  # writes have moved to another region
         (403, 1008, True),  # the account is moving
         (403, 5300, False),
-        (404, 0, False),
         (404, 1002, True),  # a replica that lags
         (404, 3, False),
-        (408, 0, True),
         (410, 1007, True),
-        (413, 0, False),
         (429, 3200, True),
-        (449, 0, True),
-        (500, 0, True),
-        (503, 0, True),
-        (0, 0, True),  # no status: no answer
     ],
 )
 def test_what_may_pass_is_told_from_what_a_person_has_to_change(
@@ -54,10 +47,8 @@ def test_a_throttled_request_says_when_to_ask_again() -> None:
 
 
 def test_a_refusal_carries_the_advice_of_its_status() -> None:
-    assert str(TRANSLATOR.error("here", Problem(status=404, message="gone"))) == (
-        "here: 404 gone; create it"
-    )
-    assert "asking again cannot help" in str(TRANSLATOR.error("here", Problem(status=413)))
+    refused = str(TRANSLATOR.error("here", Problem(status=404, message="gone")))
+    assert refused == "here: 404 gone; create it"
 
 
 def test_a_message_of_the_service_becomes_one_line() -> None:

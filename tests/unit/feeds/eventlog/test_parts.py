@@ -70,22 +70,6 @@ async def test_a_part_far_behind_the_others_reads_for_itself(
         assert len(log._parts._pages._kept) == 1
 
 
-async def test_no_news_are_told_of_a_part_that_has_passed_what_others_hold(
-    tmp_path: Path,
-) -> None:
-    async with filled(tmp_path / "log") as (log, whole):
-        parts = log.cut(whole, 4)
-        page = await log.read(parts[0].id, position(log.identity, RECORDS - 1), 10)
-        last = virtual_part_of(f"k{RECORDS - 1}") * 4 // 256
-        assert bool(page.changes) == (last == 0)
-        at_end = {x.id: position(log.identity, RECORDS) for x in parts}
-        assert list(await log.news(at_end)) == []
-        assert set((await log.lags(at_end)).values()) == {0}
-        behind = {x.id: position(log.identity, 5) for x in parts}
-        assert set(await log.news(behind)) == set(behind)
-        assert set((await log.lags(behind)).values()) == {RECORDS - 5}
-
-
 def test_ids_of_parts_are_what_leases_keep() -> None:
     whole = FeedRange(id=WHOLE, low="p00.v000", high="p00.v100")
     names = [x.id for x in parts_of.cut(whole, 3)]

@@ -17,8 +17,7 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
-from tests.support.pipeline_feeds import a_log, append_to, drained, names
-from tests.support.succession import replace_partitions
+from tests.support.pipeline_feeds import a_log, drained, names
 
 pytestmark = pytest.mark.real_time
 
@@ -140,21 +139,6 @@ def test_a_time_is_before_the_first_change_committed_at_or_after_it(tmp_path: Pa
         *(0, 1, 700, 999)
     ]
     assert log.sequence_before(WHOLE, 10**12) == 1000
-
-
-def test_a_stream_follows_a_log_into_a_new_era_with_no_batch_in_vain(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    access = open_access(a_log(path, {"a": 300}, parts=1))
-    start, _ = drained(access, first_offset(access, "beginning"))
-    append_to(path, {"a": 20})
-    asyncio.run(replace_partitions(path, [WHOLE], [(0, 0, 63), (0, 64, 255)]))
-    append_to(path, {"a": 30})
-    end, batches = drained(access, start)
-    assert [len(x) for x in batches] == [20, 30]  # the end and its successors in one step
-    assert {x: mark.generation for x, mark in end.marks.items()} == {
-        "e2.p00.v00-3f": 1,
-        "e2.p00.v40-ff": 1,
-    }
 
 
 def test_between_the_two_writes_of_a_succession_a_range_has_not_ended(tmp_path: Path) -> None:

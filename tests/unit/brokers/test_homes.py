@@ -1,21 +1,34 @@
-"""Homes that people have chosen."""
+"""Homes of closed partitions: those that a master plans, and those that people choose."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import move
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog import encode_catalog
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put
+from tests.support.brokers import (
+    QUICK,
+    batch,
+    first_broker,
+    keys_of,
+    open_ids,
+    put,
+)
+from tests.support.watched_store import WatchedStore
 
 OLD = tuple(RangeId(f"e1.p{n:02}.v00-ff") for n in range(1, 13))
 HALVES = ["broker-1"] * 6 + ["broker-2"] * 6
@@ -42,6 +55,47 @@ async def joined(store: MemoryStore) -> AsyncIterator[BrokerCore]:
             while homes(second) != HALVES:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.1)
         yield second
+
+
+async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_keys() -> None:
+    store = MemoryStore()
+    async with with_records(store) as first:
+        async with joined(store) as second:
+            misses = second.status().cache_misses
+            assert misses == 1  # one object holds all: it was read before they moved
+            assert await keys_of(second, "orders", OLD[6]) == ["a"]
+            assert second.status().cache_misses == misses
+            await leave(second)
+        await asyncio.sleep(10)
+        assert homes(first) == ["broker-1"] * 12
+
+
+async def test_homes_move_though_the_store_fails_now_and_then() -> None:
+    store, tried = WatchedStore(), set[str]()
+
+    async def fail_once(call: str, key: str) -> None:
+        if call == "create" and key.startswith(CATALOGS) and key not in tried:
+            tried.add(key)
+            raise StoreUnavailable("not now")
+
+    async with with_records(store):
+        store.before = fail_once
+        async with joined(store):
+            assert tried
+
+
+async def test_a_few_homes_move_at_a_time() -> None:
+    store = MemoryStore()
+    async with with_records(store), joined(store) as second:
+        (orders,) = second.catalog.collections
+        as_before = tuple(
+            replace(x, home="broker-1") if x.era == 1 else x for x in orders.partitions
+        )
+        still = replace(second.catalog, collections=(replace(orders, partitions=as_before),))
+        planned = with_homes_planned(CatalogIndex(still), 4)
+        moving = [x.moving_to for x in planned.collections[0].partitions if x.moving_to]
+        assert moving == ["broker-2"] * 4
+        assert with_homes_planned(CatalogIndex(planned), 4) is planned
 
 
 async def test_a_range_that_is_moved_stays_there_until_that_is_taken_back() -> None:

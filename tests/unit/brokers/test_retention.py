@@ -1,97 +1,24 @@
-"""Homes of closed partitions, and what is deleted."""
+"""What is deleted of a collection that does not keep all."""
 
 import asyncio
 import dataclasses
 
 import pytest
-from msgspec.structs import replace
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.retention import Gone, is_as_it_was, with_cuts
-from changefeed.brokers.run_core import leave, open_core
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, first_broker, in_era, keys_of, put, virtual_us
+from tests.support.brokers import QUICK, batch, first_broker, keys_of, put, virtual_us
 from tests.support.watched_store import WatchedStore
 
-OLD = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
-P1, P2, *_ = OLD
-
-
-def homes(core: BrokerCore) -> dict[str, str]:
-    found = topology_of(core.index, "orders").partitions
-    return {x.range.id: x.home for x in found if x.last is not None}
-
-
-async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_keys() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as first:
-        await put(first, "orders", *(batch(x, "a") for x in OLD))
-        async with open_core(store, "broker-2", settings=QUICK) as second:
-            await in_era(first, 2)
-            await in_era(second, 2)
-            await asyncio.sleep(5)
-            assert [homes(first)[x] for x in OLD] == ["broker-1"] * 6 + ["broker-2"] * 6
-            misses = second.status().cache_misses
-            assert misses == 1  # one object holds all: it was read before they moved
-            assert await keys_of(second, "orders", OLD[6]) == ["a"]
-            assert second.status().cache_misses == misses
-            await leave(second)
-        await asyncio.sleep(10)
-        assert {homes(first)[x] for x in OLD} == {"broker-1"}
-
-
-async def test_homes_move_though_the_store_fails_now_and_then() -> None:
-    store, tried = WatchedStore(), set[str]()
-
-    async def fail_once(call: str, key: str) -> None:
-        if call == "create" and key.startswith(CATALOGS) and key not in tried:
-            tried.add(key)
-            raise StoreUnavailable("not now")
-
-    async with first_broker(store) as first:
-        await put(first, "orders", *(batch(x, "a") for x in OLD))
-        store.before = fail_once
-        async with open_core(store, "broker-2", settings=QUICK) as second:
-            await in_era(first, 2)
-            await in_era(second, 2)
-            await asyncio.sleep(10)
-            assert [homes(first)[x] for x in OLD] == ["broker-1"] * 6 + ["broker-2"] * 6
-
-
-async def test_a_few_homes_move_at_a_time() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as first:
-        await put(first, "orders", *(batch(x, "a") for x in OLD))
-        async with open_core(store, "broker-2", settings=QUICK) as second:
-            await in_era(first, 2)
-            await in_era(second, 2)
-            catalog = first.catalog
-            still = replace(
-                catalog,
-                collections=tuple(
-                    replace(
-                        c,
-                        partitions=tuple(
-                            replace(p, home="broker-1", moving_to="") if p.era == 1 else p
-                            for p in c.partitions
-                        ),
-                    )
-                    for c in catalog.collections
-                ),
-            )
-            planned = with_homes_planned(CatalogIndex(still), 4)
-            moving = [x.moving_to for x in planned.collections[0].partitions if x.moving_to]
-            assert moving == ["broker-2"] * 4
-            assert with_homes_planned(CatalogIndex(planned), 4) is planned
+P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
 
 async def fill(core: BrokerCore, partition: str, count: int) -> None:
