@@ -82,9 +82,7 @@ class CosmosLeases(CosmosMembers):
         # What waits for a parent was not read yet: .NET knows no parents.
         read = [x for x in leases if x.epoch or not x.range.parents]
         self._parts = [x for x in read if documents.is_part(x.range)]
-        if not self._only_look:
-            # A host that lists has created what was missing at its last look.
-            await self._markers.finish()
+        await self._finish_creating()
         return leases
 
     async def changes_since(self, token: str) -> ListedChanges | None:
@@ -105,7 +103,13 @@ class CosmosLeases(CosmosMembers):
             return None
         listed = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
         members = self._members.among(documents_since)
+        await self._finish_creating()
         return ListedChanges(leases=listed, total=None, token=next_token, members=members)
+
+    async def _finish_creating(self) -> None:
+        """Let others in: a host that lists has created what was missing at its last look."""
+        if not self._only_look:
+            await self._markers.finish()
 
     async def read(self, range_id: RangeId) -> Lease | None:
         found = await self._items.read(self._form.names.lease(range_id))

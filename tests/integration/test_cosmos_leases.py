@@ -351,15 +351,24 @@ async def markers_in(container: ContainerProxy) -> set[str]:
     return {x for x in names if x in ("p.info", "p.lock")}
 
 
-async def test_creating_leases_is_marked_while_and_after_it_happens(place: Place) -> None:
+@pytest.mark.parametrize("listing", ["whole", "by changes"])
+async def test_creating_leases_is_marked_until_the_next_listing_of_any_kind(
+    place: Place, listing: str
+) -> None:
     leases = await place.leases()
+    assert isinstance(leases, ListsChanges)
     container = await place.raw()
+    begun = await leases.changes_since("")
     await leases.create(new(0))
     await leases.create(new(1))
     assert await markers_in(container) == {"p.lock"}
     dotnet = await place.dotnet()
     assert not await dotnet.initialize(RANGES)
-    await leases.list()
+    if listing == "whole":
+        await leases.list()
+    else:
+        assert begun is not None
+        assert await leases.changes_since(begun.token) is not None
     assert await markers_in(container) == {"p.info"}
     assert await dotnet.initialize(RANGES)
     assert len(await dotnet.leases()) == 2
