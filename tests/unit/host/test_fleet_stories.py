@@ -85,7 +85,7 @@ async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again
 
 async def test_a_second_request_to_stop_stops_at_once() -> None:
     feed = make.memory_feed(1, 100)
-    async with Fleet(feed, MemoryLeases(), pace=1.0) as fleet:
+    async with Fleet(feed, pace=1.0) as fleet:
         host = fleet.start("a")
         await asyncio.sleep(5)
         began = now()
@@ -95,9 +95,7 @@ async def test_a_second_request_to_stop_stops_at_once() -> None:
         assert now() - began < 1
 
 
-async def test_a_container_that_is_back_within_the_budget_of_a_stop_gets_every_release() -> (
-    None
-):
+async def test_a_container_that_is_back_within_the_budget_gets_every_release() -> None:
     feed, container, cable = MemoryFeed(3), MemoryLeases(), Cable()
     async with Fleet(feed, container) as fleet:
         fleet.start("a", container=proxied(container, cable))
@@ -110,9 +108,7 @@ async def test_a_container_that_is_back_within_the_budget_of_a_stop_gets_every_r
         assert set((await fleet.owners()).values()) == {None}
 
 
-async def test_a_stop_releases_more_leases_than_the_container_writes_in_one_call_timeout() -> (
-    None
-):
+async def test_a_stop_releases_more_leases_than_are_written_in_one_timeout() -> None:
     feed, container, lines = MemoryFeed(800), MemoryLeases(), asyncio.Semaphore(16)
 
     async def queue(_: str, call: Callable[[], Awaitable[Any]]) -> Any:

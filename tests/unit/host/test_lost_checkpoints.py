@@ -3,20 +3,16 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
-from changefeed.host.events import HostEvents
 from changefeed.host.reset import carry_out, planned
-from changefeed.host.retries import Retrier
-from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import CheckpointMissing
-from changefeed.leases.lease import Checkpoint, HostName, Lease
+from changefeed.leases.lease import Checkpoint, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.leases.operations.release import release
@@ -25,6 +21,7 @@ from changefeed.leases.operations.restore import read_all, steps_to
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.testing.fleet import Fleet
 from tests.support import make
+from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
@@ -55,20 +52,14 @@ class Stores:
         return {x.range_id: x.paused for x in await self.ownership.list() if x.paused}
 
 
-@pytest.fixture
-def stores() -> Stores:
-    return Stores()
-
-
 async def move_to_the_beginning(feed: MemoryFeed, stores: Stores, range_id: RangeId) -> None:
     await carry_out(
         stores.container, await planned(feed, stores.container, range_id, "beginning")
     )
 
 
-async def test_a_lost_checkpoint_pauses_its_range_and_the_others_are_read(
-    stores: Stores,
-) -> None:
+async def test_a_lost_checkpoint_pauses_its_range_and_the_others_are_read() -> None:
+    stores = Stores()
     feed = MemoryFeed(4)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
@@ -90,9 +81,8 @@ async def test_a_lost_checkpoint_pauses_its_range_and_the_others_are_read(
         assert set(in_others.values()) == {1}
 
 
-async def test_a_range_whose_checkpoint_was_lost_goes_on_where_a_reset_says(
-    stores: Stores,
-) -> None:
+async def test_a_range_whose_checkpoint_was_lost_goes_on_where_a_reset_says() -> None:
+    stores = Stores()
     feed = MemoryFeed(4)
     for n in range(40):
         feed.append(f"early-{n}")
@@ -114,9 +104,8 @@ async def test_a_range_whose_checkpoint_was_lost_goes_on_where_a_reset_says(
     assert in_r1 == 2 * list(range(1, len(in_r1) // 2 + 1))
 
 
-async def test_a_range_that_goes_on_in_one_without_a_checkpoint_says_where_that_begins(
-    stores: Stores,
-) -> None:
+async def test_a_range_that_goes_on_in_one_without_a_checkpoint_says_its_begin() -> None:
+    stores = Stores()
     feed = MemoryFeed(2)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
@@ -133,32 +122,21 @@ async def test_a_range_that_goes_on_in_one_without_a_checkpoint_says_where_that_
         assert {low.id, high.id} <= {x for x, _ in expected}
 
 
-async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lost(
-    stores: Stores,
-) -> None:
+async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lost() -> None:
     """A store that evicts what was not read for long takes that of an ended lease first."""
+    stores = Stores()
     part = FeedRange(id=RangeId("-80"), low="", high="80", parents=(R0,))
     whole = FeedRange(id=R0, low="", high="FF", parents=(part.id,))
     old = await stores.container.create(Lease(range=part, continuation=at(3), epoch=1))
     await stores.container.replace(old.finished())
     await stores.lose_checkpoint(part.id)
-    events = HostEvents(HostName("anna"))
-    await create_successors(
-        whole,
-        [Successor(range=part, start=at(7))],
-        feed=MemoryFeed(1),
-        container=stores.container,
-        retrier=Retrier(events, Random(1)),
-        events=events,
-        check=lambda: None,
-    )
+    await end_range(stores.container, whole, part, at="7")
     found = await lease_in(stores.container, part.id)
     assert (found.continuation, found.ended) == (at(7), False)
 
 
-async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_nothing(
-    stores: Stores,
-) -> None:
+async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_nothing() -> None:
+    stores = Stores()
     feed = MemoryFeed(4)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
@@ -174,9 +152,8 @@ async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_no
         assert await stores.paused() == {}
 
 
-async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left(
-    stores: Stores,
-) -> None:
+async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left() -> None:
+    stores = Stores()
     async with Fleet(MemoryFeed(40), stores.container) as fleet:
         fleet.start("anna")
         await fleet.balanced()
@@ -192,8 +169,9 @@ async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left(
 
 
 @pytest.mark.parametrize("lost", [1, 4])
-async def test_checkpoints_that_are_back_soon_change_nothing(stores: Stores, lost: int) -> None:
+async def test_checkpoints_that_are_back_soon_change_nothing(lost: int) -> None:
     """A replica lagged, or a store was emptied by mistake and filled again."""
+    stores = Stores()
     async with Fleet(MemoryFeed(4), stores.container) as fleet:
         fleet.start("anna")
         await fleet.balanced()
@@ -209,9 +187,8 @@ async def test_checkpoints_that_are_back_soon_change_nothing(stores: Stores, los
         assert await fleet.loads() == {"bert": 4}
 
 
-async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_restored(
-    stores: Stores,
-) -> None:
+async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_restored() -> None:
+    stores = Stores()
     feed = MemoryFeed(2)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
@@ -239,9 +216,8 @@ async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_rest
         assert not fleet.log.delivered
 
 
-async def test_a_checkpoint_that_comes_back_while_others_are_looked_at_is_not_lost(
-    stores: Stores,
-) -> None:
+async def test_a_checkpoint_that_comes_back_while_others_are_looked_at_is_not_lost() -> None:
+    stores = Stores()
     for range_id in (R0, R1):
         await stores.container.create(Lease(range=FeedRange(id=range_id), continuation=at(0)))
     kept = await stores.lose_checkpoint(R0)

@@ -2,31 +2,26 @@
 
 import asyncio
 from collections.abc import Sequence
-from random import Random
 
-import pytest
-
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.missing_leases import create_missing
 from changefeed.host.events import HostEvents
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.successors import create_successors
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.remembering import LeaseMemory
-from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.fleet import Fleet
+from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 SETTINGS = LeaseSettings(expiration=30, renew_interval=10, max_handoff_time=10)
 EVENTS = HostEvents(HostName("a"))
-PARTS: Sections = {"feed": {"start": "beginning", "page_size": 10}}
 
 
 def append(feed: MemoryFeed, first: int, last: int) -> None:
@@ -49,26 +44,6 @@ async def read(fleet: Fleet, count: int) -> None:
     for change in fleet.log.changes:
         of_keys.setdefault(change.key, []).append(int(change.body))
     assert all(x == sorted(x) for x in of_keys.values())
-
-
-@pytest.mark.parametrize("parallelism", [1, 8])
-async def test_what_an_era_begins_is_read_when_all_parts_of_what_it_ended_have_been(
-    parallelism: int,
-) -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    append(feed, 0, 400)
-    settings: Sections = {"feed": {**PARTS["feed"], "parallelism": parallelism}}
-    async with Fleet(feed, container, settings=settings, pace=0.02) as fleet:
-        for name in ("a", "b", "c"):
-            fleet.start(name)
-        await asyncio.sleep(3)
-        if parallelism == 1:
-            await split(leased(feed, container), R0, 3)
-        append(feed, 400, 500)
-        feed.begin_era(3)
-        append(feed, 500, 600)
-        await read(fleet, 600)
-        assert set(await fleet.owners()) == {"r2", "r3", "r4"}
 
 
 async def test_the_lease_of_a_part_that_was_deleted_is_created_again() -> None:
@@ -113,15 +88,7 @@ async def end_lower_part(feed: MemoryFeed, container: MemoryLeases) -> Sequence[
     for x in (*parts, second):
         await container.create(Lease(range=x, continuation=Continuation("0"), epoch=1))
     followed = feed.merge(R0, R1)
-    await create_successors(
-        parts[0],
-        [Successor(range=followed, start=Continuation("0"))],
-        feed=feed,
-        container=container,
-        retrier=Retrier(EVENTS, Random(1)),
-        events=EVENTS,
-        check=lambda: None,
-    )
+    await end_range(container, parts[0], followed, at="0", feed=feed)
     await update_lease(container, parts[0].id, Lease.finished)
     return parts
 

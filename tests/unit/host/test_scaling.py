@@ -1,11 +1,17 @@
-"""How many hosts a fleet should have."""
+"""How many hosts a fleet should have, and how fast its ranges get on."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.rates import rates
 from changefeed.host.scaling import desired_hosts
-from changefeed.host.snapshot import Snapshot
+from changefeed.host.snapshot import LeaseStatus, Snapshot
 from tests.support import make
 
 
@@ -42,3 +48,38 @@ def fleet(
 )
 def test_lag_is_shared_by_hosts_and_a_host_needs_a_range(seen: Snapshot, desired: int) -> None:
     assert desired_hosts(seen, lag_per_host=100) == desired
+
+
+class Counting(MemoryFeed):
+    """Its positions are numbers, a thousand changes away from the end at 0; it is far away."""
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        await asyncio.sleep(1)
+        if range_id == "gone":
+            raise RangeUnknown(range_id)
+        return 1000 - int(after)
+
+
+def lease(name: str, at: str) -> LeaseStatus:
+    return make.lease_status(name, owner="a", continuation=at)
+
+
+def look(seconds: float, *leases: LeaseStatus) -> Snapshot:
+    return make.snapshot(leases, seconds=seconds)
+
+
+async def test_a_rate_is_what_was_done_by_the_seconds_between() -> None:
+    before = look(
+        0, lease("r0", "0"), lease("rests", "7"), lease("back", "9"), lease("gone", "0")
+    )
+    after = look(
+        10,
+        lease("r0", "50"),
+        lease("rests", "7"),
+        lease("back", "3"),
+        lease("gone", "5"),
+        lease("new", "5"),
+        replace(lease("r0", "9"), range="over", ended=True),
+    )
+    assert await rates(Counting(1), before, after) == {"r0": 5.0, "rests": 0.0}
+    assert await rates(Counting(1), after, after) == {}

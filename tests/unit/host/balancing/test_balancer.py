@@ -16,6 +16,7 @@ from changefeed.host.balancing.balancer import (
     actions,
     expired_members,
 )
+from changefeed.host.balancing.sharing import Sharing
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
@@ -287,3 +288,25 @@ def test_capacities_and_most_ranges_are_what_member_records_say() -> None:
     full = by_load(ME, **{"leases.max_ranges": 2})
     mine = balancer(rebalance_delay=0, balance="load")
     assert to_do(mine, [*HOT, *COLD], [full, by_load(B)], 0, ["r2", "r3"]) == []
+
+
+# Of which kind an owner is
+
+
+def of_b(n: int, incarnation: Incarnation | None) -> Lease:
+    return replace(lease(n, B), incarnation=incarnation)
+
+
+def test_an_owner_without_a_record_is_of_another_kind_and_stays_so() -> None:
+    sharing = Sharing(LeaseSettings(renewal="host"))
+    sharing.observe([of_b(0, None)], [])
+    sharing.observe([], [])
+    assert sharing.renew_each
+
+
+def test_a_host_is_of_our_kind_if_one_of_its_leases_says_so() -> None:
+    sharing = Sharing(LeaseSettings(renewal="host"))
+    handed_over = of_b(1, None)  # and not taken yet
+    sharing.observe([handed_over, of_b(0, Incarnation("b-1"))], [])
+    sharing.observe([handed_over], [])
+    assert not sharing.renew_each

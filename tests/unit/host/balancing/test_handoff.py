@@ -46,7 +46,7 @@ class Writing:
 async def in_mid_handoff(*, changes: int) -> AsyncIterator[Fleet]:
     """``a`` has half of the changes of each of two ranges in hand; ``b`` asks for one."""
     feed = make.memory_feed(2, changes)
-    async with Fleet(feed, MemoryLeases(), pace=1.0) as fleet:
+    async with Fleet(feed, pace=1.0) as fleet:
         fleet.start("a")
         await asyncio.sleep(5)
         fleet.start("b")
@@ -60,7 +60,7 @@ def reasons(fleet: Fleet) -> Counter[CloseReason]:
 
 async def test_a_graceful_move_under_load_delivers_nothing_twice() -> None:
     feed = MemoryFeed(8)
-    async with Writing(feed, 50) as writing, Fleet(feed, MemoryLeases(), pace=0.01) as fleet:
+    async with Writing(feed, 50) as writing, Fleet(feed, pace=0.01) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
         for name in "bcd":
@@ -75,7 +75,7 @@ async def test_a_graceful_move_under_load_delivers_nothing_twice() -> None:
 
 async def test_only_the_ranges_that_move_pause() -> None:
     feed = MemoryFeed(2)
-    async with Writing(feed, 100), Fleet(feed, MemoryLeases(), pace=0.001) as fleet:
+    async with Writing(feed, 100), Fleet(feed, pace=0.001) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
         before = len(fleet.log.delivered)

@@ -243,9 +243,7 @@ async def started(
     return member, listing
 
 
-async def test_a_heartbeat_that_goes_along_with_a_listing_counts_from_when_it_was_sent() -> (
-    None
-):
+async def test_a_heartbeat_along_with_a_listing_counts_from_when_it_was_sent() -> None:
     container, beats = Ailing(), list[float]()
     member, listing = await started(container, on_beat=beats.append)
     async with living(member):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.missing_leases import create_missing, parts_without_lease
 from changefeed.host.balancing.range_sync import (
@@ -19,9 +20,7 @@ from changefeed.host.balancing.range_sync import (
     delete_finished,
 )
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.successors import create_successors
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
@@ -31,6 +30,7 @@ from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from tests.support import make
 from tests.support.calls import Calls
 from tests.support.cpu_time import at_most_cpu_seconds
+from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
 from tests.support.proxies import proxied
@@ -63,11 +63,15 @@ async def first_leases(
     )
 
 
+async def names(leases: LeaseContainer) -> set[RangeId]:
+    return {x.range_id for x in await leases.list()}
+
+
 async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
     """Create what is missing; return what there is."""
     before = await leases.list()
     any_missing = await first_leases(feed, leases, start="now")
-    after = sorted(x.range_id for x in await leases.list())
+    after = sorted(await names(leases))
     assert any_missing == (len(after) > len(before))
     return [str(x) for x in after]
 
@@ -99,7 +103,7 @@ async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> l
     """Forget what is over; return what is gone."""
     before = await leases.list()
     did = await delete_finished(leases, ranges=ranges, leases=before, events=EVENTS)
-    left = {x.range_id for x in await leases.list()}
+    left = await names(leases)
     gone = [str(x.range_id) for x in before if x.range_id not in left]
     assert did == bool(gone)
     return gone
@@ -122,8 +126,7 @@ async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
     assert await created(feed, leases) == ["r0", "r1"]
     feed.append("k", range_id=R0)
     assert await created(feed, leases) == ["r0", "r1"]
-    stored = await lease_in(leases)
-    assert stored.continuation == "1"
+    assert (await lease_in(leases)).continuation == "1"
 
 
 async def test_a_child_gets_its_lease_from_whoever_reads_its_parent_to_the_end() -> None:
@@ -143,9 +146,7 @@ async def test_what_nobody_reads_any_more_keeps_no_child_waiting() -> None:
     assert await created(feed, leases) == ["r0", "r1", "r2"]
 
 
-async def test_in_a_new_container_every_range_gets_a_lease_but_for_those_of_a_later_era() -> (
-    None
-):
+async def test_in_a_new_container_each_range_gets_a_lease_but_for_a_later_era() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     feed.begin_era(1)
     assert await created(feed, leases) == ["r0", "r1", "r2"]
@@ -178,10 +179,14 @@ async def test_a_tombstone_stays_as_long_as_the_feed_lists_its_range() -> None:
     assert await forgotten(leases, [FeedRange(id=R1), FeedRange(id=R2)]) == ["r0"]
 
 
-def looking(
-    feed: Feed, leases: MemoryLeases, *, owned: Callable[[], Collection[Lease]] = tuple
-) -> "asyncio.Task[None]":
-    """Let a host look for ranges, as it does all its life; cancel it at the end."""
+async def looked(
+    feed: Feed,
+    leases: MemoryLeases,
+    seconds: float = 1,
+    *,
+    owned: Callable[[], Collection[Lease]] = tuple,
+) -> set[RangeId]:
+    """Let a host look for ranges for so long; return of which there are leases then."""
     synchronizer = RangeSynchronizer(
         feed,
         leases,
@@ -193,7 +198,9 @@ def looking(
         patience=30.0,
         random=Random(1),
     )
-    return asyncio.create_task(synchronizer.run())
+    with suppress(TimeoutError):
+        await asyncio.wait_for(synchronizer.run(), seconds)
+    return await names(leases)
 
 
 class Splitting(MemoryFeed):
@@ -216,18 +223,12 @@ class Splitting(MemoryFeed):
 
 
 async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
-    leases = MemoryLeases()
-    running = looking(Splitting(2), leases)
-    await asyncio.sleep(1)
-    assert [x.range_id for x in await leases.list()] == ["r1"]
-    await asyncio.sleep(5)  # it looks again sooner than otherwise
-    running.cancel()
-    assert {x.range_id for x in await leases.list()} == {"r1", "r2", "r3"}
+    assert await looked(Splitting(2), MemoryLeases()) == {R1}
+    # It looks again sooner than otherwise.
+    assert await looked(Splitting(2), MemoryLeases(), 6) == {R1, R2, R3}
 
 
-async def test_a_range_that_ended_and_was_forgotten_while_a_host_looked_stays_forgotten() -> (
-    None
-):
+async def test_a_range_that_was_forgotten_while_a_host_looked_stays_forgotten() -> None:
     leases = MemoryLeases()
 
     class Forgetting(PartlessFeed):
@@ -243,15 +244,13 @@ async def test_a_range_that_ended_and_was_forgotten_while_a_host_looked_stays_fo
         if name in ("list", "ranges"):
             calls.append(name)
         if len(calls) == 1:  # between the two things that a look begins with
-            await end(leases, FeedRange(id=R0), *feed.split(R0), at="0")
+            await end_range(leases, FeedRange(id=R0), *feed.split(R0), at="0")
             stored = await lease_in(leases)
             await leases.delete(stored)
         return answer
 
-    running = looking(proxied(feed, ends_meanwhile), proxied(leases, ends_meanwhile))
-    await asyncio.sleep(3)
-    running.cancel()
-    assert {x.range_id for x in await leases.list()} == {R1, R2}
+    torn = proxied(leases, ends_meanwhile)
+    assert await looked(proxied(feed, ends_meanwhile), torn, 3) == {R1, R2}
 
 
 class Handing(PartlessFeed):
@@ -262,36 +261,6 @@ class Handing(PartlessFeed):
 
     def part(self, low: str, high: str) -> FeedRange:
         return FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
-
-
-async def end(
-    leases: MemoryLeases,
-    ended: FeedRange,
-    *successors: FeedRange,
-    at: str = "9",
-    feed: Feed | None = None,
-    check: Callable[[], None] = lambda: None,
-) -> None:
-    await create_successors(
-        ended,
-        [Successor(range=x, start=Continuation(at)) for x in successors],
-        feed=feed or PartlessFeed(1),
-        container=leases,
-        retrier=Retrier(EVENTS, Random(1)),
-        events=EVENTS,
-        check=check,
-    )
-
-
-async def superseded_by(
-    *successors: FeedRange, ended: FeedRange, there: FeedRange, feed: Feed | None = None
-) -> list[tuple[str, str]]:
-    """End a range at 7 while the lease of another is there, at 3; return what there is then."""
-    leases = await make.leases(make.lease(ended, at="7"), make.lease(there, at="3"))
-    await end(leases, ended, *successors, at="7", feed=feed)
-    found = [await leases.read(x.range_id) for x in await leases.list()]
-    going_on = [x for x in found if x is not None and not x.ended]
-    return sorted((x.range_id, x.continuation or "") for x in going_on)
 
 
 WHOLE = FeedRange(id=R0, low="0", high="8")
@@ -306,33 +275,45 @@ async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
 
     leases = MemoryLeases()
     with pytest.raises(LeaseLost):
-        await end(leases, WHOLE, HALF, check=lost)
+        await end_range(leases, WHOLE, HALF, check=lost)
     assert await leases.list() == []
 
 
-async def test_what_a_dead_owner_made_for_keys_that_went_elsewhere_is_not_left_beside_it() -> (
-    None
-):
-    merged = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
-    assert await superseded_by(merged, ended=WHOLE, there=HALF) == [("r0", "7"), ("r3", "7")]
+BESIDE = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
 
 
-async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended() -> None:
-    found = await superseded_by(HALF, ended=WHOLE, there=HALF, feed=Handing(1))
-    assert found == [("r0", "7"), ("r1", "7")]
+@pytest.mark.parametrize(
+    ("successor", "there", "feed", "going_on"),
+    [
+        (MERGED, HALF, PartlessFeed(1), {"r0": "7", "r3": "7"}),
+        (HALF, HALF, Handing(1), {"r0": "7", "r1": "7"}),
+        (HALF, BESIDE, PartlessFeed(1), {"r0": "7", "r1": "7", "r4": "3"}),
+    ],
+    ids=[
+        "for keys that went elsewhere: it is ended",
+        "for keys whose range lived on: it begins where that has ended",
+        "for other keys: it stays, though it names the range an ancestor",
+    ],
+)
+async def test_what_a_dead_owner_made_is_taken_up_where_the_range_has_ended(
+    successor: FeedRange, there: FeedRange, feed: Feed, going_on: dict[str, str]
+) -> None:
+    leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(there, at="3"))
+    await end_range(leases, WHOLE, successor, at="7", feed=feed)
+    found = [await lease_in(leases, x) for x in await names(leases)]
+    assert {x.range_id: x.continuation for x in found if not x.ended} == going_on
 
 
 async def test_a_range_that_ends_late_does_not_move_back_what_its_half_has_read() -> None:
     leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="9"))
-    await end(leases, HALF, QUARTER, feed=Handing(1))  # a host of another kind had taken it
-    await end(leases, WHOLE, QUARTER, at="7", feed=Handing(1))
-    stored = await lease_in(leases, R4)
-    assert stored.continuation == Continuation("9")
+    await end_range(leases, HALF, QUARTER, feed=Handing(1))
+    await end_range(leases, WHOLE, QUARTER, at="7", feed=Handing(1))
+    assert (await lease_in(leases, R4)).continuation == Continuation("9")
 
 
 async def test_a_merged_range_waits_for_a_late_range_whose_other_half_was_not_read() -> None:
     leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="8"))
-    await end(leases, HALF, MERGED, feed=Handing(1))
+    await end_range(leases, HALF, MERGED, feed=Handing(1))
     stored = await lease_in(leases, R3)
     assert R0 in stored.range.parents
 
@@ -341,7 +322,7 @@ async def test_a_lease_that_was_read_is_never_ended_as_superseded() -> None:
     leases = await make.leases(make.lease(WHOLE, at="7"))
     taken = make.lease(HALF, at="3").taken_by(HostName("a"), Incarnation("a/1"))
     await leases.create(taken.released())
-    await end(leases, WHOLE, MERGED)
+    await end_range(leases, WHOLE, MERGED)
     stored = await lease_in(leases, R1)
     assert not stored.ended
 
@@ -349,7 +330,7 @@ async def test_a_lease_that_was_read_is_never_ended_as_superseded() -> None:
 async def superseded() -> MemoryLeases:
     """Return leases of a range whose half went on elsewhere before anybody read it."""
     leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="3"))
-    await end(leases, WHOLE, MERGED)
+    await end_range(leases, WHOLE, MERGED)
     await finish(leases, R0)
     return leases
 
@@ -370,14 +351,12 @@ async def test_a_superseded_lease_is_forgotten_once_others_read_its_keys() -> No
 
 async def test_a_superseded_lease_begins_after_all_where_its_keys_come_back() -> None:
     leases = await superseded()
-    await end(leases, MERGED, replace(HALF, parents=(R3,)))
+    await end_range(leases, MERGED, replace(HALF, parents=(R3,)))
     stored = await lease_in(leases, R1)
     assert (stored.ended, stored.continuation) == (False, "9")
 
 
-async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_its_keys() -> (
-    None
-):
+async def test_a_lease_that_a_late_write_created_again_is_deleted() -> None:
     leases = await make.leases(
         *(
             make.lease(x, at="3")
@@ -387,10 +366,7 @@ async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_i
     await checkpoint(leases, R2)  # others read it: its owner decides, not we
     await checkpoint(leases, R3)
     owned = [x for x in await leases.list() if x.range_id == R3]
-    running = looking(MemoryFeed(0), leases, owned=lambda: owned)
-    await asyncio.sleep(1)
-    running.cancel()
-    assert {x.range_id for x in await leases.list()} == {R2, R3, R4}
+    assert await looked(MemoryFeed(0), leases, owned=lambda: owned) == {R2, R3, R4}
 
 
 async def test_what_another_kind_of_processor_goes_on_in_is_no_echo() -> None:
@@ -400,8 +376,7 @@ async def test_what_another_kind_of_processor_goes_on_in_is_no_echo() -> None:
     await leases.create(Lease(range=theirs, continuation=Continuation("9"), stamp=1e9))
     owned = [x for x in await leases.list() if x.range_id == WHOLE.id]
     await delete_echoes(leases, owned, await leases.list(), events=EVENTS)
-    stored = await lease_in(leases, theirs.id)
-    assert stored.continuation == "9"
+    assert (await lease_in(leases, theirs.id)).continuation == "9"
 
 
 async def test_what_goes_on_behind_a_range_that_others_have_read_already_is_no_echo() -> None:
@@ -413,7 +388,7 @@ async def test_what_goes_on_behind_a_range_that_others_have_read_already_is_no_e
     await finish(leases, R1)
     owned = [x for x in await leases.list() if x.range_id == R0]
     await delete_echoes(leases, owned, await leases.list(), events=EVENTS)
-    assert {x.range_id for x in await leases.list()} == {R0, R1, R4}
+    assert await names(leases) == {R0, R1, R4}
 
 
 async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo() -> None:
@@ -421,17 +396,12 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
         *(make.lease(x, at="3") for x in (WHOLE, replace(HALF, parents=())))
     )
     owners = iter([(), await leases.list()])
-    running = looking(MemoryFeed(0), leases, owned=lambda: next(owners))
-    await asyncio.sleep(1)
-    running.cancel()
-    assert len(await leases.list()) == 2
+    assert await looked(MemoryFeed(0), leases, owned=lambda: next(owners)) == {R0, R1}
 
 
 async def test_a_lease_that_waits_for_one_that_was_deleted_waits_no_more() -> None:
     leases = await make.leases(make.lease(HALF, at="7"))
-    running = looking(Handing(0), leases)
-    await asyncio.sleep(1)
-    running.cancel()
+    await looked(Handing(0), leases)
     stored = await lease_in(leases, R1)
     assert (stored.range.parents, stored.continuation) == ((), "7")
 
@@ -442,9 +412,8 @@ async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> N
     unbounded = FeedRange(id=R4)
     for x in (WHOLE, beside, unbounded):
         await leases.create(make.lease(x, at="7"))
-    await end(leases, WHOLE, replace(HALF, parents=(R0, R2, R4)))
-    made = await lease_in(leases, R1)
-    assert made.range.parents == (R0, R4)
+    await end_range(leases, WHOLE, replace(HALF, parents=(R0, R2, R4)))
+    assert (await lease_in(leases, R1)).range.parents == (R0, R4)
 
 
 async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None:
@@ -454,13 +423,7 @@ async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None
         await leases.create(make.lease(part, at="7"))
     other = FeedRange(id=R4, low="8", high="a")
     await first_leases(Handing([R0, R4]), leases, ranges=[WHOLE, other], listed=[])
-    assert {x.range_id for x in await leases.list()} == {"0-4", "4-8", "r4"}
-
-
-async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor() -> None:
-    beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
-    found = await superseded_by(HALF, ended=WHOLE, there=beside)
-    assert found == [("r0", "7"), ("r1", "7"), ("r4", "3")]
+    assert await names(leases) == {"0-4", "4-8", "r4"}
 
 
 @pytest.mark.parametrize(
@@ -481,7 +444,7 @@ async def test_a_tombstone_keeps_no_range_from_a_new_lease_that_it_was_split_int
     for lease in (replace(make.lease(ended), epoch=1).finished(), make.lease(other)):
         await leases.create(replace(lease, continuation=Continuation("0")))
     await first_leases(Handing([R1, R2, RangeId("2-4")]), leases, ranges=[half, other])
-    assert (R1 in {x.range_id for x in await leases.list()}) == created
+    assert (R1 in await names(leases)) == created
 
 
 class TornListing(MemoryLeases):
@@ -502,7 +465,7 @@ async def test_a_part_that_only_one_listing_lacks_gets_no_second_lease() -> None
     merged = FeedRange(id=R4, low="", high="8", parents=(RangeId("-4"), RangeId("4-8")))
     leases.lacks = RangeId("4-8")
     await first_leases(Handing(1), leases, ranges=[merged], memory=memory)
-    assert sorted(x.range_id for x in await leases.list()) == ["-4", "4-8"]
+    assert sorted(await names(leases)) == ["-4", "4-8"]
 
 
 class OldListing(MemoryLeases):
@@ -528,7 +491,7 @@ async def test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_d
     await first_leases(shifting(1), leases, 2, memory=memory)
     leases.shown = await MemoryLeases.list(leases)
     expected = ["-7F", "7F-FF"] if deleted else ["-FF.1"]
-    assert sorted(x.range_id for x in await leases.list()) == expected
+    assert sorted(await names(leases)) == expected
 
 
 async def test_a_deleted_lease_goes_on_above_its_epochs_and_from_its_checkpoint() -> None:
@@ -633,9 +596,9 @@ async def test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for(
     store.split(RangeId("0"))
     for _ in range(2):  # once they are there, nothing is missing
         await first_leases(ShiftingReader(store), leases, parallelism)
-        assert sorted(x.range_id for x in await leases.list()) == created
+        assert sorted(await names(leases)) == created
     await first_leases(ShiftingReader(store), leases, 64)  # of another setting, later
-    assert sorted(x.range_id for x in await leases.list()) == created
+    assert sorted(await names(leases)) == created
 
 
 def shifting(ranges: int) -> Feed:
@@ -658,7 +621,7 @@ async def test_a_host_creates_the_same_first_leases_as_one_that_is_just_doing_it
         for lease in cut[:there]:
             await leases.create(replace(lease, continuation=Continuation("0")))
         await first_leases(feed, leases, 8)
-        assert {x.range_id for x in await leases.list()} == {x.range_id for x in cut}
+        assert await names(leases) == {x.range_id for x in cut}
 
 
 async def test_what_is_missing_of_leases_that_were_read_is_created_as_one_part() -> None:
@@ -666,7 +629,7 @@ async def test_what_is_missing_of_leases_that_were_read_is_created_as_one_part()
     first = Lease(range=FeedRange(id=RangeId("-3F"), low="", high="3F"), epoch=2)
     await leases.create(replace(first, continuation=Continuation('"0"')).finished())
     await first_leases(feed, leases, 4)
-    assert sorted(x.range_id for x in await leases.list()) == ["-3F", "3F-FF"]
+    assert sorted(await names(leases)) == ["-3F", "3F-FF"]
 
 
 async def test_what_comes_of_a_range_is_made_by_its_reader_in_parts_or_not() -> None:
@@ -704,7 +667,7 @@ async def test_a_part_that_was_merged_comes_back_where_the_feed_cuts_at_its_boun
     merged = FeedRange(id=R0, low="", high="8", parents=(R1, R2))
     await leases.create(Lease(range=merged, continuation=Continuation("7"), epoch=6))
     parts = [replace(x, parents=(R0,)) for x in (low, high)]
-    await end(leases, merged, *parts, at="7", feed=Handing(1))
+    await end_range(leases, merged, *parts, at="7", feed=Handing(1))
     for name in (R1, R2):
         stored = await lease_in(leases, name)
         assert (stored.ended, stored.epoch, stored.continuation) == (False, 0, "7")

@@ -309,9 +309,7 @@ async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_l
     assert behind.tried == []
 
 
-async def test_an_owner_that_was_fenced_in_vain_is_fenced_again_before_the_next_attempt() -> (
-    None
-):
+async def test_an_owner_that_was_fenced_in_vain_is_fenced_again() -> None:
     behind = BehindAReplica(await leased_by((A, A1)))
     await behind.beat()
     async with rebalancer_of_c(behind.container) as rounds:

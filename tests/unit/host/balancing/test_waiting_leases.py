@@ -38,8 +38,7 @@ async def test_parents_that_have_ended_are_kept() -> None:
     await leases.create(ended)
     listed = await leases.list()
     assert await free_from_deleted_parents(leases, listed, listed)
-    stored = await lease_in(leases, NEXT)
-    assert stored.range.parents == (HIGH,)
+    assert (await lease_in(leases, NEXT)).range.parents == (HIGH,)
 
 
 async def test_a_parent_that_only_one_listing_lacks_is_waited_for() -> None:
@@ -47,8 +46,7 @@ async def test_a_parent_that_only_one_listing_lacks_is_waited_for() -> None:
     torn = await leases.list()
     await leases.create(lease(GONE, "", "FF", epoch=1))
     assert not await free_from_deleted_parents(leases, torn, await leases.list())
-    stored = await lease_in(leases, LOW)
-    assert stored.range.parents == (GONE,)
+    assert (await lease_in(leases, LOW)).range.parents == (GONE,)
 
 
 async def test_a_parent_that_both_listings_lack_and_is_there_is_waited_for() -> None:

@@ -97,9 +97,7 @@ async def test_a_renewal_counts_on_where_heartbeats_count_no_more() -> None:
     assert owned.time_left == 10 + 29 - 12
 
 
-async def test_a_lease_that_an_operator_released_is_lost_with_the_listing_that_shows_it() -> (
-    None
-):
+async def test_a_lease_that_an_operator_released_is_lost_with_the_next_listing() -> None:
     owner = Owner()
     owned = await owner.begin()
     await release(owner.leases, R0)

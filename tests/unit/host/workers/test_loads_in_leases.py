@@ -45,7 +45,7 @@ async def test_where_heartbeats_keep_leases_a_load_is_written_when_it_has_change
 
 async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -> None:
     parts: Sections = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
-    async with Fleet(MemoryFeed(2), MemoryLeases(), settings=parts) as fleet:
+    async with Fleet(ranges=2, settings=parts) as fleet:
         fleet.start("a")
         await fleet.balanced()
         fleet.start("b")
@@ -55,11 +55,9 @@ async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -
         assert not any(x.moved for x in (await listed(fleet)).values())
 
 
-async def test_where_ranges_are_counted_one_that_never_was_busy_is_not_written_to_say_so() -> (
-    None
-):
+async def test_where_ranges_are_counted_an_idle_one_is_not_written_to_say_so() -> None:
     parts: Sections = {"leases": {"renewal": "host"}}
-    async with Fleet(MemoryFeed(1), MemoryLeases(), settings=parts) as fleet:
+    async with Fleet(ranges=1, settings=parts) as fleet:
         fleet.start("a")
         await asyncio.sleep(300)
         (lease,) = (await listed(fleet)).values()

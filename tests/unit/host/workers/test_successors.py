@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
-from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
-from changefeed.host.workers.successors import create_successors
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import LeaseLost
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
+from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
-from tests.support.partless_feed import PartlessFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 START = Continuation("0")
@@ -38,19 +34,11 @@ def span(name: str, low: str, high: str, *parents: str) -> FeedRange:
 
 async def test_what_waited_for_a_range_is_not_read_beside_what_that_goes_on_in() -> None:
     """The feed has split it, and merged that again before the reader came to the end."""
-    container, events = StaleLeases(), HostEvents(HostName("a"))
+    container = StaleLeases()
     ended, half = span("0", "00", "ff"), span("1", "00", "80", "0")
     await container.create(Lease(range=ended, continuation=START, epoch=1))
     await container.create(Lease(range=half, continuation=START))
-    await create_successors(
-        ended,
-        [Successor(range=span("3", "00", "ff", "0"), start=START)],
-        feed=PartlessFeed(1),
-        container=container,
-        retrier=Retrier(events, Random(1)),
-        events=events,
-        check=lambda: None,
-    )
+    await end_range(container, ended, span("3", "00", "ff", "0"), at="0")
     waited, followed = await container.read(half.id), await container.read(RangeId("3"))
     assert waited is None or waited.ended
     assert followed is not None
@@ -59,7 +47,7 @@ async def test_what_waited_for_a_range_is_not_read_beside_what_that_goes_on_in()
 
 async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released() -> None:
     """An operator released the range; the feed merged its halves before it was read again."""
-    container, events = MemoryLeases(), HostEvents(HostName("a"))
+    container = MemoryLeases()
     ended = Lease(range=span("0", "00", "ff", "4"), continuation=START, epoch=1)
     await container.create(ended)
     half = span("1", "00", "80", "0")
@@ -71,15 +59,8 @@ async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released
         raise LeaseLost(ended, "it is now held by 'b'")
 
     async def create(name: str) -> None:
-        await create_successors(
-            ended.range,
-            [Successor(range=span(name, "00", "80", "0"), start=Continuation("7"))],
-            feed=PartlessFeed(1),
-            container=container,
-            retrier=Retrier(events, Random(1)),
-            events=events,
-            check=lambda: None,
-            prove=released,
+        await end_range(
+            container, ended.range, span(name, "00", "80", "0"), at="7", prove=released
         )
 
     with pytest.raises(LeaseLost):
@@ -115,24 +96,15 @@ async def test_a_range_that_is_found_at_its_end_again_moves_nothing_that_was_rea
     between: FeedRange, begins_at: str
 ) -> None:
     """Its first owner died there; a host of another kind, which waits for nobody, went on."""
-    container, events = MemoryLeases(), HostEvents(HostName("a"))
+    container = MemoryLeases()
     ended = span("0", "00", "ff", *(["3"] if "4" in between.parents else []))
     await container.create(Lease(range=ended, continuation=START, epoch=1))
     read = await container.create(Lease(range=between, continuation=Continuation("9"), epoch=1))
     await container.replace(read.finished())
     last = span("5", "00", "20", "0", "3")
     await container.create(make.lease(last, at="9"))
-    await create_successors(
-        ended,
-        [Successor(range=last, start=Continuation("7"))],
-        feed=ShiftingReader(ShiftingStore()),
-        container=container,
-        retrier=Retrier(events, Random(1)),
-        events=events,
-        check=lambda: None,
-    )
-    found = await lease_in(container, last.id)
-    assert found.continuation == begins_at
+    await end_range(container, ended, last, at="7", feed=ShiftingReader(ShiftingStore()))
+    assert (await lease_in(container, last.id)).continuation == begins_at
 
 
 @pytest.mark.parametrize(
@@ -149,18 +121,10 @@ async def test_what_another_reads_already_goes_on_from_there_and_not_from_the_en
     between: FeedRange, *, created: bool
 ) -> None:
     """A host of another kind took it before the end was written, and it has come further."""
-    container, events = MemoryLeases(), HostEvents(HostName("a"))
+    container = MemoryLeases()
     ended = span("0", "00", "ff")
     await container.create(Lease(range=ended, continuation=START, epoch=1))
     await container.create(Lease(range=between, continuation=Continuation("9"), epoch=1))
     last = span("5", "00", "20", "0", "3")
-    await create_successors(
-        ended,
-        [Successor(range=last, start=Continuation("7"))],
-        feed=ShiftingReader(ShiftingStore()),
-        container=container,
-        retrier=Retrier(events, Random(1)),
-        events=events,
-        check=lambda: None,
-    )
+    await end_range(container, ended, last, at="7", feed=ShiftingReader(ShiftingStore()))
     assert (await container.read(last.id) is not None) == created

@@ -113,9 +113,7 @@ async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
         assert len(observer.changes) == 14
 
 
-async def test_what_nobody_has_acknowledged_comes_again_though_the_range_is_at_its_end() -> (
-    None
-):
+async def test_what_nobody_has_acknowledged_comes_again_at_the_end_of_a_range() -> None:
     feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
     async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
