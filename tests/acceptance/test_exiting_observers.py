@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession
 
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 
@@ -78,25 +77,4 @@ async def test_a_task_that_no_one_asks_for_its_result_ends_alone(place: Path) ->
         await host.says('"event": "task.exit_ignored"')
         await host.reaches(lambda: handled(place) == {*range(100)} - {17})
         host.process.send_signal(signal.SIGINT)
-        assert await host.ends() == 0
-
-
-async def test_a_replay_from_the_page_ends_neither_its_host_nor_the_letter(place: Path) -> None:
-    aside = ("--set=observer.on_failure=dead-letter", "--set=observer.retry.attempts=2")
-    more = (LETTERS, "--set=observer.retry.first_delay=0.1", f"--set=web.token={TOKEN}")
-    name = "--observer=exiting:in_a_group"
-    async with running("run", *PLACES, *QUICK, name, *aside, *more, cwd=place) as host:
-        await host.says('"event": "change.dead_lettered"')
-        (put,) = host.events("change.dead_lettered")
-        (listening,) = host.events("web.listening")
-        wanted = {"action": "replay", "by": "Rosa", "letters": [put["letter"]], "confirm": True}
-        for _ in range(2):
-            async with (
-                ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session,
-                session.post(f"{listening['address']}/page/actions", json=wanted) as answer,
-            ):
-                said = await answer.json()
-            text = f"{put['letter']}: failed, and stays: SystemExit: 0"
-            assert said == {"says": [text], "failed": 1}
-        host.process.send_signal(signal.SIGTERM)
         assert await host.ends() == 0

@@ -152,25 +152,6 @@ async def test_a_reset_says_what_it_means_asks_and_delivers_again(place: Path) -
     assert sorted(x["body"]["n"] for x in lines) == sorted([*range(100), *range(100)])
 
 
-async def test_a_reset_is_refused_while_a_host_reads_unless_the_range_is_paused(
-    place: Path,
-) -> None:
-    async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
-        await until_all_is_read(host, place)
-        reset = ("reset", RANGES[0], "--to=beginning", "--yes", "--feed=eventlog:log")
-        refused = operate(place, *reset)
-        assert refused.returncode == 2
-        assert f"{RANGES[0]} is owned by anna, which lives: pause the range" in refused.stderr
-        operate(place, "pause", RANGES[0])
-        allowed = operate(place, *reset)
-        assert allowed.returncode == 0, allowed.stderr
-        assert "it is paused, changefeed resume continues it" in allowed.stdout
-        assert positions(place)[0] == 0
-        operate(place, "resume")
-        await until_all_is_read(host, place)
-        await host.stops()
-
-
 async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mended(
     place: Path,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Places where clusters of brokers lie: a directory, Azurite, and moto's S3 server."""
+"""Places where clusters of brokers lie: a directory, and moto's S3 server."""
 
 import uuid
 from collections.abc import Mapping
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-from azure.storage.blob import BlobServiceClient
 
-from tests.support.servers import Azurite, Moto, Server
+from tests.support.servers import Moto, Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +31,6 @@ class ClusterPlace:
 
 def in_directory(folder: Path) -> ClusterPlace:
     return ClusterPlace(address=f"file://{folder}", environment={})
-
-
-def in_azurite(server: Azurite) -> ClusterPlace:
-    """Make a container of its own in a server that runs."""
-    name = f"brokers-{uuid.uuid4().hex[:8]}"
-    with BlobServiceClient.from_connection_string(server.connection_string) as client:
-        client.create_container(name)
-    environment = {
-        "AZURE_STORAGE_ACCOUNT_NAME": server.account,
-        "AZURE_STORAGE_ACCOUNT_KEY": server.key,
-        "AZURE_STORAGE_ENDPOINT": server.endpoint,
-    }
-    return ClusterPlace(address=f"az://{name}/log", environment=environment, server=server)
 
 
 async def in_moto(server: Moto) -> ClusterPlace:
