@@ -85,16 +85,9 @@ async def test_a_number_that_is_taken_loses_the_era_for_all_that_is_under_way() 
         assert getattr(await sent(row, "d", 4), "reason", "") == "moving"
 
 
-async def test_an_answer_that_the_store_lost_is_read_back() -> None:
+async def test_an_object_is_tried_until_the_store_takes_it_or_has_it() -> None:
     store = SlowStore()
-    store.lost_answers = {1}
-    async with a_row(store) as (row, _):
-        assert isinstance(await sent(row, "a", 1), Appended)
-
-
-async def test_an_object_is_tried_until_the_store_takes_it() -> None:
-    store = SlowStore()
-    store.failing = {1}
+    store.failing, store.lost_answers = {1}, {1}
     async with a_row(store) as (row, _):
         waiting = sent(row, "a", 1)
         await asyncio.sleep(60)
@@ -103,30 +96,20 @@ async def test_an_object_is_tried_until_the_store_takes_it() -> None:
         assert isinstance(await waiting, Appended)
 
 
-async def test_a_duplicate_of_what_is_under_way_waits_for_it() -> None:
+async def test_a_duplicate_and_a_gap_wait_for_what_is_under_way() -> None:
     store = SlowStore()
     store.delays = {1: 5.0}
     async with a_row(store) as (row, _):
         first = sent(row, "a", 1)
         await asyncio.sleep(1)
-        again = sent(row, "a", 1)
+        again, gap = sent(row, "a", 1), sent(row, "c", 3)
         await asyncio.sleep(1)
         assert not again.done()
+        assert not gap.done()
         await first
         answer = await again
         assert isinstance(answer, Appended)
         assert answer.duplicate
-
-
-async def test_a_gap_is_answered_once_what_it_rests_on_is_stored() -> None:
-    store = SlowStore()
-    store.delays = {1: 5.0}
-    async with a_row(store) as (row, _):
-        sent(row, "a", 1)
-        await asyncio.sleep(1)
-        gap = sent(row, "c", 3)
-        await asyncio.sleep(1)
-        assert not gap.done()
         assert await gap == NotAppended(partition=RangeId(P1), reason="gap", reached=1)
 
 
