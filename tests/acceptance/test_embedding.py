@@ -16,7 +16,6 @@ import pytest
 
 from changefeed import FeedRefused, Operation, open_container, open_producer
 from changefeed.feeds.eventlog import EventLog
-from changefeed.feeds.eventlog.producer import EventLogProducer
 from samples.embedding.producing import produce
 from tests.support.ports import free_port
 from tests.support.processes import Running, started
@@ -133,23 +132,6 @@ async def test_what_python_produced_is_in_the_log_in_the_order_of_its_key(log: P
     assert len(found) == 101
     assert [x for x, _ in found["tea"]] == [Operation.INSERT, Operation.REPLACE]
     assert found["article-7"][-1] == (Operation.DELETE, b"")
-
-
-async def test_what_is_sent_at_once_is_written_in_few_transactions(tmp_path: Path) -> None:
-    async with open_producer(f"eventlog:{tmp_path / 'log'}", parts=2) as producer:
-        assert isinstance(producer, EventLogProducer)
-        writes = 0
-        append = producer._writer.append
-
-        async def counted(records: Any) -> Any:
-            nonlocal writes
-            writes += 1
-            return await append(records)
-
-        producer._writer.append = counted  # type: ignore[method-assign]
-        await asyncio.gather(*(producer.send(f"k{n}", n) for n in range(500)))
-    assert writes <= 3
-    assert len(await everything(tmp_path / "log")) == 500
 
 
 async def test_of_changes_sent_at_once_only_the_wrong_one_is_refused(tmp_path: Path) -> None:

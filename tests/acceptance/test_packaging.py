@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import signal
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -15,7 +14,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
 from tests.support import wheels
 from tests.support.pipeline_feeds import a_log
-from tests.support.processes import beside, ended, until
+from tests.support.processes import ended
 from tests.support.wheels import ROOT, run
 
 pytestmark = pytest.mark.real_time
@@ -125,18 +124,6 @@ def test_the_sdist_installs_the_same_files_as_the_wheel(
     assert found == {x for x in wheels.files(environment) if Path(x).name not in ignored}
 
 
-def test_an_editable_install_is_the_checkout_and_has_the_one_name(tmp_path: Path) -> None:
-    home = tmp_path / "environment"
-    python = wheels.environment(home)
-    wheels.install(home, "-e", ROOT)
-    works(home, tmp_path)
-    where = run(python, "-c", "import changefeed.host as x; print(x.__file__)", cwd=tmp_path)
-    assert Path(where.strip()) == ROOT / "changefeed/host/__init__.py"
-    find = "from importlib.util import find_spec; print(*map(find_spec, {names}))"
-    found = run(python, "-c", find.format(names=FOLDERS), cwd=tmp_path)
-    assert set(found.split()) == {"None"}
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A user's project, whose folders have the names of ours."""
@@ -222,19 +209,6 @@ def test_a_project_with_folders_of_our_names_embeds_a_host(
     assert run(environment / "bin/python", "embed.py", cwd=project).endswith("shop, process\n")
     seen = (project / "embedded").read_text().split()
     assert sorted(set(seen)) == [f"k{n}" for n in range(5)]
-
-
-def test_a_project_with_folders_of_our_names_runs_a_host(
-    environment: Path, project: Path
-) -> None:
-    seen, said = project / "seen", project / "said"
-    places = ("--feed=eventlog:log", "--leases=sqlite:leases.db")
-    command = (environment / "bin/changefeed", "run", "--observer=observers.orders:Orders")
-    with beside(*command, *places, cwd=project, said=said, env=wheels.alone()) as host:
-        until(lambda: seen.exists() and len(seen.read_text().split()) >= 50, host, said)
-        host.send_signal(signal.SIGTERM)
-        assert host.wait(60) == 0, said.read_text()
-    assert sorted(set(seen.read_text().split())) == [f"k{n}" for n in range(5)]
 
 
 def java() -> dict[str, str]:

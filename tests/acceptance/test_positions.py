@@ -79,15 +79,6 @@ async def test_while_a_host_lives_nothing_is_given_back(tmp_path: Path) -> None:
         assert {x["owner"] for x in status(tmp_path)["leases"]} == {"anna"}
 
 
-def test_positions_in_another_feed_are_refused(tmp_path: Path) -> None:
-    a_log_of(20, tmp_path)
-    document = {"feed": "another", "positions": []}
-    (tmp_path / "theirs.json").write_text(json.dumps(document))
-    said = changefeed("positions", "restore", "theirs.json", *PLACES, cwd=tmp_path)
-    assert said.returncode == 2
-    assert "positions in another feed (another)" in said.stderr
-
-
 async def test_what_is_no_file_is_written_into_and_never_replaced(tmp_path: Path) -> None:
     a_log_of(20, tmp_path)
     await read_all(tmp_path, 20)

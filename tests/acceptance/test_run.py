@@ -211,17 +211,3 @@ def test_an_exporter_that_is_not_installed_is_named(place: Path) -> None:
     assert ended.returncode == 2
     assert "install opentelemetry-exporter-nonesuch, or set the variable" in ended.stderr
     assert "Traceback" not in ended.stderr
-
-
-async def test_an_observer_that_cannot_write_says_so_and_goes_on_trying(place: Path) -> None:
-    (place / "a-file").touch()
-    more = ("--observer=jsonl", "--option=path=a-file/{range}.jsonl")
-    async with running(*RUN, *more, cwd=place) as host:
-        await host.says('"event": "observer.failed"', times=8)
-        assert "a-file" in host.events("observer.failed")[0]["error"]
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
-
-
-def test_the_version_is_told(tmp_path: Path) -> None:
-    assert changefeed("--version", cwd=tmp_path).stdout.startswith("changefeed 0.")

@@ -5,7 +5,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,11 +19,10 @@ from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Lease
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source import counting
-from changefeed.pipeline.source.addresses import feed_kind, open_access
+from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -94,108 +92,6 @@ def drained(
 
 def ids(rows: list[Row]) -> Counter[str]:
     return Counter(x[3] for x in rows)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("changes", [7, 10**6])
-def test_a_batch_whose_range_was_split_twice_and_merged_since_is_read_as_it_was_planned(
-    cosmos: ServedCosmos, mode: str, changes: int
-) -> None:
-    start = start_of(cosmos, mode)
-    cosmos.put(40)
-    end = planned(cosmos, start, mode, limit=30)
-    before = read(cosmos, start, end, mode, changes=changes)
-    assert len(before) == len({x[2] for x in before}) == 30
-    low, high = cosmos.split("0")
-    cosmos.split(low)
-    assert read(cosmos, start, end, mode, changes=changes) == before
-    cosmos.merge(*cosmos.living()[1:])
-    assert cosmos.living() != [low, high]
-    assert read(cosmos, start, end, mode, changes=changes) == before
-    rest = planned(cosmos, end, mode)  # the end, and who goes on
-    last = planned(cosmos, rest, mode)
-    everything = [*before, *read(cosmos, end, rest, mode), *read(cosmos, rest, last, mode)]
-    assert ids(everything) == Counter(f"i{n}" for n in range(40))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_ranges_that_are_split_again_before_a_batch_forgets_them_go_on_where_they_were_read(
-    cosmos: ServedCosmos, mode: str
-) -> None:
-    start = start_of(cosmos, mode)
-    cosmos.put(20)
-    with cosmos.access(mode) as access:
-        offset, read = drained(access, start)
-        low, _ = cosmos.split("0")
-        offset, more = drained(access, offset)  # introduces the children
-        cosmos.put(20, n=1)
-        offset = next_offset(access, offset)
-        cosmos.split(low)  # while the grandparent is still in the offset
-        offset, rest = drained(access, offset)
-        cosmos.put(20, n=2)
-        offset, last = drained(access, offset)
-    assert [ids(x) for x in last if x] == [Counter(f"i{n}" for n in range(20))]
-    assert [x for y in (*read, *more, *rest) for x in y if b'"n":2' in x[4]] == []
-
-
-def test_children_that_merge_again_at_once_are_not_read_from_where_their_parent_ended(
-    cosmos: ServedCosmos,
-) -> None:
-    with cosmos.access() as access:
-        cosmos.put(20)
-        offset, _ = drained(access, first_offset(access, "beginning"))
-        children = cosmos.split("0")
-        offset = next_offset(access, offset)  # introduces the children; the parent lingers
-        cosmos.put(20, n=1)
-        end = next_offset(access, offset)
-        assert len(batch(access, offset, end)) == 20
-        cosmos.merge(*children)
-        offset, more = drained(access, end)
-        assert [x for x in more if x] == []
-        cosmos.put(20, n=2)
-        _, last = drained(access, offset)
-    assert [len(x) for x in last if x] == [20]
-
-
-@pytest.mark.parametrize("limit", [None, 6])
-def test_a_run_that_ends_reads_all_of_what_was_merged_before_it_and_nothing_of_later(
-    wide: ServedCosmos, limit: int | None
-) -> None:
-    wide.put(20)
-    with wide.access() as access:
-        offset, _ = drained(access, first_offset(access, "beginning"))
-    wide.put(20, n=1)
-    a, b, c, d = wide.living()
-    wide.merge(a, b)
-    wide.split(c)
-    wide.put(20, n=2)
-    with wide.access() as access:
-        within = target_at(access, "now")
-        wide.merge(*wide.living()[-2:])
-        wide.split(wide.living()[0])
-        wide.put(10, n=3)
-        offset, found = drained(access, offset, limit=limit, within=within)
-        _, rest = drained(access, offset)
-    assert d not in wide.living()
-    seen = [x for y in found for x in y]
-    assert ids(seen) == Counter(f"i{n}" for n in range(10, 20))
-    assert ids([x for y in rest for x in y]) == Counter(f"i{n}" for n in range(10))
-    assert limit is None or max(map(len, found)) <= limit
-
-
-def test_a_run_in_bounded_batches_reads_every_version_there_was_at_its_start(
-    wide: ServedCosmos,
-) -> None:
-    start = start_of(wide, "all-versions")
-    wide.put(30)
-    wide.put(30, n=1)
-    with wide.access("all-versions") as access:
-        within = target_at(access, "now")
-        wide.put(30, n=2)
-        offset, found = drained(access, start, limit=25, within=within)
-        assert [len(x) for x in found] == [25, 25, 10]
-        assert ids([x for y in found for x in y]) == Counter([f"i{n}" for n in range(30)] * 2)
-        assert [len(x) for x in drained(access, offset)[1]] == [30]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -341,18 +237,6 @@ def test_an_empty_range_begins_is_idle_and_is_read_when_something_comes(
         assert first_offset(access, "now").marks == end.marks
 
 
-def test_a_batch_has_exactly_as_many_changes_as_allowed_and_no_range_starves(
-    wide: ServedCosmos,
-) -> None:
-    wide.put(200, keys=200)
-    wide.put(300, keys=1, key="hot")
-    with wide.access() as access:
-        start = first_offset(access, "beginning")
-        _, found = drained(access, start, limit=100)
-    assert [len(x) for x in found] == [100] * 5
-    assert {len(by_range(x)) for x in found[:2]} == {4}
-
-
 def test_what_a_range_only_seems_to_have_is_given_to_the_others(wide: ServedCosmos) -> None:
     wide.put(120, keys=120)
     wide.put_together(["first"], "hot0")
@@ -444,19 +328,6 @@ def test_an_idle_stream_asks_nothing_more_to_report_where_it_is(wide: ServedCosm
         one.stop()
 
 
-def test_a_batch_that_fits_whatever_it_holds_is_not_read_to_be_counted(
-    cosmos: ServedCosmos,
-) -> None:
-    cosmos.put(10)
-    with cosmos.access() as access:
-        start = first_offset(access, "beginning")
-        cosmos.requests()
-        end = next_offset(access, start, limit=1000)
-        assert cosmos.requests() == {"change_feed": 2}  # how many are there, and where is now
-        assert next_offset(access, start, limit=999) == end
-        assert cosmos.requests() == {"change_feed": 3}  # ten and the end of them
-
-
 def test_what_a_limited_batch_was_counted_by_is_not_asked_for_again(
     cosmos: ServedCosmos, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,29 +375,6 @@ def test_an_account_that_does_not_answer_is_told_in_time() -> None:
     with pytest.raises(FeedUnavailable, match=r"no answer|did not answer"):
         FeedAccess(opening, feed_kind(position_traits()), patience=0.5)
     assert time.monotonic() - began < 35
-
-
-def test_only_named_ranges_and_what_descends_from_them_are_read(wide: ServedCosmos) -> None:
-    wide.put(100, keys=100)
-    first, second, *_ = wide.living()
-    only = (RangeId(first), RangeId(second))
-    with closing(open_access(wide.address(), only)) as access:
-        offset = first_offset(access, "beginning")
-        assert offset.marks.keys() == set(only)
-        offset, found = drained(access, offset)
-        children = wide.split(first)
-        wide.put(100, keys=100, n=1)
-        offset, more = drained(access, offset)
-        assert offset.marks.keys() - set(only) == set(children)
-    assert ids(found[0]) == ids([x for y in more for x in y])
-    assert 0 < len(found[0]) < 100
-    with closing(open_access(wide.address(), [RangeId(first)])) as access:
-        assert first_offset(access, "beginning").marks.keys() == set(children)
-    with (
-        closing(open_access(wide.address(), [RangeId("77")])) as access,
-        pytest.raises(PipelineRefused, match="no range '77'; there are: "),
-    ):
-        first_offset(access, "beginning")
 
 
 def test_positions_cross_both_ways_though_ranges_were_split_and_merged_in_between(
@@ -584,21 +432,6 @@ def test_leases_of_which_some_are_over_and_some_wait_become_an_offset_without_a_
         _, found = drained(access, start)
     seen = [x for y in found for x in y]
     assert len(seen) == len(ids(seen)) == 37  # three of the upper half were read by hosts
-
-
-def test_changes_that_were_written_together_come_in_as_large_pages_as_others(
-    cosmos: ServedCosmos,
-) -> None:
-    for n in range(20):
-        cosmos.put_together([f"i{n}-{x}" for x in range(60)], f"k{n}")
-    with cosmos.access() as access:
-        start = first_offset(access, "beginning")
-        end = next_offset(access, start)
-        cosmos.put(30)  # what comes after the batch is not read
-        cosmos.requests()
-        read = batch(access, start, end)
-        assert cosmos.requests()["change_feed"] <= 4, "20 transactions are no 20 pages"
-    assert len(ids(read)) == len(read) == 1200
 
 
 @spark_warnings

@@ -111,27 +111,6 @@ def test_a_stream_goes_on_through_a_new_era(spark: "SparkSession", tmp_path: Pat
     assert sorted(x.generation for x in rows) == [0] * 25 + [1] * 14
 
 
-def test_a_wrong_option_is_told_with_advice(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="there are: feed, startingAt"):
-        read(spark, a_log(tmp_path / "log", {}), maxChanges="5").collect()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"startingAt": "now"},
-        {"startingAt": "1970-01-01T00:00:50+00:00", "endingAt": "1970-01-01T00:00:10+00:00"},
-        {"startingAt": "beginning", "endingAt": "beginning"},
-    ],
-)
-def test_a_batch_with_nothing_to_read_is_empty(
-    spark: "SparkSession", tmp_path: Path, options: dict[str, str]
-) -> None:
-    feed = a_log(tmp_path / "log", {"a": 100}, parts=2)
-    assert read(spark, feed, **options).collect() == []
-    assert read(spark, a_log(tmp_path / "empty", {})).count() == 0
-
-
 def test_a_schema_of_ours_chooses_columns_and_another_one_is_refused(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -140,22 +119,6 @@ def test_a_schema_of_ours_chooses_columns_and_another_one_is_refused(
     assert sorted(tuple(x) for x in rows) == [(1, "a"), (2, "a")]
     with pytest.raises(PySparkException, match=r"with_bodies\(changes, 'n INT'\)"):
         reading.schema("n INT").load().collect()
-
-
-def test_a_stream_with_an_end_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 2})
-    with pytest.raises(PySparkException, match="a stream has no endingAt"):
-        drained(stream(spark, feed, endingAt="now"), tmp_path)
-
-
-def test_other_columns_on_the_checkpoint_of_a_stream_are_refused(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    feed = a_log(tmp_path / "log", {"a": 2})
-    drained(stream(spark, feed, columns="key,body"), tmp_path)
-    append_to(tmp_path / "log", {"a": 1})
-    with pytest.raises(PySparkException, match="has read the columns 'key,body' so far"):
-        drained(stream(spark, feed, columns="key"), tmp_path)
 
 
 def test_an_idle_stream_does_not_hurry(spark: "SparkSession", tmp_path: Path) -> None:
