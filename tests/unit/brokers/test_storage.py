@@ -5,10 +5,9 @@ import asyncio
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, move, retain, split
 from changefeed.brokers.retention import with_cuts
-from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, columns, first_broker, put
+from tests.support.brokers import batch, columns, first_broker, put
 from tests.support.watched_store import WatchedStore
 from tests.unit.brokers.test_compaction import broker, fill, flushes, segments
 
@@ -89,18 +88,3 @@ async def test_objects_are_counted_without_a_listing_however_many_there_are() ->
             assert (found.flushes, found.flush_bytes) == (302 - kept_from, sum(left))
             assert [x for call, x in calls if call == "list"] == ["segments/orders/"]
             assert len([x for call, x in calls if call == "get"]) < 5
-
-
-async def test_a_row_is_shown_as_large_as_it_was_if_what_it_keeps_cannot_be_read() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=1) as core:
-        await fill(core, 70)
-        await split(core.catalogs, "orders")
-        await asyncio.sleep(5)
-        whole = (await core.storage("orders")).flush_bytes
-        key = core.readers.row(core.catalog, 1, "broker-1").key(65)
-        store.objects[key] = b"damaged"
-        await keep_from(core, 65)
-    async with open_core(store, "broker-2", settings=QUICK) as other:
-        await other.catalogs.load()
-        assert (await other.storage("orders")).flush_bytes == whole

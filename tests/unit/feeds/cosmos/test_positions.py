@@ -31,10 +31,8 @@ def test_a_position_that_the_server_writes_in_its_own_way_is_kept_but_not_unders
 
 
 @pytest.mark.parametrize("wrong", ["", "7052", '"', '""', '"1" ', '"1""2"', '"a b"', "W/1"])
-def test_what_is_no_etag_is_refused_with_advice(wrong: str) -> None:
-    with pytest.raises(
-        RangeRefused, match=r"'7' cannot be read .* Reset the lease of this range"
-    ):
+def test_what_is_no_etag_is_refused(wrong: str) -> None:
+    with pytest.raises(RangeRefused, match="'7' cannot be read"):
         check_position(RangeId("7"), Continuation(wrong))
 
 
@@ -46,23 +44,18 @@ def test_changes_of_one_transaction_have_growing_sequences_and_one_position_behi
     assert [position_after(x) for x in numbers] == ['"4"', '"4"', '"4"', '"5"', '"9"']
 
 
-def test_of_a_transaction_with_more_changes_than_places_the_last_one_is_behind_it() -> None:
+def test_a_transaction_with_more_changes_than_places_never_says_too_late() -> None:
     numbers = sequences([3] * 65_540 + [4])
     assert len(numbers) == 65_541
     assert numbers == sorted(numbers)
     assert numbers[65_534:65_541] == [(3 << 16) + 65_534] * 5 + [(4 << 16) - 1, (5 << 16) - 1]
+    assert {position_after(x) for x in numbers[:-2]} == {'"2"'}
+    assert [position_after(x) for x in numbers[-2:]] == ['"3"', '"4"']
 
 
 def test_the_sequence_of_a_change_written_alone_is_frozen() -> None:
     assert sequences([1, 7052]) == [131_071, 462_225_407]
     assert sequences([7052, 7052]) == [462_159_872, 462_225_407]
-
-
-def test_a_transaction_of_any_size_never_says_too_late() -> None:
-    numbers = sequences([8] * 70_000)
-    assert numbers == sorted(numbers)
-    assert {position_after(x) for x in numbers[:-1]} == {'"7"'}
-    assert position_after(numbers[-1]) == '"8"'
 
 
 @pytest.mark.parametrize(
