@@ -1,8 +1,8 @@
 """Tables that start far behind: up to where they are filled, and what is read after that."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -64,30 +64,34 @@ class Query:
 
     def run(self, kind: type[StreamReader], *, limit: int, batches: int = 1000) -> int:
         """Repeat the batch that was logged, then read on; return how many batches it took."""
-        reader = kind(Options.of({"feed": self.address, "idleSeconds": "0"}))
-        reader.prepareForTriggerAvailableNow()
-        try:
+        with self._reader(kind) as reader:
             for n in range(batches):
-                begin = self.done.as_json()
-                if self.logged is None:
-                    end = Offset.of(reader.latestOffset(begin, ReadMaxRows(limit)))
-                    if end.as_json() == begin:
-                        return n
-                    self.logged = end
+                if not self._logs(reader, limit):
+                    return n
                 self._read(reader)
-            return batches
-        finally:
-            reader.stop()
+        return batches
 
     def plan(self, kind: type[StreamReader], *, limit: int) -> None:
         """Log the end of a batch, and die before it is read."""
+        with self._reader(kind) as reader:
+            self._logs(reader, limit)
+
+    @contextmanager
+    def _reader(self, kind: type[StreamReader]) -> Iterator[StreamReader]:
         reader = kind(Options.of({"feed": self.address, "idleSeconds": "0"}))
         reader.prepareForTriggerAvailableNow()
+        try:
+            yield reader
+        finally:
+            reader.stop()
+
+    def _logs(self, reader: StreamReader, limit: int) -> bool:
+        """Log the end of a batch, unless there is one; tell if there is anything to read."""
         begin = self.done.as_json()
-        end = Offset.of(reader.latestOffset(begin, ReadMaxRows(limit)))
-        if self.logged is None and end.as_json() != begin:
-            self.logged = end
-        reader.stop()
+        if self.logged is None:
+            end = Offset.of(reader.latestOffset(begin, ReadMaxRows(limit)))
+            self.logged = None if end.as_json() == begin else end
+        return self.logged is not None
 
     def _read(self, reader: StreamReader) -> None:
         assert self.logged is not None
