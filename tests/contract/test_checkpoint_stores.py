@@ -1,59 +1,54 @@
 """Our checkpoint stores keep the contract of ``CheckpointStore``."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
-from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.cosmos.opening import open_checkpoints
+from changefeed.leases.addresses import LEASES
 from changefeed.leases.lease import Checkpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stores import CheckpointConflict, CheckpointStore
+from changefeed.runtime.backends import own_settings
 from tests.integration.emulator.running import running
-from tests.support import servers
 from tests.support.any_record import CHECKPOINTS, any_record
-from tests.support.store_containers import Place
+from tests.support.lease_containers import KEYS, fresh_address
 
 pytestmark = pytest.mark.real_time
-
-Open = Callable[[Path], AbstractAsyncContextManager[CheckpointStore]]
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 FIRST = Checkpoint(range_id=R0, continuation=Continuation("0"), epoch=2, write_id=WriteId("a"))
 
 
 @asynccontextmanager
-async def cosmos(_: Path) -> AsyncIterator[CheckpointStore]:
-    async with running() as url:
-        place = f"{url.removeprefix('http:')}d/checkpoints"
-        async with open_checkpoints("cosmos+http", place, CosmosAccess(), create=True) as store:
-            yield store
+async def opened(kind: str, directory: Path) -> AsyncIterator[CheckpointStore]:
+    async with AsyncExitStack() as stack:
+        if kind == "cosmos":
+            url = await stack.enter_async_context(running())
+            address = f"cosmos+{url}d/checkpoints"
+        else:
+            address = fresh_address(kind, directory)
+        backend, where = LEASES.find(address)
+        assert backend.open_checkpoints is not None
+        settings = own_settings(backend, {x: {"key": key} for x, key in KEYS.items()})
+        options = OpenOptions(create=True, settings=settings)
+        yield await stack.enter_async_context(backend.open_checkpoints(where, options))
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(lambda _: nullcontext(MemoryCheckpoints()), id="memory"),
-        pytest.param(lambda directory: Place(directory).sqlite_checkpoints(), id="sqlite"),
-        pytest.param(lambda directory: Place(directory).postgres_checkpoints(), id="postgres"),
-        pytest.param(lambda directory: Place(directory).redis_checkpoints(), id="redis"),
-        pytest.param(lambda directory: Place(directory).blob_checkpoints(), id="blob"),
-        pytest.param(cosmos, id="cosmos"),
-    ]
-)
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis", "blob", "cosmos"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[CheckpointStore]:
-    open_store: Open = request.param
-    try:
-        async with open_store(tmp_path) as opened:
-            yield opened
-    except servers.Missing as missing:
-        pytest.skip(str(missing))
+    if request.param == "memory":
+        yield MemoryCheckpoints()
+        return
+    async with opened(request.param, tmp_path) as store:
+        yield store
 
 
 def further(checkpoint: Checkpoint) -> Checkpoint:

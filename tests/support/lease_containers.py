@@ -1,17 +1,22 @@
 """Fresh, empty lease containers for tests, and any number of clients to each."""
 
 import itertools
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Final
 
-from changefeed.leases.addresses import OpenOptions, open_container, open_stores
+import pytest
+
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from tests.integration.emulator.running import running
+from tests.support import servers
 from tests.support.independent_cosmos import independent_cosmos
+from tests.support.lease_place import LeasePlace
 from tests.support.proxies import delaying, proxied
 from tests.support.thirdparty import importable, site_with_shelf
 
@@ -19,6 +24,7 @@ Connect = Callable[[], Awaitable[LeaseContainer]]
 """Makes one more client to the same data; it is closed with the harness."""
 Harness = Callable[[Path], AbstractAsyncContextManager[Connect]]
 """Makes a fresh container, with a directory of its own if it wants one."""
+KEYS: Final = {"blob": servers.Azurite.key}
 
 
 def same_object(make: Callable[[], LeaseContainer]) -> Harness:
@@ -30,21 +36,6 @@ def same_object(make: Callable[[], LeaseContainer]) -> Harness:
             return container
 
         yield connect
-
-    return harness
-
-
-def opened_each(
-    open_in: Callable[[Path], AbstractAsyncContextManager[LeaseContainer]],
-) -> Harness:
-    @asynccontextmanager
-    async def harness(directory: Path) -> AsyncIterator[Connect]:
-        async with AsyncExitStack() as clients:
-
-            async def connect() -> LeaseContainer:
-                return await clients.enter_async_context(open_in(directory))
-
-            yield connect
 
     return harness
 
@@ -64,20 +55,42 @@ def memory_separate_delayed() -> LeaseContainer:
     )
 
 
-def sqlite(directory: Path) -> AbstractAsyncContextManager[LeaseContainer]:
-    return open_container(f"sqlite:{directory / 'leases.db'}")
+def over(*kinds: str) -> Harness:
+    """One container for both in a store of a kind; or ownership there, and checkpoints in one
+    of another. Skips the test where a server is missing.
+    """
+
+    @asynccontextmanager
+    async def harness(directory: Path) -> AsyncIterator[Connect]:
+        addresses = [fresh_address(x, directory) for x in kinds]
+        async with _clients(*addresses) as connect:
+            yield connect
+
+    return harness
 
 
-def sqlite_separate(directory: Path) -> AbstractAsyncContextManager[LeaseContainer]:
-    return open_stores(
-        f"sqlite:{directory / 'ownership.db'}", f"sqlite:{directory / 'checkpoints.db'}"
-    )
+def fresh_address(kind: str, directory: Path) -> str:
+    """Return an address of leases that nobody has used: all tests share the servers."""
+    name = f"fleet-{uuid.uuid4().hex[:12]}"
+    try:
+        match kind:
+            case "postgres":
+                return f"{servers.postgres().url}?fleet={name}"
+            case "redis":
+                return f"{servers.redis().url}?fleet={name}"
+            case "blob":
+                return f"blob+{servers.azurite().endpoint}/leases/{name}/hub/group"
+            case "sqlite":
+                return f"sqlite:{directory / name}.db"
+    except servers.Missing as missing:
+        pytest.skip(str(missing))
+    raise AssertionError(f"there are no leases in {kind!r}")
 
 
 @asynccontextmanager
 async def cosmos(_: Path) -> AsyncIterator[Connect]:
     """Over the emulator, with a client of its own for each."""
-    async with running() as url, _clients(lambda: _cosmos_at(url)) as connect:
+    async with running() as url, _clients(_in_cosmos(url, "leases")) as connect:
         yield connect
 
 
@@ -85,18 +98,8 @@ async def cosmos(_: Path) -> AsyncIterator[Connect]:
 async def cosmos_separate(_: Path) -> AsyncIterator[Connect]:
     """Ownership and checkpoints in two containers of the emulator."""
     async with running() as url:
-        place = _address_of(url, "leases")
-        stores = _address_of(url, "checkpoints")
-        async with _clients(lambda: open_stores(place, stores, _CREATE)) as connect:
-            yield connect
-
-
-@asynccontextmanager
-async def third_party(directory: Path) -> AsyncIterator[Connect]:
-    """In a container that another package brings."""
-    address = f"shelf:{directory / 'leases'}"
-    with importable(site_with_shelf(directory / "site")):
-        async with _clients(lambda: open_container(address)) as connect:
+        both = _in_cosmos(url, "leases"), _in_cosmos(url, "checkpoints")
+        async with _clients(*both) as connect:
             yield connect
 
 
@@ -107,30 +110,29 @@ _fresh = itertools.count()
 async def cosmos_independent(_: Path) -> AsyncIterator[Connect]:
     """Over an endpoint that others have written; skipped where it cannot be had."""
     url = await independent_cosmos()
-    name = f"leases-{next(_fresh)}"
-    async with _clients(lambda: _cosmos_at(url, name)) as connect:
+    async with _clients(_in_cosmos(url, f"leases-{next(_fresh)}")) as connect:
         yield connect
 
 
-_CREATE = OpenOptions(create=True)
-
-
-def _cosmos_at(url: str, name: str = "leases") -> AbstractAsyncContextManager[LeaseContainer]:
-    return open_container(_address_of(url, name), _CREATE)
-
-
-def _address_of(url: str, name: str) -> str:
+def _in_cosmos(url: str, name: str) -> str:
     """``http://HOST:PORT/`` as an address of leases."""
     return f"cosmos+{url}d/{name}?prefix=fleet"
 
 
 @asynccontextmanager
-async def _clients(
-    make: Callable[[], AbstractAsyncContextManager[LeaseContainer]],
-) -> AsyncIterator[Connect]:
+async def third_party(directory: Path) -> AsyncIterator[Connect]:
+    """In a container that another package brings."""
+    with importable(site_with_shelf(directory / "site")):
+        async with _clients(f"shelf:{directory / 'leases'}") as connect:
+            yield connect
+
+
+@asynccontextmanager
+async def _clients(*addresses: str) -> AsyncIterator[Connect]:
+    place = LeasePlace(addresses=addresses, keys=KEYS)
     async with AsyncExitStack() as clients:
 
         async def connect() -> LeaseContainer:
-            return await clients.enter_async_context(make())
+            return await clients.enter_async_context(place.open())
 
         yield connect
