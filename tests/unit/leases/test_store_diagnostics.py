@@ -1,0 +1,66 @@
+"""What is said of a PostgreSQL or Redis server before hosts keep leases there."""
+
+from typing import Any
+
+import pytest
+
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.postgres.diagnostics import server_diagnostics
+from changefeed.leases.redis.address import RedisAddress
+from changefeed.leases.redis.connection import require_fit
+from changefeed.runtime.diagnostics import Severity
+
+POSTGRES = {
+    "version": "15.8",
+    "number": 150008,
+    "synchronous_commit": "on",
+    "fsync": "on",
+    "full_page_writes": "on",
+    "standby": False,
+    "connections": 100,
+}
+REDIS = {"role": "master", "maxmemory_policy": "noeviction", "aof_enabled": 1}
+FINE, WARNING, PROBLEM = Severity.FINE, Severity.WARNING, Severity.PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("settings", "server", "durability"),
+    [
+        ({}, FINE, FINE),
+        ({"number": 110022}, WARNING, FINE),  # a version without fixes
+        *(
+            ({"synchronous_commit": x}, FINE, FINE)
+            for x in ("local", "remote_write", "remote_apply")
+        ),
+        ({"synchronous_commit": "off"}, FINE, WARNING),  # nothing waits for a commit
+        *(  # a power cut destroys it
+            ({x: "off", "synchronous_commit": "off"}, FINE, PROBLEM)
+            for x in ("fsync", "full_page_writes")
+        ),
+    ],
+)
+def test_a_postgresql_is_judged_by_its_version_and_by_what_a_commit_waits_for(
+    settings: dict[str, Any], server: Severity, durability: Severity
+) -> None:
+    said = {x.about: x.severity for x in server_diagnostics({**POSTGRES, **settings})}
+    assert said == {"server": server, "durability": durability}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"maxmemory_policy": "allkeys-lru"}, ContainerRefused),
+        ({"maxmemory_policy": "allkeys-random"}, ContainerRefused),
+        ({"role": "slave"}, ContainerUnavailable),
+    ],
+)
+def test_a_redis_that_may_lose_leases_is_refused(
+    settings: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        require_fit({**REDIS, **settings}, RedisAddress(url="redis://h"))
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru"])
+def test_a_redis_that_evicts_nothing_of_ours_is_fit(policy: str) -> None:
+    require_fit({**REDIS, "maxmemory_policy": policy}, RedisAddress(url="redis://h"))
