@@ -1,6 +1,7 @@
 """Observers that keep what they are handed, and fleets whose observers a test makes."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 
 from changefeed.feeds.feed import Change, Feed
@@ -8,9 +9,11 @@ from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
+from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
 from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
 
 
 class Handed:
@@ -47,3 +50,14 @@ def fleet_of(
     observer = ObserverSettings.model_validate(sections.get("observer", {}))
     make_observer = wrap(observers, observer, HostEvents(HostName("fleet")), Random(1))
     return Fleet(feed, container, settings=sections, make_observer=make_observer)
+
+
+@asynccontextmanager
+async def handed_to(
+    observer: Handed, changes: int = 5, sections: Sections | None = None
+) -> AsyncIterator[Fleet]:
+    """Let host a read a range with so many changes for this observer."""
+    feed = make.memory_feed(1, changes)
+    async with fleet_of(lambda: observer, feed, MemoryLeases(), sections) as fleet:
+        fleet.start("a")
+        yield fleet

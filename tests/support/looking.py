@@ -2,16 +2,23 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
+from changefeed.testing.fleet import Fleet
 
 
 def now() -> float:
     """Return the time of the event loop, in seconds."""
     return asyncio.get_running_loop().time()
+
+
+def start(fleet: Fleet, names: Iterable[str]) -> None:
+    """Start a host of each name."""
+    for name in names:
+        fleet.start(name)
 
 
 async def lease_in(leases: LeaseContainer, name: str = "r0") -> Lease:

@@ -9,6 +9,7 @@ import pytest
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
+from tests.support.looking import start
 from tests.support.proxies import proxied
 
 TIGHT = {"expiration": 21.0, "renew_interval": 10.0}
@@ -66,8 +67,7 @@ async def test_a_call_without_an_answer_makes_no_host_look_dead(
 ) -> None:
     story = Story(renewal, apart=apart)
     async with story.fleet as fleet:
-        fleet.start("a")
-        fleet.start("b")
+        start(fleet, "ab")
         await asyncio.sleep(SETTLED)
         before = await story.epochs()
         for _ in range(TIMES):

@@ -17,7 +17,7 @@ from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.cable import Cable
 from tests.support.logs import captured_logs
-from tests.support.looking import now
+from tests.support.looking import now, start
 from tests.support.proxies import proxied
 
 SETTLED = 25.0  # three balancing rounds and the rebalance delay
@@ -149,8 +149,7 @@ async def test_a_host_that_restarts_under_its_name_gets_its_own_leases_and_none_
 ) -> None:
     feed = MemoryFeed(8)
     async with Fleet(feed, container) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(SETTLED)
         before = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
         await fleet.kill("b")
@@ -185,8 +184,7 @@ async def test_start_now_is_settled_once_so_that_nothing_written_later_is_lost(
 async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at_once() -> None:
     feed, container = MemoryFeed(6), MemoryLeases()
     async with Fleet(feed, container) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(SETTLED)
         before = await fleet.owners()
         dead = fleet.hosts["b"].incarnation

@@ -18,7 +18,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
-from tests.support.looking import in_order
+from tests.support.looking import in_order, start
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
@@ -63,8 +63,7 @@ def sent(fleet: Fleet, changes: int) -> Callable[[], Awaitable[bool]]:
 async def test_a_range_that_is_too_much_for_one_host_is_split_and_shared() -> None:
     store, container = written(3000), MemoryLeases()
     async with hot_fleet(store, container) as fleet:
-        for name in ("a", "b", "c"):
-            fleet.start(name)
+        start(fleet, "abc")
         await asyncio.sleep(COOLDOWN)
         assert set(await fleet.owners()) == {ZERO}  # it may only be behind
         await within(110 - COOLDOWN, sent(fleet, 3000))  # 150 s of work for one
@@ -129,8 +128,7 @@ async def test_a_range_with_something_unacknowledged_is_read_on_whole() -> None:
     manual: Sections = {**HOT, "observer": {"checkpoint": "manual"}}
     fleet = Fleet(ShiftingReader(store), container, settings=manual, observer=Later, pace=0.05)
     async with fleet:
-        for name in ("a", "b"):
-            fleet.start(name)
+        start(fleet, "ab")
         await within(150, sent(fleet, 2000))
         assert fleet.log.repeats == 0
         assert set(await fleet.owners()) == {ZERO}

@@ -8,15 +8,14 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import Fleet
-from tests.support.looking import now
+from tests.support.looking import now, start
 
 SETTINGS = LeaseSettings()
 
 
 async def test_a_host_that_lives_is_named_at_its_next_sign_of_life() -> None:
     async with Fleet(ranges=2) as fleet:
-        for name in ("a", "b"):
-            fleet.start(name)
+        start(fleet, "ab")
         await fleet.balanced()
         await fleet.kill("b")
         seen: list[list[str]] = []

@@ -8,7 +8,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
 from tests.support import make
-from tests.support.looking import lease_in, now
+from tests.support.looking import lease_in, now, start
 
 NONE = RangeId("r99")
 
@@ -17,8 +17,7 @@ async def test_a_range_that_the_feed_does_not_have_is_paused_and_ends_no_host() 
     feed, leases = MemoryFeed(2), MemoryLeases()
     await leases.create(make.lease(NONE, at="0"))
     async with Fleet(feed, leases) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         for n in range(100):
             feed.append(f"k{n}")
         await asyncio.sleep(25)

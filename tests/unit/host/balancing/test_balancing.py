@@ -3,6 +3,7 @@
 import asyncio
 
 from changefeed.testing.fleet import Fleet
+from tests.support.looking import start
 
 ROUND = 5.5  # a balancing interval with its jitter
 EXPIRATION = 30.0
@@ -11,8 +12,7 @@ QUIET = 5.0  # rebalance_delay
 
 async def test_a_host_that_joins_a_balanced_fleet_gets_its_share_and_no_more_moves() -> None:
     async with Fleet(ranges=16) as fleet:
-        for name in "abc":
-            fleet.start(name)
+        start(fleet, "abc")
         await asyncio.sleep(3 * ROUND + QUIET)
         before = await fleet.owners()
         fleet.start("d")
@@ -24,8 +24,7 @@ async def test_a_host_that_joins_a_balanced_fleet_gets_its_share_and_no_more_mov
 
 async def test_the_leases_of_a_host_that_dies_are_spread_when_they_expire() -> None:
     async with Fleet(ranges=12) as fleet:
-        for name in "abcd":
-            fleet.start(name)
+        start(fleet, "abcd")
         await asyncio.sleep(3 * ROUND + QUIET)
         before = await fleet.owners()
         await fleet.kill("d")

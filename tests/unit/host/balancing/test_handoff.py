@@ -14,7 +14,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
 from tests.support import make
-from tests.support.looking import lease_in
+from tests.support.looking import lease_in, start
 
 SETTLED = 25.0
 R0 = RangeId("r0")
@@ -63,8 +63,7 @@ async def test_a_graceful_move_under_load_delivers_nothing_twice() -> None:
     async with Writing(feed, 50) as writing, Fleet(feed, pace=0.01) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
-        for name in "bcd":
-            fleet.start(name)
+        start(fleet, "bcd")
         await asyncio.sleep(SETTLED)
         assert await fleet.loads() == {"a": 2, "b": 2, "c": 2, "d": 2}
         assert reasons(fleet) == {CloseReason.HANDED_OVER: 6}

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -17,7 +17,7 @@ from changefeed.leases.operations.release import release
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
-from tests.support.looking import lease_in
+from tests.support.looking import lease_in, start
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -40,6 +40,14 @@ class Counted(Calls):
         self.fleet = Fleet(
             ranges=ranges, container=proxied(self.leases, self), settings=BY_HEARTBEAT
         )
+
+    async def __aenter__(self) -> Self:
+        self.host = self.fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.fleet.__aexit__(None, None, None)
 
     def fail(self, *names: str) -> None:
         self.failing = dict.fromkeys(names, NOT_NOW)
@@ -64,8 +72,7 @@ class Counted(Calls):
 async def test_at_rest_nothing_is_written_for_a_lease() -> None:
     counted = Counted(ranges=50)
     async with counted.fleet as fleet:
-        fleet.start("a")
-        fleet.start("b")
+        start(fleet, "ab")
         await fleet.balanced()
         await asyncio.sleep(SETTLED)
         owners = await fleet.owners()
@@ -74,14 +81,11 @@ async def test_at_rest_nothing_is_written_for_a_lease() -> None:
 
 
 async def test_what_a_dead_host_had_is_taken_when_its_heartbeat_has_stood_still() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        fleet.start("b")
+    async with Counted() as counted:
+        counted.fleet.start("b")
         await asyncio.sleep(300)
         assert (await counted.lease()).owner == "a"
-        await fleet.kill("a")
+        await counted.fleet.kill("a")
         await asyncio.sleep(24)
         assert (await counted.lease()).owner == "a"
         await asyncio.sleep(6 + ONE_LISTING + 1)
@@ -89,15 +93,12 @@ async def test_what_a_dead_host_had_is_taken_when_its_heartbeat_has_stood_still(
 
 
 async def test_a_lease_that_an_operator_took_is_read_no_more_after_the_next_listing() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        host = fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted() as counted:
         await release(counted.leases, R0)
         taken = await counted.lease()
         await counted.leases.replace(replace(taken, paused="not to be taken at once"))
         await asyncio.sleep(ONE_LISTING)
-        assert not host.leases
+        assert not counted.host.leases
 
 
 async def test_a_lease_that_another_took_is_lost_though_a_listing_shows_it_twice() -> None:
@@ -139,20 +140,14 @@ async def test_a_host_whose_name_is_taken_looks_at_once_whether_its_leases_are()
 
 
 async def test_the_observer_of_a_range_that_is_found_paused_in_a_listing_is_told_so() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted() as counted:
         await pause(counted.leases, [R0], "for a test")
         await asyncio.sleep(ONE_LISTING)
-        assert fleet.log.closed == [("a", R0, CloseReason.PAUSED)]
+        assert counted.fleet.log.closed == [("a", R0, CloseReason.PAUSED)]
 
 
 async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted() as counted:
         epoch = (await counted.lease()).epoch
         counted.fail("put_member", "list_fleet")
         assert 3 <= await counted.writes_in(100) <= 10
@@ -160,10 +155,7 @@ async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:
 
 
 async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted() as counted:
         epoch = (await counted.lease()).epoch
         counted.fail("put_member", "list_fleet")
         counted.failing_once = {"replace"}
@@ -174,10 +166,7 @@ async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does(
 
 
 async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted() as counted:
         epoch = (await counted.lease()).epoch
         counted.fail("list", "changes_since", "list_fleet")
         assert 3 <= await counted.writes_in(100) <= 10
@@ -185,10 +174,7 @@ async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
 
 
 async def test_each_is_renewed_once_a_processor_of_another_kind_has_been_seen() -> None:
-    counted = Counted(ranges=2)
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted(ranges=2) as counted:
         found = await counted.lease()
         foreign = found.taken_by(HostName("dotnet"), Incarnation(""))
         await counted.leases.replace(replace(foreign, incarnation=None).without_continuation())
@@ -197,10 +183,7 @@ async def test_each_is_renewed_once_a_processor_of_another_kind_has_been_seen() 
 
 
 async def test_a_host_whose_record_was_deleted_keeps_its_leases() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
+    async with Counted() as counted:
         before = await counted.lease()
         (record,) = await counted.leases.members()
         await counted.leases.remove_member(record)

@@ -25,7 +25,7 @@ from changefeed.leases.separate_stores import SeparateStores
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.looking import lease_in, now
+from tests.support.looking import lease_in, now, start
 from tests.support.proxies import Cutting, proxied
 from tests.support.shown_by_changes import ShownByChanges
 
@@ -53,8 +53,7 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
 async def test_leases_are_taken_in_time_where_their_host_s_record_was_removed_unseen() -> None:
     feed, container = MemoryFeed(4), ShownByChanges()
     async with Fleet(feed, container, settings={"leases": {"renewal": "host"}}) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(70)  # all were listed a short while ago
         await fleet.kill("a")
         (record,) = [x for x in await container.members() if x.name == A]

@@ -12,6 +12,7 @@ from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.testing import Fleet
+from tests.support.looking import start
 
 NAMES = ("a", "b", "c")
 R0 = RangeId("r0")
@@ -81,8 +82,7 @@ async def test_one_host_reports_a_paused_range_and_the_next_when_that_is_gone() 
     loop = asyncio.get_running_loop()
     feed = MemoryFeed(2, clock=lambda: 1_700_000_000 + loop.time())
     async with Fleet(feed) as fleet:
-        for name in NAMES:
-            fleet.start(name)
+        start(fleet, NAMES)
         await fleet.balanced()
         await pause(fleet.container, [R0], "bad data")
         await asyncio.sleep(20)

@@ -12,7 +12,7 @@ from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.calls import NEVER, Calls
-from tests.support.handed import Handed, fleet_of
+from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
@@ -81,14 +81,13 @@ async def test_who_is_cut_off_stores_nothing_that_is_not_acknowledged(
             for sequence in acknowledged:
                 context.acknowledge(changes[sequence - 1])
 
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Acknowledges()
+    observer = Acknowledges()
     parts = {"observer": {"checkpoint": "manual"}}
-    async with fleet_of(lambda: observer, feed, container, parts) as running:
-        running.start("a")
+    async with handed_to(observer, 5, parts) as running:
         await asyncio.sleep(2)
         await cut_off(running, "a")
         assert observer.sequences == [1, 2, 3, 4, 5]
-        lease = await lease_in(container)
+        lease = await lease_in(running.container)
         assert (lease.owner, lease.continuation) == (None, stored)
 
 
@@ -100,22 +99,20 @@ async def never() -> None:
 async def test_an_observer_that_is_cut_off_with_nothing_in_hand_repeats_nothing(
     call: str,
 ) -> None:
-    feed, container, observer = make.memory_feed(1, 6), MemoryLeases(), Handed()
+    observer = Handed()
     setattr(observer, call, lambda *_: never())
-    async with fleet_of(lambda: observer, feed, container) as running:
-        running.start("a")
+    async with handed_to(observer, 6) as running:
         await asyncio.sleep(2)
         await cut_off(running, "a", match=r"no change was in hand.*r0")
         done = "6" if call == "close" else "0"
-        lease = await lease_in(container)
+        lease = await lease_in(running.container)
         assert (lease.owner, lease.continuation) == (None, done)
 
 
 async def test_an_observer_that_does_not_close_and_leaves_changes_repeats_them() -> None:
-    feed, container, observer = make.memory_feed(1, 6), MemoryLeases(), Handed()
+    observer = Handed()
     observer.close = lambda *_: never()  # type: ignore[method-assign]
     manual = {"observer": {"checkpoint": "manual"}}
-    async with fleet_of(lambda: observer, feed, container, manual) as running:
-        running.start("a")
+    async with handed_to(observer, 6, manual) as running:
         await asyncio.sleep(2)
         await cut_off(running, "a", match=r"work in hand.*r0")

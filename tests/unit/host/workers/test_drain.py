@@ -13,7 +13,7 @@ from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.handed import Handed, fleet_of
+from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in, now, until
 from tests.support.proxies import proxied
 
@@ -40,12 +40,11 @@ class Later(Handed):
 
 
 async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Later(1.0)
-    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
-        running.start("a")
+    observer = Later(1.0)
+    async with handed_to(observer, 5, MANUAL) as running:
         await until(lambda: len(observer.changes) == 5)
         await running.stop("a")
-        assert (await lease_in(container)).continuation == "5"
+        assert (await lease_in(running.container)).continuation == "5"
         running.start("a")
         await asyncio.sleep(60)
         assert observer.sequences == [1, 2, 3, 4, 5]
@@ -70,13 +69,12 @@ async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
 
 
 async def test_a_range_that_is_paused_waits_for_what_is_not_acknowledged_yet() -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Later(4.0)
-    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
-        running.start("a")
+    observer = Later(4.0)
+    async with handed_to(observer, 5, MANUAL) as running:
         await until(lambda: len(observer.changes) == 5)
-        await pause(container, [R0], "for a test")
+        await pause(running.container, [R0], "for a test")
         await asyncio.sleep(60)
-        lease = await lease_in(container)
+        lease = await lease_in(running.container)
         assert (lease.owner, lease.continuation) == (None, "5")
 
 
@@ -112,14 +110,13 @@ class Slow(Handed):
 
 
 async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Slow()
+    observer = Slow()
     parts: Sections = {"leases": {"max_handoff_time": 1.0}, "host": {"stop_timeout": 30.0}}
-    async with fleet_of(lambda: observer, feed, container, parts) as running:
-        running.start("a")
+    async with handed_to(observer, 5, parts) as running:
         await asyncio.sleep(3)
         await running.stop("a")
         assert len(observer.heard) == 1
-        assert (await lease_in(container)).continuation == "5"
+        assert (await lease_in(running.container)).continuation == "5"
 
 
 async def test_an_observer_in_mid_call_is_told_that_nothing_more_will_come() -> None:

@@ -17,7 +17,7 @@ from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support import make
-from tests.support.looking import in_order, lease_in, now, until
+from tests.support.looking import in_order, lease_in, now, start, until
 from tests.support.our_errors import OUR_ERRORS
 from tests.support.proxies import proxied
 
@@ -74,8 +74,7 @@ async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency:
     observer = Failing(lambda x: number(x) in poison)
     settings = {**DEAD_LETTER, "concurrency": concurrency}
     async with fleet_of(observer, make.memory_feed(4, 2000), settings) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(1500)
         assert sorted(await put_aside(fleet)) == poison
         assert delivered(fleet) == all_but(2000, *poison)
@@ -86,8 +85,7 @@ async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency:
 async def test_an_outage_puts_nothing_aside_and_is_never_asked_fast() -> None:
     observer = Failing(lambda _: now() < 4 * 3600)
     async with fleet_of(observer, make.memory_feed(2, 400), DEAD_LETTER) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(4 * 3600)
         assert fleet.log.delivered == []
         assert len(observer.calls) / 2 < 4 * 3600 / 7  # for each range
@@ -128,8 +126,7 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
     observer = Failing(lambda x: x.range_id == R0 and x.sequence == 7 and broken[0])
     feed = make.memory_feed(4, 400)
     async with fleet_of(observer, feed, STOP_RANGE, page_size=5) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(300)
         lease = await lease_in(fleet.container)
         assert (lease.owner, lease.continuation) == (None, "5")
@@ -196,8 +193,7 @@ async def test_whatever_a_poison_change_raises_it_is_put_aside_and_no_host_ends(
     observer = Failing(lambda x: number(x) == 77, lambda: error)
     settings = {**DEAD_LETTER, "concurrency": concurrency, "retry": {"attempts": 2}}
     async with fleet_of(observer, make.memory_feed(2, 200), settings) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(100)
         assert await put_aside(fleet) == [77]
         assert [x.failure.kind for x in await fleet.dead_letters()] == [kind_of(error)]
@@ -386,8 +382,7 @@ async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(
 
     sections = {"observer": checkpoints, "feed": {"page_size": 5}}
     async with Fleet(proxied(feed, damaged), settings=sections) as fleet:
-        for name in "ab":
-            fleet.start(name)
+        start(fleet, "ab")
         await asyncio.sleep(120)
         lease = await lease_in(fleet.container)
         assert (lease.paused, lease.owner, lease.continuation) == (

@@ -37,9 +37,13 @@ class Owner:
         self.owned.listed(await self.listed(), asked=now())
 
 
-async def test_heartbeats_count_no_longer_than_from_the_last_listing() -> None:
+async def holding() -> tuple[Owner, OwnedLease]:
     owner = Owner()
-    owned = await owner.begin()
+    return owner, await owner.begin()
+
+
+async def test_heartbeats_count_no_longer_than_from_the_last_listing() -> None:
+    owner, owned = await holding()
     await asyncio.sleep(4)
     await owner.look()
     for _ in range(5):
@@ -51,8 +55,7 @@ async def test_heartbeats_count_no_longer_than_from_the_last_listing() -> None:
 
 
 async def test_listings_alone_move_no_fence() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     for _ in range(5):
         await asyncio.sleep(5)
         await owner.look()
@@ -60,8 +63,7 @@ async def test_listings_alone_move_no_fence() -> None:
 
 
 async def test_a_heartbeat_that_is_answered_behind_the_fence_lifts_it_no_more() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     await asyncio.sleep(29)
     owned.beat(sent=28)
     await owner.look()
@@ -70,8 +72,7 @@ async def test_a_heartbeat_that_is_answered_behind_the_fence_lifts_it_no_more() 
 
 
 async def test_a_listing_lifts_a_fence_no_more_once_it_has_passed() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     await asyncio.sleep(5)
     await owner.look()
     for _ in range(3):
@@ -85,8 +86,7 @@ async def test_a_listing_lifts_a_fence_no_more_once_it_has_passed() -> None:
 
 
 async def test_a_renewal_counts_on_where_heartbeats_count_no_more() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     await asyncio.sleep(10)
     await owned.renew()
     await asyncio.sleep(2)
@@ -98,8 +98,7 @@ async def test_a_renewal_counts_on_where_heartbeats_count_no_more() -> None:
 
 
 async def test_a_lease_that_an_operator_released_is_lost_with_the_next_listing() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     await release(owner.leases, R0)
     assert owned.may_act
     await owner.look()
@@ -110,8 +109,7 @@ async def test_a_lease_that_an_operator_released_is_lost_with_the_next_listing()
 
 
 async def test_a_listing_from_before_the_acquisition_raises_doubts_only() -> None:
-    owner = Owner()
-    await owner.begin()
+    owner, _ = await holding()
     before = await owner.listed()
     await release(owner.leases, R0)
     owned = owner.owned = await make.owned(owner.leases)
@@ -123,8 +121,7 @@ async def test_a_listing_from_before_the_acquisition_raises_doubts_only() -> Non
 
 
 async def test_a_lease_that_a_listing_lacks_is_doubted_and_not_seen() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    _, owned = await holding()
     await asyncio.sleep(5)
     owned.listed(None, asked=now())
     owned.beat(sent=now())
@@ -133,8 +130,7 @@ async def test_a_lease_that_a_listing_lacks_is_doubted_and_not_seen() -> None:
 
 
 async def test_a_listing_older_than_the_last_renewal_is_no_look_at_the_lease() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     before = await owner.listed()
     await asyncio.sleep(5)
     await owned.renew()
@@ -145,8 +141,7 @@ async def test_a_listing_older_than_the_last_renewal_is_no_look_at_the_lease() -
 
 
 async def test_a_lease_that_is_being_given_up_is_not_lost_to_its_own_release() -> None:
-    owner = Owner()
-    owned = await owner.begin()
+    owner, owned = await holding()
     stored = asyncio.Event()
     replace = owner.leases.replace
 

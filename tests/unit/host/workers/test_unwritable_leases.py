@@ -3,51 +3,28 @@
 import asyncio
 
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.lease import Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
+from tests.support.calls import Calls
+from tests.support.proxies import proxied
 
 PAGE = 10
 
 
-class LeasesThatRefuse(MemoryLeases):
-    """Refuses the writes of one host, from a moment on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.refused: str | None = None
-
-    async def replace(self, lease: Lease) -> Lease:
-        self._refuse(lease.owner)
-        return await super().replace(lease)
-
-    async def acquire(self, lease: Lease) -> Lease:
-        self._refuse(lease.owner)
-        return await super().acquire(lease)
-
-    async def checkpoint(self, lease: Lease) -> Lease:
-        self._refuse(lease.owner)
-        return await super().checkpoint(lease)
-
-    async def put_member(self, member: Member) -> Member:
-        self._refuse(member.name)
-        return await super().put_member(member)
-
-    def _refuse(self, writer: str | None) -> None:
-        if writer is not None and writer == self.refused:
-            raise ContainerUnavailable("503")
+REFUSED = dict.fromkeys(
+    ("replace", "acquire", "checkpoint", "put_member", "list_fleet"),
+    ContainerUnavailable("503"),
+)
 
 
-async def test_it_delivers_nothing_that_it_cannot_checkpoint_and_its_heir_goes_on_there() -> (
-    None
-):
-    leases = LeasesThatRefuse()
+async def test_its_heir_goes_on_after_what_it_could_checkpoint() -> None:
+    leases, calls = MemoryLeases(), Calls()
     sections = {"feed": {"page_size": PAGE}}
     feed = make.memory_feed(1, 600)
     async with make.fleet(sections, feed=feed, container=leases, pace=0.1) as fleet:
-        fleet.start("anna")
+        fleet.start("anna", container=proxied(leases, calls))
         await asyncio.sleep(15)
-        leases.refused = "anna"
+        calls.failing = {**REFUSED}
         await asyncio.sleep(5)
         fleet.start("bella")
         await fleet.caught_up()
@@ -56,13 +33,13 @@ async def test_it_delivers_nothing_that_it_cannot_checkpoint_and_its_heir_goes_o
 
 
 async def test_it_goes_on_by_itself_once_its_writes_are_taken_again() -> None:
-    leases = LeasesThatRefuse()
+    leases, calls = MemoryLeases(), Calls()
     feed = make.memory_feed(1, 600)
     async with make.fleet(feed=feed, container=leases, pace=0.1) as fleet:
-        fleet.start("anna")
+        fleet.start("anna", container=proxied(leases, calls))
         await asyncio.sleep(5)
-        leases.refused = "anna"
+        calls.failing = {**REFUSED}
         await asyncio.sleep(10)
-        leases.refused = None
+        calls.failing.clear()
         await fleet.caught_up()
         assert fleet.log.repeats == 0

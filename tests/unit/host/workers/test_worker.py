@@ -14,7 +14,7 @@ from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.cable import Cable
 from tests.support.calls import Calls
-from tests.support.handed import Handed, fleet_of
+from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in, now
 from tests.support.proxies import proxied
 
@@ -100,9 +100,8 @@ async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None
 
 
 async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
-    feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
-    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
-        running.start("a")
+    observer = Handed()
+    async with handed_to(observer, 100, MANUAL):
         await asyncio.sleep(60)
         assert len(observer.changes) == 7
         observer.contexts[0].acknowledge(observer.changes[0])
@@ -114,13 +113,12 @@ async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
 
 
 async def test_what_nobody_has_acknowledged_comes_again_at_the_end_of_a_range() -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
-    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
-        running.start("a")
+    observer = Handed()
+    async with handed_to(observer, 5, MANUAL) as running:
         await asyncio.sleep(60)
         observer.contexts[0].checkpoint(observer.changes[1])
         await asyncio.sleep(60)
-        assert (await lease_in(container)).continuation == "2"
+        assert (await lease_in(running.container)).continuation == "2"
         await running.kill("a")
         running.start("a")
         await asyncio.sleep(60)
@@ -151,9 +149,8 @@ async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before()
 async def test_what_was_not_delivered_cannot_be_done(
     say: Callable[[Context, Change], None], strange: Change
 ) -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
-    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
-        running.start("a")
+    observer = Handed()
+    async with handed_to(observer, 5, MANUAL):
         await asyncio.sleep(5)
         with pytest.raises(ValueError, match="was not delivered to the observer of range 'r0'"):
             getattr(observer.contexts[0], say.__name__)(strange)
@@ -263,24 +260,22 @@ async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -
 async def test_at_rest_the_last_position_is_stored_whatever_the_policy_says(
     policy: str,
 ) -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
+    observer = Handed()
     put_off = {"checkpoint_count": 1000, "checkpoint_interval": 3600.0}
     parts: Sections = {"observer": {"checkpoint": policy, **put_off}}
-    async with fleet_of(lambda: observer, feed, container, parts) as running:
-        running.start("a")
+    async with handed_to(observer, 5, parts) as running:
         await asyncio.sleep(30)
-        assert (await lease_in(container)).continuation == "5"
+        assert (await lease_in(running.container)).continuation == "5"
 
 
 async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
-    feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
+    observer = Handed()
     parts = {"observer": {"max_unacknowledged": 30}}
-    async with fleet_of(lambda: observer, feed, container, parts) as running:
-        running.start("a")
+    async with handed_to(observer, 100, parts) as running:
         await asyncio.sleep(30)
         assert observer.sequences == list(range(1, 101))
         assert len(observer.epochs) == 4
-        assert (await lease_in(container)).continuation == "100"
+        assert (await lease_in(running.container)).continuation == "100"
 
 
 async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
