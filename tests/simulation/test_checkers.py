@@ -10,7 +10,6 @@ from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease
 from tests.support import make
 
 from .checkers import OPERATOR, Call, Checker
-from .clocks import Clock, right_time
 from .progress import Violation
 
 R1 = FeedRange(id=RangeId("r1"), low="0", high="8")
@@ -178,33 +177,12 @@ def test_two_processes_in_calls_under_one_epoch_are_seen() -> None:
         checker.began(call_of(taken, "b/1"), found[:1])
 
 
-def test_a_call_that_ended_and_one_of_a_killed_process_are_not_under_way() -> None:
-    checker, taken, found = watched(1)
-    checker.began(call_of(taken), found)
-    checker.ended(call_of(taken))
-    checker.began(call_of(taken, "b/1"), found)
-    checker.died("b/1")
-    checker.began(call_of(taken, "c/1"), found)
-
-
 def test_what_was_checkpointed_may_not_come_again() -> None:
     checker, taken, found = watched(1)
     checker.finished(found)
     checker.stored(taken, taken.advanced_to(Continuation("1")), "a/1")
     with pytest.raises(Violation, match="change 1 was checkpointed before"):
         checker.began(call_of(taken), found)
-
-
-def test_an_ended_lease_that_a_host_of_another_kind_takes_passes_over_nothing() -> None:
-    checker, taken, found = watched(3)
-    checker.neighbours.add("n/1")
-    checker.finished(found)
-    late = Lease(range=replace(R1, id=RangeId("r2")), continuation=Continuation("3"))
-    checker.stored(None, late, "a/1")
-    checker.stored(late, late.finished(), "a/1")
-    other = taken_all_the_same(late.finished(), "n")
-    checker.stored(late.finished(), other, "n/1")
-    checker.began(call_of(taken), found)
 
 
 def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
@@ -226,29 +204,6 @@ def test_an_observer_that_failed_for_good_begins_no_more_under_its_epoch() -> No
     with pytest.raises(Violation, match="as its observer has failed, and it is not paused"):
         checker.stored(taken, taken.released(), "a/1")
     checker.stored(taken, taken.released().paused_because("it failed"), "a/1")
-
-
-def test_a_range_that_was_stopped_and_resumed_may_be_taken_by_the_host_that_stopped_it() -> (
-    None
-):
-    checker, taken, _ = watched(1)
-    checker.failed_for_good(call_of(taken), without_memory=False)
-    paused = taken.released().paused_because("it failed")
-    checker.stored(taken, paused, "a/1")
-    edited = replace(paused, owner=HostName("absent"), incarnation=Incarnation("absent-1"))
-    checker.stored(paused, edited, OPERATOR)
-    resumed = edited.paused_because(None)
-    checker.stored(edited, resumed, OPERATOR)
-    checker.stored(resumed, resumed.taken_by(HostName("a"), Incarnation("a/1")), "a/1")
-
-
-def test_what_failed_for_want_of_memory_is_left_to_any_host() -> None:
-    checker, taken, found = watched(1)
-    checker.failed_for_good(call_of(taken), without_memory=False)  # one of several keys
-    checker.failed_for_good(call_of(taken), without_memory=True)
-    checker.began(call_of(taken), found)
-    checker.ended(call_of(taken))
-    checker.stored(taken, taken.released(), "a/1")
 
 
 @pytest.mark.parametrize("writer", [OPERATOR, "b/1"])
@@ -315,15 +270,6 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
         checker.began(call_of(again, "c/1"), found[1:])
 
 
-def test_a_lease_that_was_deleted_by_hand_leaves_no_epoch_to_go_on_from() -> None:
-    checker, taken, _ = watched(2)
-    claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=taken.epoch)
-    checker.stored(None, claimed, "a/1")
-    checker.deleted(taken, OPERATOR)
-    checker.ownership_forgotten()
-    checker.stored(None, FREE, "b/1")
-
-
 def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> None:
     checker, taken, found = watched(2)
     claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=1)
@@ -341,13 +287,6 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
         checker.stored(stolen, taken.advanced_to(Continuation("2")), "a/1")
     with pytest.raises(Violation, match="although epoch"):
         checker.began(call_of(taken, "c/1"), found)
-
-
-def test_a_clock_jumps_and_then_runs_at_its_rate() -> None:
-    clock = Clock(error=10)
-    assert clock.at(5) == right_time(15)
-    clock.jump(100, -60, 0.0)
-    assert clock.at(100) == clock.at(500) == right_time(40)
 
 
 def test_a_neighbour_may_steal_at_once_and_store_nothing_that_passes_a_change_over() -> None:

@@ -74,13 +74,6 @@ class Few:
         return Ending(cast("World", world))
 
 
-async def test_a_fleet_that_is_whole_even_and_done_has_nothing_left_to_do() -> None:
-    few = Few(2)
-    await few.own(A, B)
-    assert await few.ending()._unfinished() == []
-    assert await few.ending()._left_over() == []
-
-
 @pytest.mark.parametrize(
     ("owners", "said"),
     [
@@ -115,14 +108,6 @@ async def test_what_is_left_of_what_is_over_is_seen() -> None:
     await few.leases.put_member(Member(name=HostName("gone"), incarnation=Incarnation("1")))
     found = await few.ending()._left_over()
     assert [x.split(" ")[0] for x in found] == ["records", "requests"]
-
-
-async def test_a_lease_may_wait_for_a_range_that_came_to_life_again() -> None:
-    few = Few(1)
-    (lease,) = await few.own(A)
-    half = replace(lease.range, id=type(lease.range.id)("half"), parents=(lease.range_id,))
-    await few.leases.create(Lease(range=half, continuation=Continuation("0")))
-    assert await few.ending()._left_over() == []
 
 
 async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
@@ -165,15 +150,6 @@ def in_virtual_time(story: Coroutine[Any, Any, None]) -> None:
         loop.run_until_complete(story)
     finally:
         loop.close()
-
-
-def test_a_story_ends_well_if_nothing_moves_or_came_twice() -> None:
-    async def story() -> None:
-        few = Few(2)
-        await few.own(A, B)
-        await few.ending().settle_down()
-
-    in_virtual_time(story())
 
 
 def test_changes_that_came_twice_although_nothing_failed_are_seen() -> None:

@@ -28,20 +28,6 @@ def test_a_range_that_a_host_could_have_read_may_not_be_without_a_reader_for_lon
         look_until(LONGEST_UNREAD + 5, watch, {"a/1"}, start=LONGEST_UNREAD + 5)
 
 
-def test_a_range_that_found_a_reader_meanwhile_is_without_one_from_the_beginning() -> None:
-    watch = UnreadWatch()
-    look_until(LONGEST_UNREAD, watch, {"a/1"})
-    watch.look(LONGEST_UNREAD, unread=(), able={"a/1"})
-    look_until(2 * LONGEST_UNREAD, watch, {"a/1"}, start=LONGEST_UNREAD + 5)
-
-
-def test_only_the_time_counts_in_which_one_host_was_able_all_the_while() -> None:
-    for able in (set[str](), {"b/1"}):
-        watch = UnreadWatch()
-        look_until(LONGEST_UNREAD, watch, {"a/1"})
-        look_until(2 * LONGEST_UNREAD, watch, able, start=LONGEST_UNREAD + 5)
-
-
 @pytest.mark.parametrize("kind", ["able", "others"])
 def test_each_host_that_was_lost_meanwhile_may_have_been_the_next_to_take_it(kind: str) -> None:
     watch = UnreadWatch()
@@ -59,11 +45,6 @@ def test_whoever_joins_meanwhile_has_the_expiration_of_owners_to_itself_once() -
     look_until(LONGEST_UNREAD + WITH_JOINS, watch, {"a/1", "b/1", "c/1"}, start=35)
     with pytest.raises(Violation, match="nobody has read r1 for 80 s"):
         watch.look(LONGEST_UNREAD + WITH_JOINS + 5, unread={R1}, able={"a/1", "b/1", "c/1"})
-
-
-def test_a_host_that_does_what_settings_say_makes_no_calls_too_many() -> None:
-    calls = {"list": 60, "members": 60, "replace": 40, "checkpoint": 500, "read": 900}
-    assert too_many_calls(calls, seconds=300, ranges=3, hosts=3, observed=500) == []
 
 
 @pytest.mark.parametrize(
