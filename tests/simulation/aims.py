@@ -54,11 +54,14 @@ class Aims:
             self.lost_answers,
             self.slow_writes,
             self.impostor,
+            self.stop_in_a_hang,
         ]
         if self._world.wild:
             events += [self.late_creations]
         if self._world.may_lose_checkpoints:
             events += [self._world.lose_checkpoint]
+        if self._world.moods.manual:
+            events += [self.late_acknowledgements]
         if self._world.puts_aside:
             events += [self.poison]
         return events
@@ -172,7 +175,25 @@ class Aims:
         await asyncio.sleep(seconds)
         world.weather.clear()
 
-    # a name, and letters
+    # observers, a name, and letters
+
+    async def stop_in_a_hang(self) -> None:
+        """Stop a host whose observers may hang."""
+        await self._restart_while(hangs=0.5)
+
+    async def late_acknowledgements(self) -> None:
+        """Stop a host while acknowledgements are still to come."""
+        await self._restart_while(late=10.0)
+
+    async def _restart_while(self, *, hangs: float = 0.0, late: float = 0.0) -> None:
+        world = self._world
+        world.moods.hangs, world.moods.late = hangs, late
+        await asyncio.sleep(self._random.uniform(3, 8))
+        process = world.somebody_of(self._random)
+        if process is not None:
+            await world.stop(process)
+            world.start(process.name)
+        world.moods.hangs = world.moods.late = 0.0
 
     async def impostor(self) -> None:
         """Start another host under the name of one that lives."""
