@@ -1,7 +1,9 @@
-"""What a command imports: the less, the sooner it answers."""
+"""What a command imports: the less, the sooner it answers, and no extra to say what it does."""
 
 import subprocess
 import sys
+
+import pytest
 
 HEAVY = {
     *("aiohttp", "aiosqlite", "azure", "mmh3", "msgspec", "opentelemetry", "pyarrow"),
@@ -32,3 +34,26 @@ def test_the_version_is_printed_without_any_library_of_hosts() -> None:
 
 def test_a_host_imports_no_spark() -> None:
     assert imported("run", "--help") & {"deltalake", "pyarrow", "pyspark"} == set()
+
+
+_WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"obstore", "pyarrow", "pyspark", "numpy", "asyncpg", "redis"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Without())
+import runpy
+runpy.run_module("changefeed", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("command", ["", "run", "broker", "log seal", "pipeline once"])
+def test_no_command_needs_an_extra_to_say_what_it_does(command: str) -> None:
+    arguments = [*command.split(), "--help"]
+    line = [sys.executable, "-c", _WITHOUT, *arguments]
+    helped = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert helped.returncode == 0, helped.stderr
+    assert "Usage" in helped.stdout
