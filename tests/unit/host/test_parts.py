@@ -457,6 +457,8 @@ async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
     parts = Parted()
     assert "no lease" in await outcome(parts.split())
     stored = await parts.put(ZERO, 5)
+    partless = replace(parts.leased(), feed=PartlessFeed(1))
+    assert "cannot be read in parts" in await outcome(split(partless, ZERO, 2))
     stored = await parts.leases.replace(stored.paused_because("maintenance"))
     assert "maintenance" in await outcome(parts.split())
     stored = await parts.leases.replace(stored.paused_because(None))
@@ -490,13 +492,6 @@ async def test_beside_a_host_of_another_kind_nothing_is_split() -> None:
     await parts.split()  # of ours: handed over, not taken yet
 
 
-async def test_a_feed_that_reads_no_parts_is_refused() -> None:
-    parts = Parted()
-    await parts.put(ZERO, 5)
-    whole = replace(parts.leased(), feed=PartlessFeed(1))
-    assert "cannot be read in parts" in await outcome(split(whole, ZERO, 2))
-
-
 @pytest.mark.parametrize("merges", [False, True])
 async def test_a_checkpoint_that_was_left_behind_under_a_name_is_not_gone_on_from(
     *, merges: bool
@@ -516,14 +511,6 @@ async def test_a_checkpoint_that_was_left_behind_under_a_name_is_not_gone_on_fro
     await do()
     made = await lease_in(parts.leases, name)
     assert (made.epoch, made.continuation) == (0, position(5))
-
-
-async def test_resuming_by_name_resumes_what_a_command_that_died_has_paused() -> None:
-    parts = Parted()
-    stored = await parts.put(ZERO, 5)
-    await parts.leases.replace(stored.paused_because(MERGING))
-    assert await resume(parts.leases, None) == []
-    assert await resume(parts.leases, [ZERO]) == [ZERO]
 
 
 async def test_a_part_that_comes_back_under_its_name_begins_above_the_epochs_it_had() -> None:

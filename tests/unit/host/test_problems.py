@@ -5,16 +5,15 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import pytest
 
-from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers
-from changefeed.host.problems import problem_of_feed, problems_of_leases
+from changefeed.host.problems import problems_of_leases
 from changefeed.host.snapshot import FleetInspector, Snapshot
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease
@@ -61,21 +60,6 @@ def test_a_range_that_waits_for_its_parent_is_not_missed() -> None:
     child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
     assert found(owned("p"), child) == []
     assert found(owned("p").finished(), child) == [("unowned", "c", None)]
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "about"),
-    [
-        (FeedUnavailable("no answer"), "unavailable", None),
-        (FeedRefused("recreated"), "refused", None),
-        (RangeRefused(RangeId("r7"), "block 3 is damaged"), "refused", "r7"),
-    ],
-)
-def test_what_the_feed_says_is_about_all_ranges_or_about_one(
-    error: Any, kind: str, about: str | None
-) -> None:
-    problem = problem_of_feed(error)
-    assert (problem.kind, problem.range, problem.message) == (kind, about, str(error))
 
 
 # As they are shown

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -29,7 +28,6 @@ from changefeed.leases.plan import assignable
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.cpu_time import at_most_cpu_seconds
 from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
@@ -568,15 +566,6 @@ def test_keys_of_a_range_that_no_lease_holds_are_found(
     ranges: Sequence[FeedRange], leases: Sequence[Lease], gaps: Sequence[str]
 ) -> None:
     assert [f"{low}-{high}" for low, high in parts_without_lease(ranges, leases)] == gaps
-
-
-def test_gaps_are_found_among_thousands_of_ranges_in_no_time() -> None:
-    """A look at each pair would block the event loop of each host for seconds."""
-    bounds = [f"{n:06d}" for n in range(5001)]
-    ranges = [FeedRange(id=RangeId(low), low=low, high=high) for low, high in pairwise(bounds)]
-    leases = [make.lease(x) for x in ranges]
-    with at_most_cpu_seconds(1.0):
-        assert parts_without_lease(ranges, leases) == []
 
 
 @pytest.mark.parametrize(

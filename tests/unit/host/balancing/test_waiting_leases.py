@@ -41,19 +41,16 @@ async def test_parents_that_have_ended_are_kept() -> None:
     assert (await lease_in(leases, NEXT)).range.parents == (HIGH,)
 
 
-async def test_a_parent_that_only_one_listing_lacks_is_waited_for() -> None:
+@pytest.mark.parametrize("torn_twice", [False, True])
+async def test_a_parent_that_is_there_is_waited_for_though_listings_lack_it(
+    *, torn_twice: bool
+) -> None:
     leases = await make.leases(WAITS)
     torn = await leases.list()
     await leases.create(lease(GONE, "", "FF", epoch=1))
-    assert not await free_from_deleted_parents(leases, torn, await leases.list())
+    second = torn if torn_twice else await leases.list()
+    assert not await free_from_deleted_parents(leases, torn, second)
     assert (await lease_in(leases, LOW)).range.parents == (GONE,)
-
-
-async def test_a_parent_that_both_listings_lack_and_is_there_is_waited_for() -> None:
-    leases = await make.leases(WAITS)
-    torn = await leases.list()
-    await leases.create(lease(GONE, "", "FF", epoch=1))
-    assert not await free_from_deleted_parents(leases, torn, torn)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +79,7 @@ def test_a_lease_with_other_keys_and_one_that_comes_after_it_hold_nothing_up() -
     [replace(WAITS, epoch=1), WAITS.finished(), lease(LOW, "", "8")],
     ids=["owned before", "ended", "without parents"],
 )
-def test_a_lease_that_does_not_wait_is_left_alone(other: Lease) -> None:
-    assert not waits_for_ever(other, [other])
-
-
-@pytest.mark.parametrize("in_use", [lease(LOW, "", "8", GONE, epoch=1), lease(LOW, "", "8")])
-def test_of_most_leases_it_is_known_without_a_look_at_the_others(in_use: Lease) -> None:
+def test_a_lease_that_does_not_wait_is_known_without_a_look_at_others(other: Lease) -> None:
     """It is asked of each: for thousands, a look at each pair would block the event loop."""
 
     class NotToBeRead(tuple[Lease, ...]):
@@ -96,4 +88,4 @@ def test_of_most_leases_it_is_known_without_a_look_at_the_others(in_use: Lease) 
         def __iter__(self) -> Iterator[Lease]:
             raise AssertionError("the others were looked at")
 
-    assert not waits_for_ever(in_use, NotToBeRead())
+    assert not waits_for_ever(other, NotToBeRead())

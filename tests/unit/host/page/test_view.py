@@ -18,7 +18,6 @@ from changefeed.host.page.view import (
     View,
     difference,
     range_row,
-    totals,
 )
 from changefeed.leases.health import RangeHealth
 
@@ -55,16 +54,6 @@ def test_the_state_of_a_range_is_the_worst_that_a_person_can_mend(
     row = range_row(lease, known)
     assert (row.state, row.state_since) == (state, since)
     assert note is None or row.note == note
-
-
-def test_totals_leave_out_what_is_not_known() -> None:
-    rows = [
-        range_row(OWNED, Known(lag=5, late=2.0, rate=1.5)),
-        range_row(OWNED, NOTHING),
-        range_row(OWNED, Known(lag=7, late=9.0)),
-    ]
-    assert totals(rows) == (1.5, 12, 9.0)
-    assert totals(rows[1:2]) == (None, None, None)
 
 
 def view(**known: Any) -> View:
