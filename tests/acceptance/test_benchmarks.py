@@ -36,12 +36,3 @@ def test_one_benchmark_shows_a_table_and_writes_the_same_as_json(tmp_path: Path)
     assert found["balance.later_moves"]["value"] == 0
     assert all(name in done.stdout for name in found)
     assert "3 of 3 goals met" in done.stdout
-
-
-def test_a_name_that_is_none_is_told_with_those_there_are(tmp_path: Path) -> None:
-    out = tmp_path / "latest.json"
-    done = bench("nope", f"--out={out}")
-    assert done.returncode == 2
-    assert "no benchmark 'nope'" in done.stderr
-    assert "pipeline, merging" in done.stderr
-    assert not out.exists()

@@ -148,19 +148,6 @@ def test_what_a_person_has_to_change_first_is_said_and_ends_with_2(
     assert mentions(wrong(*arguments, cwd=tmp_path), words)
 
 
-async def test_a_broker_that_does_not_reach_its_store_says_where_it_has_looked(
-    tmp_path: Path,
-) -> None:
-    nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", "AWS_REGION": "x"}
-    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    flags = ("--cluster=s3://orders/log", "--port=0")
-    done = changefeed("broker", *flags, cwd=tmp_path, env={**nowhere, **keys})
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    words = ("s3://orders/log cannot be reached", nowhere["AWS_ENDPOINT_URL"], "Look at")
-    assert mentions(done.stderr, words)
-
-
 async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) -> None:
     port = free_port()
     async with broker(tmp_path, "broker-1", port, "--set=membership.expiration=60") as process:
@@ -176,24 +163,6 @@ async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) ->
         assert mentions(problem, (f"{tmp_path}/cluster is gone", "put the directory back"))
         (tmp_path / "elsewhere").rename(tmp_path / "cluster")
         await ready(port, process)
-
-
-async def test_a_token_is_wanted_of_all_who_produce_read_and_change(tmp_path: Path) -> None:
-    port = free_port()
-    (tmp_path / "token").write_text("open sesame\n")
-    token = "--set=web.token_file=token"
-    async with broker(tmp_path, "broker-1", port, token) as process:
-        await ready(port, process)
-        where = address(port)
-        said = await asyncio.to_thread(wrong, "log", "create", where, cwd=tmp_path)
-        assert "CHANGEFEED_BACKENDS__BROKERS__TOKEN" in said
-        env = {"CHANGEFEED_BACKENDS__BROKERS__TOKEN": "open sesame"}
-        done = await asyncio.to_thread(
-            changefeed, "log", "create", where, cwd=tmp_path, env=env
-        )
-        assert done.returncode == 0, done.stderr
-        again = await asyncio.to_thread(wrong, "log", "create", where, cwd=tmp_path, env=env)
-        assert "there is a collection" in again
 
 
 async def test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_expire(

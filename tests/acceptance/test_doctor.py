@@ -11,7 +11,6 @@ import pytest
 
 from changefeed.cli.doctor import look_at_disks
 from changefeed.host.settings import load_settings
-from changefeed.leases.addresses import open_container
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 
 pytestmark = pytest.mark.real_time
@@ -45,30 +44,6 @@ async def test_ranges_that_fail_and_a_host_that_was_killed_are_said(tmp_path: Pa
     about = [x["text"] for x in diagnosis(tmp_path, 1) if x["about"] == "host anna"]
     assert any("no sign of life" in x for x in about)
     assert any("does not answer from here" in x for x in about)
-
-
-async def test_a_host_whose_settings_differ_is_said(tmp_path: Path) -> None:
-    a_log_of(20, tmp_path)
-    common = ("run", *PLACES, *QUICK, "--set=leases.max_handoff_time=5")
-    alike = (*common, "--name=anna", "--observer=count")
-    other = (*common, "--name=ben", "--observer=log", "--set=leases.expiration=4")
-    async with running(*alike, cwd=tmp_path) as anna, running(*other, cwd=tmp_path) as ben:
-        for host in (anna, ben):
-            await host.says('"event": "host.members"', times=1)
-        said = [x["text"] for x in diagnosis(tmp_path, 0)]
-    assert [x for x in said if "between hosts" in x] == [
-        "leases.expiration differs between hosts: 3.0 on anna; 4.0 on ben",
-        "observer.name differs between hosts: count on anna; log on ben",
-    ]
-
-
-async def test_leases_that_no_host_uses_are_a_problem(tmp_path: Path) -> None:
-    a_log_of(20, tmp_path)
-    async with open_container(f"sqlite:{tmp_path / 'leases.db'}"):
-        pass  # makes the file, as a host that left has
-    first, *_ = diagnosis(tmp_path, 1)
-    assert (first["about"], first["text"][:12]) == ("fleet", "no host runs")
-    assert "changefeed run" in first["advice"]
 
 
 def test_a_disk_that_is_nearly_full_is_said(

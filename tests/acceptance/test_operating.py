@@ -199,57 +199,6 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     assert letters("list").stdout == "there are no dead letters\n"
 
 
-async def test_fleets_that_share_a_place_keep_and_replay_their_own_letters(
-    place: Path,
-) -> None:
-    (place / "mailing.py").write_text(PICKY)
-    kept = "--set=observer.dead_letters=sqlite:dead.db"
-    failing = (
-        "--set=observer.on_failure=dead-letter",
-        "--set=observer.retry.attempts=2",
-        "--set=observer.retry.first_delay=0.05",
-    )
-    for name in ("observing:picky", "mailing:picky"):
-        leases = f"--leases=sqlite:{name.partition(':')[0]}.db"
-        command = [x for x in OBSERVE if not x.startswith("--leases")]
-        async with running(
-            *command, leases, kept, *failing, f"--observer={name}", cwd=place
-        ) as host:
-            await host.says('"event": "change.dead_lettered"', times=2)
-            await host.stops()
-
-    def letters(*arguments: str) -> CompletedProcess[str]:
-        return changefeed("dead-letters", *arguments, kept, cwd=place)
-
-    def listed(*arguments: str) -> list[dict[str, str]]:
-        lines = letters("list", "--json", *arguments).stdout.splitlines()
-        return [json.loads(x) for x in lines]
-
-    found = listed()
-    assert [x["observer"] for x in found].count("mailing:picky") == 2
-    assert len({x["id"] for x in found}) == 4
-    assert {x["fleet"] for x in listed("--of=mailing:picky")} == {f"sqlite:{place}/mailing.db"}
-    theirs = [x["id"] for x in listed("--of=mailing:picky")]
-    (place / "mended").touch()
-    own = letters("replay", "--all", "--observer=observing:picky")
-    assert own.returncode == 0
-    assert own.stdout.splitlines()[2] == (
-        "2 letters of observer mailing:picky, left: for that one, or for any other with "
-        "changefeed dead-letters replay --all --of=mailing:picky"
-    )
-    assert [x["id"] for x in listed()] == theirs
-    nothing = letters("replay", "--all", "--of=nobody", "--observer=observing:picky")
-    assert (nothing.returncode, nothing.stdout) == (
-        0,
-        "there are no dead letters of observer 'nobody'\n",
-    )
-    named = letters("replay", theirs[0], "--observer=observing:picky")
-    assert (named.returncode, named.stdout) == (0, f"{theirs[0]}: handled\n")
-    renamed = letters("replay", "--all", "--of=mailing:picky", "--observer=observing:picky")
-    assert (renamed.returncode, renamed.stdout) == (0, f"{theirs[1]}: handled\n")
-    assert listed() == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from changefeed.feeds.feed import RangeId
 from tests.support.commands import COMMAND, QUICK, changefeed
@@ -69,37 +68,6 @@ def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
     for file in (tmp_path / "out").iterdir():
         sequences = [json.loads(x)["sequence"] for x in file.read_text().splitlines()]
         assert sequences == list(range(1, len(sequences) + 1)), file.name
-
-
-def test_a_fleet_and_a_pipeline_that_crash_side_by_side_have_the_same_in_the_end(
-    tmp_path: Path,
-) -> None:
-    a_log(tmp_path / "log", dict.fromkeys(KEYS, 500), parts=4)
-    tables = ("pipeline", "once", FEED, "--directory=tables", "--set=max_changes=1500", JVM)
-    fleet = ("run", FEED, "--leases=sqlite:leases.db", "--set=feed.page_size=50", *QUICK)
-    with (
-        left_running(tmp_path, *fleet, *written_by("a")) as first,
-        left_running(tmp_path, *fleet, *written_by("b")) as second,
-    ):
-        until(lambda: len(delivered(tmp_path)) > 0, first, tmp_path / "said")
-        with left_running(tmp_path, *tables) as pipeline:
-            append_to(tmp_path / "log", dict.fromkeys(KEYS, 100))
-            first.kill()
-            committed = tmp_path / "tables/changes/_delta_log/00000000000000000002.json"
-            until(committed.exists, pipeline, tmp_path / "said")
-            os.killpg(pipeline.pid, signal.SIGKILL)
-        append_to(tmp_path / "log", dict.fromkeys(KEYS, 100))
-        until(lambda: len({*delivered(tmp_path)}) == 7000, second, tmp_path / "said")
-    done = changefeed(*tables, cwd=tmp_path, patience=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    rows = DeltaTable(str(tmp_path / "tables/changes")).to_pyarrow_table().to_pylist()
-    assert len(rows) == 7000
-    assert {(x["range"], x["sequence"]) for x in rows} == {*delivered(tmp_path)}
-
-
-def written_by(host: str) -> tuple[str, ...]:
-    """Say the name of a host, which writes to files of its own."""
-    return (f"--name={host}", "--observer=jsonl", f"--option=path=out/{host}-{{range}}.jsonl")
 
 
 def delivered(cwd: Path) -> list[tuple[str, int]]:
