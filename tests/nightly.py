@@ -52,12 +52,10 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_a_reset_says_what_it_means_asks_and_delivers_again",
         "test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mended",
         "test_a_mistake_is_told_and_changes_nothing",
+        "test_positions_are_saved_given_back_and_carried_to_another_kind_of_container",
     ),
     "acceptance/test_pipeline_command.py": (
         "test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once",
-    ),
-    "acceptance/test_positions.py": (
-        "test_positions_are_saved_given_back_and_carried_to_another_kind_of_container",
     ),
     "acceptance/test_produce.py": ("test_what_was_produced_comes_out_of_a_host_complete",),
     "acceptance/test_run.py": (

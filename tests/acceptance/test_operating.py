@@ -1,10 +1,12 @@
-"""The commands of operators, over real files: paused, released, reset, put aside."""
+"""The commands of operators, over real files: paused, released, reset, put aside, saved."""
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -197,6 +199,75 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     gone = letters("discard", first)
     assert (gone.returncode, gone.stdout) == (0, f"{first}: discarded\n")
     assert letters("list").stdout == "there are no dead letters\n"
+
+
+OTHER = ("--set=leases.ownership=sqlite:owners.db", "--set=leases.checkpoints=sqlite:done.db")
+
+
+async def test_positions_are_saved_given_back_and_carried_to_another_kind_of_container(
+    place: Path,
+) -> None:
+    await read_once(place)
+    saved = changefeed("positions", "save", "before.json", *PLACES, cwd=place)
+    assert (saved.returncode, saved.stdout) == (0, "before.json: 4 leases\n"), saved.stderr
+    before = positions(place)
+    assert json.loads((place / "before.json").read_text())["feed"]
+
+    moved = changefeed("reset", "--all", "--to=beginning", "--yes", *PLACES, cwd=place)
+    assert (moved.returncode, sum(positions(place))) == (0, 0)
+    restore = ("positions", "restore", "before.json")
+    planned = changefeed(*restore, "--dry-run", *PLACES, cwd=place)
+    assert planned.stdout.count("never delivered") == 4
+    refused = changefeed(*restore, *PLACES, cwd=place, stdin="n\n")
+    assert refused.returncode == 1
+    assert sum(positions(place)) == 0
+    done = changefeed(*restore, "--yes", *PLACES, cwd=place)
+    assert (done.returncode, positions(place)) == (0, before), done.stderr
+
+    planned = changefeed(*restore, "--dry-run", PLACES[0], *OTHER, cwd=place)
+    assert planned.stdout.count("created, 0 changes behind") == 4
+    assert not (place / "owners.db").exists(), "a dry run creates nothing"
+    elsewhere = changefeed(*restore, "--yes", PLACES[0], *OTHER, cwd=place)
+    assert (elsewhere.returncode, elsewhere.stdout.count(": created\n")) == (0, 4)
+    shown = changefeed("status", "--json", PLACES[0], *OTHER, cwd=place)
+    assert [x["lag"] for x in json.loads(shown.stdout)["leases"]] == [0, 0, 0, 0]
+
+
+async def test_while_a_host_lives_nothing_is_given_back(place: Path) -> None:
+    async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
+        await until_all_is_read(host, place)
+        saved = changefeed("positions", "save", "-", *PLACES, cwd=place)
+        (place / "at-start.json").write_text(re.sub(r"/\d+\"", '/0"', saved.stdout))
+        said = changefeed(
+            *("positions", "restore", "at-start.json", "--yes"), *PLACES, *QUICK, cwd=place
+        )
+        assert said.returncode == 2
+        assert "anna lives: stop all hosts of the fleet first" in said.stderr
+        assert sum(positions(place)) == 100
+        assert {x["owner"] for x in status(place)["leases"]} == {"anna"}
+
+
+async def test_what_is_no_file_is_written_into_and_never_replaced(place: Path) -> None:
+    await read_once(place)
+    save = ("positions", "save")
+    (place / "kept.json").write_text("of before")
+    (place / "link.json").symlink_to("kept.json")
+    os.mkfifo(place / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((place / "pipe").read_text()))
+    reader.start()
+    for name in ("pipe", "link.json"):
+        said = changefeed(*save, name, *PLACES, cwd=place)
+        assert (said.returncode, said.stdout) == (0, f"{name}: 4 leases\n"), said.stderr
+    reader.join(20)
+    assert (place / "pipe").is_fifo()
+    assert (place / "link.json").is_symlink()
+    kept = (place / "kept.json").read_text()
+    assert [len(json.loads(x)["positions"]) for x in (*read, kept)] == [4, 4]
+    for name in ("", ".", "/", str(place), "none/there", "n" * 300):
+        said = changefeed(*save, name, *PLACES, cwd=place)
+        assert said.returncode == 2, said.stderr
+        assert "cannot be written" in said.stderr
 
 
 @pytest.mark.parametrize(
