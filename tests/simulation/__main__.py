@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -29,7 +29,7 @@ from opentelemetry import metrics
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from .mixture import MIXTURE, AnyKind, BrokersKind, WorldKind
+from .mixture import HOSTS, MIXTURE, AnyKind, BrokersKind, WorldKind
 from .outcome import Outcome
 from .probes import ALL_PROBES, Probes
 from .progress import Violation
@@ -39,6 +39,7 @@ from .stores import StoreKind
 
 _CHUNK = 2
 _PINNED = 600
+_ENOUGH = 400  # of the pinned seeds, on a machine that is slow, to miss none of the probes
 _A_DAY = 100_000
 _EPOCH = date(2026, 1, 1)
 _out = Console()
@@ -230,13 +231,14 @@ def main(
             aimed=aimed or kind.aimed,
         )
 
-    of_hosts = [x for x in MIXTURE if isinstance(x, WorldKind)]
-    some = list[AnyKind](map(narrowed, of_hosts))
-    all_kinds = some == of_hosts and not brokers
-    kinds = MIXTURE if all_kinds else [BrokersKind()] if brokers else some
-    chunks = (
-        range(x, min(x + _CHUNK, first + seeds)) for x in range(first, first + seeds, _CHUNK)
-    )
+    some = [BrokersKind()] if brokers else list(map(narrowed, HOSTS))
+    kinds = MIXTURE if some == HOSTS else some
+    _seeds_of(range(first, first + seeds), kinds, jobs, seconds)
+
+
+def _seeds_of(seeds: range, kinds: Sequence[AnyKind], jobs: int, seconds: float | None) -> None:
+    """Live through them in these kinds of worlds, and judge what came of it."""
+    chunks = (seeds[x : x + _CHUNK] for x in range(0, len(seeds), _CHUNK))
     began = time.monotonic()
 
     def in_time() -> bool:
@@ -245,13 +247,13 @@ def main(
     lived, violations = _many(zip(chunks, cycle(kinds), strict=False), jobs, in_time)
     _sum_up(lived, violations, time.monotonic() - began)
     missed = _show_probes(lived)
-    pinned = all_kinds and first == 0 and seeds >= _PINNED
-    whole = len(lived) + len(violations) == seeds
-    if pinned and missed and whole:
+    pinned = kinds is MIXTURE and seeds.start == 0 and len(seeds) >= _PINNED
+    judged = pinned and len(lived) + len(violations) >= _ENOUGH
+    if judged and missed:
         _out.print(f"{len(missed)} probes were never hit by the pinned seeds", style="red")
-    elif pinned and not whole:
-        _out.print("out of time before the last seed: missing probes are no failure")
-    if violations or (pinned and missed and whole):
+    elif pinned and missed:
+        _out.print("too few seeds were lived through to say what they never hit")
+    if violations or (judged and missed):
         raise typer.Exit(1)
 
 
