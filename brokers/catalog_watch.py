@@ -46,6 +46,7 @@ class CatalogWatch:
         if self._ending[0] != era.number:
             self._ending = (era.number, self._clock())
         ending_for = self._clock() - self._ending[1]
+        assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
         return min(max(ending_for / 4, _SHORTEST_REST), self._interval)
 
     def hear_of(self, catalog: int) -> None:

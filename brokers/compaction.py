@@ -69,6 +69,7 @@ def _is_gone(row: Row) -> bool:
 def is_whole(border: Border, first: int, settings: CoreSettings) -> bool:
     """Whether a run has as much as one is to have, so that it ends there at the latest."""
     objects = border.last - first + 1
+    assert objects > 0, f"a run from {first} on ends at {border.last}"
     return border.bytes >= settings.compaction_bytes or objects >= settings.compaction_objects
 
 
@@ -95,6 +96,7 @@ def shares(before: Ends, after: Ends, starts: Mapping[Key, int], most: int) -> l
             size = 0
         found[-1].append(key)
         size += added
+    assert all(found), "a share without partitions is nothing to read for"
     return found
 
 

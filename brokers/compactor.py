@@ -132,6 +132,10 @@ class Compactor:
                 self._finished.add((era, row.broker))  # there is nothing but the seal
             return False
         starts = {(c.name, p.id): p.start for c in catalog.collections for p in c.partitions}
+        assert border.last >= first > done, f"a run of {first} to {border.last}, after {done}"
+        assert reader.sealed_at is None or border.last < reader.sealed_at, (
+            f"the seal {reader.sealed_at} stays where it is: {border.last}"
+        )
         segments = await self._maker.make(reader, first, before, border, starts)
         await self._name(catalog, reader, first, border, segments)
         return True
@@ -177,6 +181,7 @@ class Compactor:
     ) -> None:
         """Say that a run is in segments, unless another broker has said it meanwhile."""
         ends = border.ends.values()
+        assert all(x.groups for x in segments), "no reader takes a segment without records"
         run = CompactedRun(
             cluster=catalog.identity,
             era=reader.era,

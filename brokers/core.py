@@ -292,6 +292,7 @@ class BrokerCore:
         would keep clients from those who do.
         """
         blind = self._clock() - self.catalogs.confirmed_at
+        assert blind >= 0, f"broker {self.name!r} will have seen its store in {-blind} s"
         if blind > self.settings.expiration:
             raise StoreUnavailable(
                 f"broker {self.name!r} has not reached its store for {blind:.0f} s, and others "

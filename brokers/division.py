@@ -5,6 +5,7 @@ broker gets a run of them, floor or ceil of the average long. With several colle
 longer runs go to one broker after the other, so that the sums differ by one at most, too.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from changefeed.feeds.brokers.catalog import Collection, Partition
@@ -16,7 +17,10 @@ def run_lengths(partitions: int, brokers: int, skip: int = 0) -> list[int]:
     The longer runs begin at the broker number ``skip``, counted from 0, and go round.
     """
     least, more = divmod(partitions, brokers)
-    return [least + ((n - skip) % brokers < more) for n in range(brokers)]
+    lengths = [least + ((n - skip) % brokers < more) for n in range(brokers)]
+    assert sum(lengths) == partitions, f"{lengths} are not {partitions} partitions"
+    assert max(lengths) - min(lengths) <= 1, f"{lengths} are not even"
+    return lengths
 
 
 def new_partitions(
@@ -26,6 +30,7 @@ def new_partitions(
 
     ``brokers`` are in order. Adding a collection at the end changes nothing of the others.
     """
+    assert brokers, f"nobody has the partitions of era {era}"
     found = {}
     skip = 0
     for collection in collections:
@@ -36,6 +41,9 @@ def new_partitions(
             for (part, low, high), owner in zip(shape, owners, strict=True)
         )
         skip = (skip + len(shape)) % len(brokers)
+    shares = Counter(x.broker for partitions in found.values() for x in partitions)
+    sizes = [shares[x] for x in brokers]
+    assert max(sizes) - min(sizes) <= 1, f"{shares} is not even"
     return found
 
 

@@ -112,7 +112,9 @@ class EraMaster:
             return 0.0
         if self._ending[0] != era.number:
             self._ending = (era.number, self._clock())
-        return self._clock() - self._ending[1]
+        ending_for = self._clock() - self._ending[1]
+        assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
+        return ending_for
 
     async def _sealed(self, catalog: Catalog) -> set[str]:
         """Return the brokers of an ending era whose rows have their seals."""

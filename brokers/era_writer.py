@@ -109,6 +109,7 @@ class EraWriter:
 
     async def _run(self, row: RowWriter) -> None:
         await row.run()
+        assert not row.is_open, f"{row.place} takes records that nobody writes"
         if row.lost:
             self.lost = max(self.lost, row.place.era)
         self.changed.beat()

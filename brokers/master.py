@@ -24,6 +24,9 @@ class OpenFirstEra:
 
     rows: tuple[Row, ...]
 
+    def __post_init__(self) -> None:
+        assert self.rows, "an era has brokers"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEnding:
@@ -32,6 +35,9 @@ class BeginEnding:
     era: int
     planned: tuple[Row, ...]
 
+    def __post_init__(self) -> None:
+        assert self.planned, f"an era has brokers, also the one after {self.era}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealRows:
@@ -39,6 +45,9 @@ class SealRows:
 
     era: int
     brokers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        assert self.brokers, f"there is nothing to seal in era {self.era}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +106,7 @@ def next_step(
         if not (wanted and settled and must_end):
             return None
         return BeginEnding(era=era.number, planned=wanted)
+    assert sealed <= {x.broker for x in era.rows}, f"{sealed} have no rows in {era.number}"
     unsealed = [x for x in era.rows if x.broker not in sealed]
     if not unsealed:
         return CloseAndOpen(era=era.number)

@@ -196,6 +196,7 @@ class Members:
                 )
             )
         }
+        assert self.sign.name in living, f"{self.sign.name!r} lives, or would not ask"
         now = frozenset((x.name, x.incarnation, x.leaving) for x in living.values())
         uncertain = any(
             self._is_uncertain(x) and placed.get(x.name) != x.incarnation
@@ -203,6 +204,7 @@ class Members:
         )
         if now != self._was or uncertain:
             self._was, self._changed_at = now, self._clock()
+        assert self._changed_at <= self._clock(), f"a change at {self._changed_at} is to come"
         return Membership(
             living=living,
             quiet_for=max(0.0, self._looked_at - self._changed_at),

@@ -98,6 +98,7 @@ class BrokerMeters:
             elif not answer.duplicate:
                 records += batch.count
                 size += sum(map(len, batch.columns))
+        assert seconds >= 0, f"{collection} answered {-seconds} s before it was asked"
         self._duration.record(seconds, where)
         self._records.add(records, where)
         self._bytes.add(size, where)
@@ -127,6 +128,7 @@ class ReadLag:
         self._before: dict[str, int] = {}
 
     def add(self, collection: str, behind: int, now: float) -> None:
+        assert behind >= 0, f"a reader of {collection} is {-behind} records ahead"
         self._turn(now)
         self._now[collection] = max(behind, self._now.get(collection, 0))
 

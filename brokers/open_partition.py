@@ -52,13 +52,22 @@ class OpenPartition:
         check = self._producers.add(batch, self.last + 1)
         accepted = Accepted(self.last + 1, batch, check)
         self.last += batch.count
+        assert self.last >= accepted.first, f"{self.partition}: a batch without records"
         return accepted
 
     def section(self, accepted: Sequence[Accepted], now_us: int) -> NewSection:
         """Make what goes into an object of batches that follow each other."""
+        assert accepted, f"{self.partition}: a section without records"
         columns = joined(x.batch.columns for x in accepted)
         count = sum(x.batch.count for x in accepted)
         before = self._end
+        name = f"{self.collection} {self.partition}"
+        assert count == len(columns.kinds), (
+            f"{name}: {count} records, {len(columns.kinds)} kinds"
+        )
+        assert accepted[0].first == before.last + 1, (
+            f"{name}: records from {accepted[0].first} on do not follow on {before.last}"
+        )
         self._end = PartitionEnd(
             collection=self.collection,
             partition=self.partition,
@@ -66,6 +75,13 @@ class OpenPartition:
             latest_us=_latest(columns.times, before),
             stored=before.stored + sum(map(len, columns)),
             written_us=now_us,
+        )
+        assert before.last + count == self._end.last <= self.last, (
+            f"{name}: {count} records behind {before.last} end at {self._end.last}, and "
+            f"{self.last} were accepted"
+        )
+        assert not before.last or self._end.latest_us >= before.latest_us, (
+            f"{name}: the latest commit time falls from {before.latest_us}"
         )
         for x in accepted:
             self._note(x, now_us)
@@ -91,6 +107,9 @@ class OpenPartition:
         is_first = before is None or before.producer != batch.numbering
         known = () if is_first else self._last_batches[name]
         through = batch.sequence + batch.count - 1
+        assert before is None or is_first or through > before.sequence, (
+            f"{self.partition}: {name} goes back from {before} to {through}"
+        )
         self._reached[name] = Reached(batch.numbering, through, now_us)
         self._last_batches[name] = with_batch(known, batch.sequence, batch.count, check)
 
@@ -101,6 +120,9 @@ class OpenPartition:
 
     def end(self) -> PartitionEnd:
         """Return its end as of the last section, for a table."""
+        assert self._reached.keys() == self._last_batches.keys(), (
+            f"{self.partition}: the last batches are those of the producers"
+        )
         return replace(
             self._end,
             producers=tuple(self._reached.values()),

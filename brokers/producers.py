@@ -70,6 +70,7 @@ class ProducerTable:
         if batch.sequence == reached + 1:
             return New()
         if known is None or batch.sequence > reached:
+            assert batch.sequence > reached + 1, f"{batch.sequence} follows on {reached}"
             return Gap(reached)
         for sequence, records, first, check in known.placed:
             if (sequence, records) == (batch.sequence, batch.count):
@@ -81,8 +82,12 @@ class ProducerTable:
         known = self._known.get(batch.producer)
         if known is None or known.generation != batch.generation:
             known = self._known[batch.producer] = _Known(batch)
+        assert batch.sequence == known.reached + 1, (
+            f"{batch.producer} has reached {known.reached}: {batch.sequence} leaves a gap"
+        )
         known.reached = batch.sequence + batch.count - 1
         check = _checksum(batch)
+        assert first > 0, f"sequences count from 1, and {batch.producer} begins at {first}"
         known.placed.append(_Placed(batch.sequence, batch.count, first, check))
         return check
 

@@ -65,6 +65,7 @@ class Reads:
         if partition.last is None or after < partition.last:
             blocks = await self._blocks(row, collection, partition, after, max_bytes)
         last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
+        assert not blocks or last > after, f"{wanted!r} was read from {after} to {last}"
         ended = partition.last is not None and last == partition.last
         return ReadResult(
             blocks=blocks,

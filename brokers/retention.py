@@ -222,6 +222,7 @@ class Retention:
                 if row.kept_from == self._deleted.get(key, 1):
                     continue
                 number, since = self._since.get(key, (0, now))
+                assert since <= now, f"{key} was said at {since} to be gone, and it is {now}"
                 if number != row.kept_from:
                     self._since[key] = (row.kept_from, now)
                 elif now - since >= self._settings.delete_grace:
@@ -247,6 +248,7 @@ class Retention:
             if self._swept.get(place) == gone:
                 continue
             before, since = self._said.get(place, ({}, now))
+            assert since <= now, f"{place} was said at {since} to be gone, and it is {now}"
             if before != gone:
                 self._said[place] = (gone, now)
             elif now - since >= self._settings.delete_grace:

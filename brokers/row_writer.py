@@ -158,6 +158,7 @@ class RowWriter:
         if isinstance(placed, Gap):
             gap = NotAppended(partition=batch.partition, reason="gap", reached=placed.reached)
             return self._after_all(gap)  # the producer takes it for stored up to there
+        assert placed.first > 0, f"sequences count from 1: {placed}"
         answer = Appended(
             partition=batch.partition,
             first=placed.first,
@@ -181,6 +182,7 @@ class RowWriter:
             self._groups.append(_Group(asyncio.get_running_loop().time()))
         group = self._groups[-1]
         group.batches.setdefault((collection, accepted.batch.partition), []).append(accepted)
+        assert size > 0, f"a batch for {accepted.batch.partition} without bytes"
         group.bytes += size
         self._buffered += size
         self._changed.beat()
@@ -205,6 +207,7 @@ class RowWriter:
                 acknowledging = group.create_task(self._acknowledge())
                 await self._write(group)
                 acknowledging.cancel()
+            assert self.lost or self.sealed_at is not None, f"{self.place} has no end"
         finally:
             self._give_up()
             self._ended.set()
@@ -246,6 +249,10 @@ class RowWriter:
 
     def _send(self, tasks: asyncio.TaskGroup, group: _Group) -> None:
         number, self._next = self._next, self._next + 1
+        assert number == self.durable + len(self._under_way) + 1, (
+            f"object {number} of {self.place} leaves a gap behind {self.durable}"
+        )
+        assert group.batches, f"object {number} of {self.place} would hold nothing"
         now_us = self._now_us()
         header = self._header(number, now_us)
         sections = [
@@ -254,9 +261,13 @@ class RowWriter:
         data = encode_flush(header, sections)
         task = tasks.create_task(self._create(number, data))
         self._under_way.append(_UnderWay(number, data, group, task))
+        assert len(self._under_way) <= self._settings.in_flight, (
+            f"{len(self._under_way)} objects of {self.place} are under way"
+        )
         self._changed.beat()
 
     def _header(self, number: int, now_us: int, *, seal: bool = False) -> FlushHeader:
+        assert number > self.durable, f"object {number} of {self.place} is there already"
         table = None
         if has_table(number) or seal:
             before = asyncio.get_running_loop().time() - self._settings.producer_memory
@@ -282,6 +293,7 @@ class RowWriter:
 
     async def _write_seal(self) -> None:
         number = self._next
+        assert number == self.durable + 1, f"a seal {number} behind {self.durable} ends nothing"
         data = encode_flush(self._header(number, self._now_us(), seal=True))
         if await self._create(number, data):
             self.sealed_at = number
@@ -315,14 +327,17 @@ class RowWriter:
             if self.lost:
                 return
             self._under_way.popleft()
+            assert number == self.durable + 1, f"{number} is acknowledged after {self.durable}"
             self.durable = number
             self._buffered -= group.bytes
+            assert self._buffered >= 0, f"{self._buffered} bytes wait to be written"
             self._on_durable(number, data)
             group.done.set_result(True)
             self._changed.beat()
 
     def _lose(self) -> None:
         _log.warning("broker.era_lost", extra={"era": self.place.era, "at": self.durable + 1})
+        assert self.sealed_at is None, f"{self.place} is lost, and was sealed here"
         self.lost = True
         for other in self._under_way:
             other.task.cancel()

@@ -54,6 +54,7 @@ class RunMaker:
         """
         made: list[Segment] = []
         numbers = range(first, border.last + 1)
+        assert numbers, f"a run from {first} on ends at {border.last}"
         for share in shares(before, border.ends, starts, self._memory):
             began = {x: _reached(before.get(x)) for x in share}
             reached = await self._share(reader, numbers, began, made)
@@ -80,6 +81,9 @@ class RunMaker:
         async def write(key: Key) -> None:
             sections = gathered.pop(key)
             del sizes[key]
+            assert sections[0].section.first == reached[key].last + 1, (
+                f"a segment of {key} from {sections[0].section.first} on, after {reached[key]}"
+            )
             made.append(await self._writer.write(sections, reached[key].latest_us))
             reached[key] = _Reached(sections[-1].section.last, sections[-1].section.latest_us)
 
@@ -95,6 +99,7 @@ class RunMaker:
                     await write(key)
         for key in [*gathered]:
             await write(key)
+        assert not gathered, f"records of {gathered.keys()} are in no segment"
         return reached
 
 

@@ -40,6 +40,7 @@ class SegmentWriter:
 
         ``latest_us`` is the latest commit time before them, if there are any.
         """
+        assert gathered, "a segment without records"
         first, last = gathered[0].section, gathered[-1].section
         key = segment_key(first.collection, first.partition, first.first, last.last)
         try:

@@ -59,6 +59,7 @@ class Topologies:
             shown.append(self._json(found, place, partitions))
         without = msgspec.json.encode(without_partitions(index, name))
         head, opening, tail = without.partition(_PARTITIONS)  # names have no quotation marks
+        assert opening, f"there is no place for partitions in {without!r}"
         return [head + opening, *(x[1:] for x in shown[:1]), *shown[1:], tail]
 
     def _json(
@@ -85,6 +86,7 @@ def _in_pieces(
         piece = partitions[at : at + _PIECE]
         if piece[-1].era != era:
             piece = tuple(x for x in piece if x.era == era)
+        assert piece, f"era {era} would be cut for ever"
         yield _Place(found.collection.name, era, number), piece
         at += len(piece)
         is_same_era = at < len(partitions) and partitions[at].era == era

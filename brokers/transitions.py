@@ -69,6 +69,9 @@ def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
             if end - low > 1 and chosen in (None, (part, low))
         ]
         cuts.append(tuple(sorted({*lows, *halves})))
+    assert all({*x} <= {*y} for x, y in zip(collection.cuts, cuts, strict=True)), (
+        f"a split keeps each border of {collection.cuts}: {cuts}"
+    )
     if tuple(cuts) == collection.cuts:
         raise ClusterRefused(
             f"{range_id or name} has single virtual parts already: it cannot be split further"
@@ -93,6 +96,9 @@ def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
             cuts.append((*lows[:after], *lows[after + 1 :]))
         else:
             cuts.append(lows)
+    assert all(y and {*x} >= {*y} for x, y in zip(collection.cuts, cuts, strict=True)), (
+        f"a merge makes no border that {collection.cuts} has not: {cuts}"
+    )
     if tuple(cuts) == collection.cuts:
         raise ClusterRefused(
             f"{range_id or name} has nothing to merge with: its parts are whole, or it is "
@@ -148,6 +154,9 @@ def close_and_open(
     ending = catalog.era
     if ending is None or ending.number != era or ending.state != "ending":
         return catalog
+    assert sealed.keys() == {x.broker for x in ending.rows}, (
+        f"era {era} has a row of each of its brokers: {sealed.keys()}"
+    )
     if any(sealed[x.broker][0] < x.kept_from for x in ending.rows):
         return catalog  # a seal where an object had been deleted ends nothing
     rows = tuple(replace(x, sealed_at=sealed[x.broker][0]) for x in ending.rows)
@@ -156,6 +165,9 @@ def close_and_open(
         replace(x, partitions=tuple(_closed(x.name, p, sealed) for p in x.partitions))
         for x in catalog.collections
     ]
+    assert not any(p.is_open for x in collections for p in x.partitions), (
+        f"era {era} ends with all its partitions"
+    )
     eras = (*catalog.eras[:-1], closed)
     return _opened(catalog, eras, collections, ending.planned, now_us)
 
@@ -190,7 +202,9 @@ def _opened(
 
 
 def in_order(rows: Iterable[Row]) -> tuple[Row, ...]:
-    return tuple(sorted(rows, key=lambda x: natural_order(x.broker)))
+    ordered = tuple(sorted(rows, key=lambda x: natural_order(x.broker)))
+    assert len({x.broker for x in ordered}) == len(ordered), f"a broker has one row: {ordered}"
+    return ordered
 
 
 def shape_differs(catalog: Catalog) -> bool:
@@ -214,9 +228,14 @@ def _following(
     eras: tuple[Era, ...] | None = None,
     collections: tuple[Collection, ...] | None = None,
 ) -> Catalog:
-    return replace(
+    following = replace(
         catalog,
         number=catalog.number + 1,
         eras=catalog.eras if eras is None else eras,
         collections=catalog.collections if collections is None else collections,
     )
+    assert len(following.eras) >= len(catalog.eras), f"{catalog.number} loses an era"
+    assert len(following.collections) >= len(catalog.collections), (
+        f"{catalog.number} loses a collection"
+    )
+    return following

@@ -172,6 +172,7 @@ def first_catalog(cluster: Cluster) -> Catalog:
 
 
 def encode_catalog(catalog: Catalog) -> bytes:
+    assert catalog.number > 0, "catalog 0 is what there is before any is stored"
     body = msgspec.json.encode(catalog)
     return b"%08x\n" % zlib.crc32(body) + body
 

@@ -79,6 +79,7 @@ class CatalogStore:
         while await self._read(self.newest.number + 1):
             asked = self._clock()
         self.confirmed_at = max(self.confirmed_at, asked)
+        assert self.confirmed_at <= self._clock(), f"confirmed at {self.confirmed_at}, to come"
         return self.newest
 
     async def change(self, transition: Callable[[Catalog], Catalog]) -> Catalog:
@@ -93,6 +94,8 @@ class CatalogStore:
             wanted = transition(now)
             if wanted is now:
                 return now
+            assert wanted.number == now.number + 1, f"{wanted.number} follows {now.number}"
+            assert wanted.identity == now.identity, f"{now.identity} became {wanted.identity}"
             data = encode_catalog(wanted)
             key = catalog_key(wanted.number)
             try:
@@ -105,6 +108,7 @@ class CatalogStore:
                 created = True
             if created:
                 self._take(wanted)
+                assert self.newest.number >= wanted.number, f"{wanted.number} is not taken in"
                 return self.newest
 
     async def _read(self, number: int) -> bool:

@@ -110,6 +110,7 @@ class BrokerClient:
         body = await self._ask("GET", self._urls, self._path(), asked, wait=wait)
         found = Routes(_decoded(body, Topology), self._address.urls[0].partition(":")[0])
         self._urls = tuple(dict.fromkeys((*found.urls, *self._address.urls)))
+        assert self._urls, "the brokers of the address are always among them"
         return found
 
     async def append(
@@ -120,6 +121,7 @@ class BrokerClient:
         ``catalog`` is the newest that is known here: a broker that knows an older one looks for
         it. Raise ``FeedUnavailable`` where the fate of batches is unknown.
         """
+        assert batches, f"nothing to append at {url}"
         answer = await self._once(
             "POST",
             f"{url}{self._path('records')}",

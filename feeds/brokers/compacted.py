@@ -27,6 +27,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -86,7 +87,10 @@ def covering(segments: Iterable[SegmentBounds], first: int, last: int) -> Sequen
         else:
             end = min(ordered[place].first - 1, last) if place < len(ordered) else last
             pieces.append(Piece(first, end, None))
+        assert end >= first, f"a piece from {first} ends at {end}"
         first = end + 1
+    assert all(x.last + 1 == y.first for x, y in pairwise(pieces)), f"{pieces} leave a gap"
+    assert not pieces or pieces[-1].last == last, f"{pieces} do not reach {last}"
     return pieces
 
 

@@ -115,6 +115,10 @@ class BrokersFeed(parts_of.KeepsPartsOfPartitions):
             changes = await self._read(partition, last, limit, wait)
         if not changes:
             return Page(changes=(), continuation=after)
+        assert changes[0].sequence == last + 1, (
+            f"range {partition.id!r}: {changes[0].sequence} was read behind {last}"
+        )
+        assert len(changes) <= limit, f"{len(changes)} changes in a page of {limit}"
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
 
     def continuation_after(self, change: Change) -> Continuation:
@@ -227,6 +231,7 @@ class _Kept:
             return ()
         changes, size = found
         self._bytes -= size
+        assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"
         self.put(range_id, changes[limit:], size * max(len(changes) - limit, 0) // len(changes))
         return changes[:limit]
 
@@ -240,6 +245,7 @@ class _Kept:
         while self._bytes > _KEPT_BYTES:
             _, (_, size) = self._by_place.popitem(last=False)
             self._bytes -= size
+        assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"
 
 
 def _decoded(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Sequence[Change]:

@@ -172,9 +172,19 @@ def table_before(number: int) -> int:
 
 def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> bytes:
     """Return the object of a flush. ``header`` comes without its sections."""
+    assert not header.sections, f"object {header.number} has its sections already"
+    assert header.table is None or header.seal or has_table(header.number), (
+        f"no reader looks for a table in object {header.number}"
+    )
     placed = []
     offset = 0
     for new in sections:
+        name = f"{new.partition!r} from {new.first} on"
+        assert new.first > 0, f"{name}: sequences count from 1"
+        assert new.count == sum(x.records for x in new.batches), (
+            f"{name}: {new.count} records are not those of {new.batches}"
+        )
+        assert len(new.checks) == len(new.batches), f"{name}: a checksum for each batch"
         sizes = tuple(map(len, new.columns))
         placed.append(
             Section(
@@ -186,8 +196,13 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
         )
         offset += sum(sizes)
     head = msgspec.msgpack.encode(msgspec.structs.replace(header, sections=tuple(placed)))
+    assert len(head) <= MOST_HEADER, f"no reader takes a header of {len(head)} bytes"
     columns = (column for new in sections for column in new.columns)
-    return b"".join([_FIXED.pack(MAGIC, len(head), zlib.crc32(head)), head, *columns])
+    data = b"".join([_FIXED.pack(MAGIC, len(head), zlib.crc32(head)), head, *columns])
+    assert len(data) == header_bytes(data) + offset, (
+        f"object {header.number} has {len(data)} bytes, with {offset} of columns"
+    )
+    return data
 
 
 def header_bytes(data: bytes) -> int:

@@ -35,11 +35,13 @@ class Delivery:
 
     def stored(self, count: int) -> None:
         self.left -= count
+        assert self.left >= 0, f"{-self.left} records were stored twice"
         if not self.left and not self.done.done():
             self.done.set_result(None)
 
     def fail(self, count: int, error: BaseException) -> None:
         self.left -= count
+        assert self.left >= 0, f"{-self.left} records were stored, and given up"
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -56,6 +58,7 @@ class Chunk:
 
     def without(self, count: int) -> "Chunk":
         """Return what follows its first so many records."""
+        assert 0 <= count <= len(self.records), f"{count} of {len(self.records)} records"
         if not count:
             return self
         rest = self.records[count:]
@@ -113,6 +116,7 @@ class Lane:
             return self.sent.size
         if not self.waiting:
             return 0
+        assert self.waiting_bytes > 0, f"{self.id}: records wait, and have bytes"
         return max(self.waiting[0].size, min(self.waiting_bytes, BATCH_BYTES))
 
     def add(self, chunks: Iterable[Chunk]) -> None:
@@ -129,6 +133,7 @@ class Lane:
                 chunks.append(self._next())
                 size += chunks[-1].size
             records = [x for chunk in chunks for x in chunk.records]
+            assert records, f"{self.id}: a batch without records"
             batch = Batch(
                 partition=self.id,
                 producer=producer,
@@ -166,8 +171,12 @@ class Lane:
             freed += chunk.size - rest.size
             if rest.records:
                 left.append(rest)
+        rest_bytes = sum(x.size for x in left)
+        assert freed + rest_bytes == sent.size, (
+            f"{self.id}: {freed} bytes are stored and {rest_bytes} left, of {sent.size}"
+        )
         self.waiting.extendleft(reversed(left))
-        self.waiting_bytes += sum(x.size for x in left)
+        self.waiting_bytes += rest_bytes
         return freed
 
     def begin_again(self) -> None:
@@ -201,15 +210,21 @@ class Lane:
         assert self.sent is None, "its fate is known"
         while self.waiting:
             yield self._next()
+        assert self.waiting_bytes == 0, f"{self.id}: {self.waiting_bytes} bytes are left behind"
 
     def _next(self) -> Chunk:
         chunk = self.waiting.popleft()
         self.waiting_bytes -= chunk.size
+        assert self.waiting_bytes >= 0, f"{self.id}: {self.waiting_bytes} bytes wait"
         return chunk
 
     def _sent(self) -> OnItsWay:
         sent, self.sent = self.sent, None
         assert sent is not None, "something was sent"
+        numbers = (sent.batch.generation, sent.batch.sequence)
+        assert numbers == (self.generation, self.next), (
+            f"{self.id}: {numbers} was sent, and {self.generation, self.next} is the next"
+        )
         return sent
 
 
@@ -245,6 +260,9 @@ class Lanes:
 
     def adopt(self, routes: Routes) -> None:
         """Learn a newer topology: who owns what, and what was closed."""
+        assert routes.topology.catalog >= self.routes.topology.catalog, (
+            f"catalog {routes.topology.catalog} is older than {self.routes.topology.catalog}"
+        )
         self.routes = routes
         for lane in self:
             lane.partition = routes.by_id.get(lane.id, lane.partition)
@@ -255,6 +273,8 @@ class Lanes:
         Return the lanes that what it had not sent went to. Raise ``FeedUnavailable``, with
         nothing changed, where no partition is open for one of its keys.
         """
+        assert lane.is_closed, f"{lane.id} takes records still"
+        assert not lane.in_flight, f"a batch of {lane.id} is on its way"
         places = [x for x, y in self._by_place.items() if y is lane]
         for place in places:
             self.routes.open_at(place)
@@ -286,3 +306,4 @@ def _chunks(
         if size >= BATCH_BYTES or n == len(records):
             yield Chunk(records[begin:n], places[begin:n], size, delivery, now)
             begin, size = n, 0
+    assert begin == len(records), f"{len(records) - begin} records are in no chunk"

@@ -21,6 +21,7 @@ _SEQUENCE_DIGITS: Final = 19
 
 
 def catalog_key(number: int) -> str:
+    assert 0 <= number < 10**_DIGITS, f"catalog {number} has no place in a listing"
     return f"{CATALOGS}{number:0{_DIGITS}}"
 
 

@@ -22,12 +22,16 @@ class ObjectCache:
         self._bytes += len(data) - len(before)
         while self._bytes > self._most and len(self._kept) > 1:
             self._bytes -= len(self._kept.popitem(last=False)[1])
+        assert self._bytes <= self._most or len(self._kept) == 1, (
+            f"{len(self._kept)} objects of {self._bytes} bytes are kept, of {self._most}"
+        )
 
     def peek(self, key: str) -> bytes | None:
         return self._kept.get(key)
 
     def drop(self, key: str) -> None:
         self._bytes -= len(self._kept.pop(key, b""))
+        assert self._bytes >= 0, f"the cache holds {self._bytes} bytes"
 
     async def get(self, key: str, read: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
         """Return an object from memory, or as ``read`` finds it; a miss is not kept."""

@@ -108,6 +108,7 @@ class BrokersProducer(Producer):
         if not encoded:
             done.set_result(None)
             return done
+        assert size > 0, f"{len(encoded)} records have bytes"
         self._sender.put(encoded, Delivery(len(encoded), done))
         self._used += size
         self._deliveries[done] = None
@@ -116,6 +117,7 @@ class BrokersProducer(Producer):
 
     def _free(self, size: int) -> None:
         self._used -= size
+        assert self._used >= 0, f"{size} bytes were freed, more than were on their way"
         self._room.set()
 
 

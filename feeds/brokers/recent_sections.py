@@ -25,8 +25,12 @@ class RecentSections:
 
     def add(self, header: FlushHeader, most: int) -> None:
         """Take in the next object; forget the oldest where there are twice ``most``."""
+        assert header.number >= self.since, f"{header.number} is before {self.since}"
         for section in header.sections:
             spots = self._spots.setdefault((section.collection, section.partition), [])
+            assert not spots or spots[-1].number < header.number, (
+                f"object {header.number} comes after {spots[-1].number}"
+            )
             spots.append(_Spot(header.number, section.last))
         if header.number - self.since > 2 * most:
             self.since = header.number - most

@@ -26,6 +26,9 @@ class Routes:
 
     def with_older(self, known: "Routes") -> "Routes":
         """Add what an earlier topology has of eras that this one was asked for without."""
+        assert known.topology.catalog <= self.topology.catalog, (
+            f"catalog {known.topology.catalog} is newer than {self.topology.catalog}"
+        )
         first = min((x.era for x in self.topology.partitions), default=0)
         older = (x for x in known.topology.partitions if x.era < first)
         partitions = (*older, *self.topology.partitions)

@@ -177,6 +177,9 @@ class RowReader:
         while len(self._headers) > _HEADERS:
             number, _ = self._headers.popitem(last=False)
             del self._header_bytes[number]
+        assert self._headers.keys() == self._header_bytes.keys(), (
+            f"{len(self._headers)} headers are kept, and {len(self._header_bytes)} sizes"
+        )
 
     async def there(self, number: int) -> FlushHeader:
         """Return what an object holds that should be there. Raise ``RowDamaged``."""
@@ -306,6 +309,7 @@ class RowReader:
 
     async def _look_ahead(self, number: int) -> None:
         """Read the headers of some objects at once, those that are not there among them."""
+        assert self._ahead > 0, "a broker reads no headers ahead"
         await together(*(self.header(number + n) for n in range(self._ahead)))
 
     async def first_since(

@@ -35,6 +35,7 @@ class RowReaders:
             self._kept[era, broker] = reader
             if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
+        assert len(self._kept) <= _MOST, f"{len(self._kept)} rows are kept"
         self._kept.move_to_end((era, broker))
         row = catalog.era_numbered(era).row(broker)
         if row is not None:

@@ -74,6 +74,10 @@ class SegmentReader:
             self._decoded.move_to_end(key)
             while self._bytes > _DECODED_BYTES and len(self._decoded) > 1:
                 self._bytes -= sum(map(_size, self._decoded.popitem(last=False)[1]))
+            assert self._bytes >= 0, f"row groups of {self._bytes} bytes are kept"
+            assert self._bytes <= _DECODED_BYTES or len(self._decoded) == 1, (
+                f"{len(self._decoded)} row groups of {self._bytes} bytes are kept"
+            )
             return self._decoded[key]
 
     async def _object(self, segment: Segment) -> bytes:

@@ -114,6 +114,7 @@ class Sender:
             yield
         finally:
             self._hurried -= 1
+            assert self._hurried >= 0, "more have left than came"
 
     async def stop(self) -> None:
         for outlet in self._outlets.values():
@@ -162,6 +163,8 @@ class Sender:
         if outlet.busy or not outlet.ready:
             return
         lanes = outlet.take()
+        assert lanes, f"a request without a batch to {outlet.url}"
+        assert not any(x.in_flight for x in lanes), "a lane has one batch on its way"
         for lane in lanes:
             lane.in_flight, lane.sent_to = True, outlet.url
         outlet.busy = True
@@ -171,6 +174,7 @@ class Sender:
 
     async def _deliver(self, outlet: _Outlet, lanes: Sequence[Lane]) -> None:
         """Send one batch of each lane, and see what became of it."""
+        assert outlet.busy, f"{outlet.url} has one request at a time"
         aside: Sequence[Lane] = ()
         try:
             answers = await self._ask(outlet.url, lanes)
@@ -275,6 +279,7 @@ class Sender:
         """Let those lanes go on whose next step is known."""
         await self._ask_closed([x for x in self._aside if x.is_closed and x.sent])
         for lane in [*self._aside]:
+            assert not lane.in_flight, f"a batch of {lane.id} is on its way"
             if not lane.is_closed:
                 if self._lanes.routes.to_write(lane.partition):
                     del self._aside[lane]

@@ -98,6 +98,7 @@ class StoredCollection:
             for name in partitions:
                 end = ends.get((self._name, name))
                 found[name] = 0 if end is None else end.last
+        assert found.keys() == {*names}, f"{names} are asked for, and {found} answered"
         return found
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
@@ -123,6 +124,7 @@ class StoredCollection:
         What is in segments may be in flushes, too, until those are deleted; and segments that
         were listed may be replaced. So where something is missing, all is looked at again.
         """
+        assert after < end, f"range {name!r}: nothing lies between {after} and {end}"
         try:
             found = await self._part(name, after, end, max_bytes)
         except RangeDamaged:
@@ -144,6 +146,9 @@ class StoredCollection:
     ) -> Sequence[Block] | StoredSegment:
         partition = self.kept(name, after)
         piece = (await self.pieces(name, after, end))[0]
+        assert piece.first == after + 1, (
+            f"range {name!r}: {piece} does not begin behind {after}"
+        )
         if piece.segment is not None:
             return self.segment(name, piece.segment)
         return await self._blocks(partition, after, piece.last, most)

@@ -71,6 +71,7 @@ class LocalStore:
         return self._root / key
 
     def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+        assert not key.startswith("/"), f"{key} is outside the store"
         if self._place is None:
             self._root.mkdir(parents=True, exist_ok=True)
         self._check_place()
@@ -117,6 +118,7 @@ class LocalStore:
         _sync(folder.parent)
 
     def _read(self, key: str, start: int, end: int | None) -> bytes | None:
+        assert end is None or 0 <= start <= end, f"{key}: bytes {start} to {end}"
         try:
             with self._path(key).open("rb") as file:
                 file.seek(start)

@@ -21,6 +21,7 @@ class MemoryStore:
         self.objects[key] = bytes(data)
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        assert end is None or 0 <= start <= end, f"{key}: bytes {start} to {end}"
         data = self.objects.get(key)
         return data if data is None or (start == 0 and end is None) else data[start:end]
 

@@ -107,6 +107,7 @@ class RemoteStore:
             raise StoreRefused(f"{self._where} is not there: create the bucket") from error
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        assert end is None or 0 <= start <= end, f"{key}: bytes {start} to {end}"
         options: Any = None
         if end is not None:
             options = {"range": (start, end)}

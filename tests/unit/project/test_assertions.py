@@ -10,7 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 LINES_EACH = 60
-DENSE = ["leases", "host/workers", "host/balancing", "feeds/eventlog"]
+DENSE = [
+    "leases",
+    "host/workers",
+    "host/balancing",
+    "feeds/eventlog",
+    "feeds/brokers",
+    "brokers",
+]
 _SPACE = {
     tokenize.COMMENT,
     tokenize.NL,
