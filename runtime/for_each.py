@@ -16,6 +16,7 @@ async def for_each(
 
     The first call that fails ends the others, and its error is raised when all have ended.
     """
+    assert at_once > 0, "nothing would ever be called"
     wanted = list(items)
     waiting = iter(enumerate(wanted))
     found: dict[int, Result] = {}

@@ -59,6 +59,7 @@ class KeyedConcurrency:
         self._failing = False
         spread = spread_always_alike if self._manual else spread_evenly
         shares = spread(changes, len(self._partitions))
+        assert sum(map(len, shares)) == len(changes), "each change is for one partition"
         await _all_of(
             self._work(partition, share)
             for partition, share in zip(self._partitions, shares, strict=True)

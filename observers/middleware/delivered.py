@@ -41,6 +41,7 @@ class DeliveredContext:
 
     def deliver(self, changes: Sequence[Change]) -> None:
         """Let checkpoints count for these, from now on."""
+        assert changes, "an empty batch is nothing to checkpoint"
         with self._turn:
             before = next(reversed(self._open), -1)
             self._open.update((x.sequence, x) for x in changes)

@@ -96,6 +96,7 @@ class PoisonIsolation:
         rest = deque([changes])
         while rest:
             piece = rest.popleft()
+            assert piece, "a piece without changes would be halved for ever"
             alone = len(piece) == 1
             observer = self._retrying if alone or piece is changes else self._probing
             failed = await self._try(observer, context, piece)

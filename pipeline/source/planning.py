@@ -82,6 +82,10 @@ def fair_shares(lags: Mapping[Name, int], limit: int, turn: int = 0) -> Mapping[
     by_remainder = sorted(waiting, key=lambda x: (-(exact[x] % rest), x))
     for name in by_remainder[:spare]:
         shares[name] += 1
+    assert sum(shares.values()) == limit, f"{limit} changes are shared as {shares}"
+    assert all(0 < shares[x] <= waiting[x] for x in waiting), (
+        f"{waiting} are shared as {shares}"
+    )
     return shares
 
 
