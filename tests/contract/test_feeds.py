@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,23 +91,15 @@ async def in_memory(_path: Path) -> AsyncIterator[FeedHarness]:
 
 
 @asynccontextmanager
-async def in_event_log(path: Path) -> AsyncIterator[FeedHarness]:
+async def in_event_log(
+    path: Path, kind: type[InEventLog] = InEventLog
+) -> AsyncIterator[FeedHarness]:
     await create_log(path, RANGES)
     async with (
         EventLogWriter.open(path, synchronous="off", clock=NEW_YEAR.timestamp) as writer,
         EventLog.open(path) as log,
     ):
-        yield InEventLog(path, log, writer)
-
-
-@asynccontextmanager
-async def in_half_sealed_event_log(path: Path) -> AsyncIterator[FeedHarness]:
-    await create_log(path, RANGES)
-    async with (
-        EventLogWriter.open(path, synchronous="off", clock=NEW_YEAR.timestamp) as writer,
-        EventLog.open(path) as log,
-    ):
-        yield InHalfSealed(path, log, writer)
+        yield kind(path, log, writer)
 
 
 @asynccontextmanager
@@ -165,7 +158,7 @@ async def in_brokers(_path: Path) -> AsyncIterator[FeedHarness]:
 FEEDS = [
     pytest.param(in_memory, id="memory"),
     pytest.param(in_event_log, id="event-log"),
-    pytest.param(in_half_sealed_event_log, id="half-sealed-event-log"),
+    pytest.param(partial(in_event_log, kind=InHalfSealed), id="half-sealed-event-log"),
     pytest.param(in_emulator, id="cosmos"),
     pytest.param(in_brokers, id="brokers"),
     pytest.param(in_shelf, id="third-party"),

@@ -554,42 +554,6 @@ async def test_fleets_in_one_container_keep_the_identity_of_a_feed_each(place: P
 # What it costs
 
 
-@pytest.mark.parametrize(("made_by_us", "write"), [(True, 9.4), (False, 11.3)])
-async def test_leases_cost_what_the_documentation_says(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    write: float,
-    *,
-    made_by_us: bool,
-) -> None:
-    charges: list[float] = []
-
-    def count(response: Any) -> None:
-        charges.append(float(response.http_response.headers["x-ms-request-charge"]))
-
-    async def cost(call: Awaitable[T]) -> tuple[T, list[float]]:
-        charges.clear()
-        return await call, [round(x, 1) for x in charges]
-
-    monkeypatch.setitem(client.LEASE_OPTIONS, "raw_response_hook", count)
-    if not made_by_us:
-        await place.raw()
-    leases = await place.leases()
-    lease = new().stamped(write_id=WriteId("w" * 32), stamp=1.7e9)
-    lease = await leases.create(lease)
-    await leases.list()
-    lease = lease.taken_by(A, Incarnation("1" * 32))
-    lease, acquiring = await cost(leases.acquire(lease))
-    lease, renewing = await cost(leases.replace(lease.without_continuation().renewed()))
-    lease, writing = await cost(leases.checkpoint(lease.advanced_to(C1)))
-    for each in (acquiring, renewing, writing):
-        assert each == [pytest.approx(write, abs=0.2)]
-    _, listing = await cost(leases.list())
-    assert listing == [pytest.approx(2.4, abs=0.1)]
-    await leases.read(RangeId("0"))
-    assert (await cost(leases.read(RangeId("0"))))[1] == [1.0]
-
-
 async def test_the_leases_of_a_large_fleet_are_listed_by_one_request(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

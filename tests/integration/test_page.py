@@ -3,8 +3,6 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -14,51 +12,13 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers, AsgiApp, asgi_endpoints, endpoints
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, page_file
-from changefeed.host.settings import WebSettings, load_settings
-from changefeed.host.web import listening_socket, serving, serving_application, url_of
+from changefeed.host.settings import WebSettings
+from changefeed.host.web import listening_socket, serving_application, url_of
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.web_server import WebLimits
-from changefeed.testing.fleet import FleetLog, LoggingObserver
+from tests.support.web_hosts import quick_host, running, served
 
 pytestmark = pytest.mark.real_time
-
-QUICK = {
-    "balance_interval": 0.05,
-    "renew_interval": 0.1,
-    "expiration": 2.0,
-    "rebalance_delay": 0.0,
-}
-
-
-def a_host(name: str, feed: MemoryFeed, leases: MemoryLeases, address: str = "") -> Host:
-    observer = LoggingObserver(FleetLog())
-    return Host(
-        load_settings(
-            None, {"host": {"name": name}, "leases": QUICK, "feed": {"poll_interval": 0.05}}
-        ),
-        feed=feed,
-        container=leases,
-        make_observer=lambda *_: observer,
-        address=address,
-    )
-
-
-@asynccontextmanager
-async def running(*hosts: Host) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(x.run()) for x in hosts]
-    try:
-        yield
-    finally:
-        for host in hosts:
-            host.stop()
-        await asyncio.gather(*tasks)
-
-
-@asynccontextmanager
-async def served(answers: Answers, limits: WebLimits | None = None) -> AsyncIterator[str]:
-    with listening_socket(WebSettings()) as listening:
-        async with serving(listening, answers, limits):
-            yield url_of(listening)
 
 
 async def fetched(url: str, **headers: str) -> tuple[aiohttp.ClientResponse, bytes]:
@@ -101,14 +61,6 @@ async def test_a_file_is_sent_once_and_compressed() -> None:
         assert (again.status, nothing) == (304, b"")
 
 
-async def test_before_there_is_a_host_the_page_is_there_and_says_so() -> None:
-    async with served(Answers("anna", None)) as url:
-        assert (await fetched(f"{url}/"))[0].status == 200
-        answer, body = await fetched(f"{url}/page/state")
-        assert answer.status == 503
-        assert "not been opened yet" in json.loads(body)["error"]
-
-
 async def until_owned(host: Host, count: int) -> None:
     for _ in range(1000):
         if len(host.leases) == count:
@@ -121,8 +73,8 @@ async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> Non
     feed, leases = MemoryFeed(4), MemoryLeases()
     answers, others = Answers("anna", None), Answers("ben", None)
     async with served(answers) as url, served(others) as other_url:
-        anna = answers.host = a_host("anna", feed, leases, url)
-        ben = others.host = a_host("ben", feed, leases, other_url)
+        anna = answers.host = quick_host("anna", feed, leases, address=url)
+        ben = others.host = quick_host("ben", feed, leases, address=other_url)
         async with running(anna, ben):
             await until_owned(anna, 2)
             await until_owned(ben, 2)
@@ -151,7 +103,7 @@ async def test_events_come_as_they_happen() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     answers = Answers("anna", None)
     async with served(answers) as url, aiohttp.ClientSession() as session:
-        host = answers.host = a_host("anna", feed, leases, url)
+        host = answers.host = quick_host("anna", feed, leases, address=url)
         async with running(host):
             await until_owned(host, 2)
             number = (await state(url))["number"]
@@ -172,7 +124,7 @@ async def test_a_probe_has_its_answer_while_many_watch() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     answers = Answers("anna", None)
     async with served(answers, WebLimits(most=40)) as url:
-        host = answers.host = a_host("anna", feed, leases, url)
+        host = answers.host = quick_host("anna", feed, leases, address=url)
         async with running(host), aiohttp.ClientSession() as session:
             await until_owned(host, 2)
             streams = [await session.get(f"{url}/page/events") for _ in range(32)]
@@ -188,7 +140,7 @@ async def test_a_stream_outlives_the_time_of_other_answers_and_gives_way_to_them
     feed, leases = MemoryFeed(2), MemoryLeases()
     answers = Answers("anna", None)
     async with served(answers, WebLimits(most=4, answer=0.3)) as url:
-        host = answers.host = a_host("anna", feed, leases, url)
+        host = answers.host = quick_host("anna", feed, leases, address=url)
         async with running(host):
             await until_owned(host, 2)
             port = int(url.rpartition(":")[2])
@@ -221,7 +173,7 @@ async def asgi_get(app: AsgiApp, path: str) -> tuple[int, dict[bytes, bytes], by
 
 async def test_an_asgi_program_serves_the_page_to_look_at() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
-    host = a_host("anna", feed, leases)
+    host = quick_host("anna", feed, leases)
     app = asgi_endpoints(host)
     async with running(host):
         await until_owned(host, 2)
@@ -240,7 +192,7 @@ async def test_an_asgi_program_serves_the_page_to_look_at() -> None:
 
 async def test_the_page_can_be_mounted_in_another_application() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
-    host = a_host("anna", feed, leases)
+    host = quick_host("anna", feed, leases)
     app = aiohttp.web.Application()
     app.add_subapp("/changefeed/", endpoints(host))
     with listening_socket(WebSettings()) as listening:

@@ -367,19 +367,6 @@ async def test_connections_that_an_administrator_ends_are_made_again(
         assert len(await leases.list()) == 1
 
 
-async def test_a_server_that_is_away_is_said_by_calls_and_not_by_the_pool_too(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with own(Postgres) as server:
-        async with open_container(server.url, opening()) as leases:
-            assert await leases.list() == []
-            server.kill()
-            with pytest.raises(ContainerUnavailable):
-                await leases.list()
-            await asyncio.sleep(1.5)
-    assert [x for x in caplog.records if x.name.startswith("asyncpg")] == []
-
-
 async def test_a_call_to_a_frozen_server_ends_when_it_is_cancelled() -> None:
     with own(Postgres) as server:
         async with open_container(server.url, opening()) as leases:

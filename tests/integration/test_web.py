@@ -19,48 +19,20 @@ from prometheus_client.registry import Collector
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers
 from changefeed.host.events import HostEvents
-from changefeed.host.host import Host
-from changefeed.host.settings import WebSettings, load_settings
+from changefeed.host.settings import WebSettings
 from changefeed.host.web import (
     AddressRefused,
     listening_socket,
-    serving,
     url_of,
 )
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.web_server import most_connections
-from changefeed.testing.fleet import FleetLog, LoggingObserver
+from tests.support.web_hosts import quick_host, served
 
 pytestmark = pytest.mark.real_time
 
 WEB = WebSettings()
-
-
-@asynccontextmanager
-async def told_about(
-    feed: MemoryFeed,
-    container: MemoryLeases,
-    *,
-    meters: MeterProvider,
-    registry: CollectorRegistry,
-) -> AsyncIterator[tuple[Host, str]]:
-    """A host that has not joined yet, and the address of its endpoints."""
-    quick = {"balance_interval": 0.05, "renew_interval": 0.1, "expiration": 2.0}
-    wanted = load_settings(
-        None, {"host": {"name": "anna"}, "leases": quick, "feed": {"lag_interval": 0.05}}
-    )
-    observer = LoggingObserver(FleetLog())
-    host = Host(
-        wanted,
-        feed=feed,
-        container=container,
-        make_observer=lambda *_: observer,
-        events=HostEvents(HostName("anna"), meters.get_meter("changefeed")),
-    )
-    with listening_socket(WEB) as listening:
-        async with serving(listening, Answers("anna", registry, host)):
-            yield host, url_of(listening)
 
 
 async def get(url: str) -> tuple[int, Any]:
@@ -83,10 +55,9 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
     feed.append("a", b"{}")
     registry = CollectorRegistry()
     meters = MeterProvider([PrometheusMetricReader(registry=registry)], shutdown_on_exit=False)
-    async with told_about(feed, MemoryLeases(), meters=meters, registry=registry) as (
-        host,
-        url,
-    ):
+    events = HostEvents(HostName("anna"), meters.get_meter("changefeed"))
+    host = quick_host("anna", feed, MemoryLeases(), events=events)
+    async with served(Answers("anna", registry, host)) as url:
         assert await get(f"{url}/livez") == (200, {"host": "anna", "alive": True})
         problem = {
             "ready": False,
@@ -143,55 +114,49 @@ async def half_sent(url: str, count: int) -> AsyncIterator[None]:
 
 async def test_half_sent_requests_leave_descriptors_and_a_probe_its_answer() -> None:
     answers = Answers("anna", CollectorRegistry())
-    with listening_socket(WEB) as listening:
-        async with serving(listening, answers):
-            before = open_descriptors()
-            async with half_sent(url_of(listening), 200):
-                assert (await get(f"{url_of(listening)}/livez"))[0] == 200
-                ours = open_descriptors() - before - 200
-                assert ours <= 64 + 1
+    async with served(answers) as url:
+        before = open_descriptors()
+        async with half_sent(url, 200):
+            assert (await get(f"{url}/livez"))[0] == 200
+            ours = open_descriptors() - before - 200
+            assert ours <= 64 + 1
 
 
 async def test_a_connection_is_for_one_request() -> None:
-    with listening_socket(WEB) as listening:
-        async with serving(listening, Answers("anna", None)):
-            port = int(url_of(listening).rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
-            async with asyncio.timeout(5):
-                answer = await reader.read()
-            assert answer.count(b"HTTP/1.1 200") == 1
-            writer.close()
+    async with served(Answers("anna", None)) as url:
+        port = int(url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        assert answer.count(b"HTTP/1.1 200") == 1
+        writer.close()
 
 
 async def test_before_there_is_a_host_it_lives_and_is_not_ready() -> None:
-    with listening_socket(WEB) as listening:
-        async with serving(listening, Answers("anna", None)):
-            url = url_of(listening)
-            assert (await get(f"{url}/livez"))[0] == 200
-            status, shown = await get(f"{url}/readyz")
-            assert (status, shown["ready"]) == (503, False)
-            assert "not been opened yet" in shown["problems"][0]
-            assert (await get(f"{url}/leases"))[1]["leases"] == []
-            assert (await get(f"{url}/metrics"))[0] == 404
+    async with served(Answers("anna", None)) as url:
+        assert (await get(f"{url}/livez"))[0] == 200
+        status, shown = await get(f"{url}/readyz")
+        assert (status, shown["ready"]) == (503, False)
+        assert "not been opened yet" in shown["problems"][0]
+        assert (await get(f"{url}/leases"))[1]["leases"] == []
+        assert (await get(f"{url}/metrics"))[0] == 404
 
 
 async def test_metrics_are_compressed_for_a_client_that_says_so() -> None:
     registry = CollectorRegistry()
     Gauge("anything", "to have a line", registry=registry).set(5)
-    with listening_socket(WEB) as listening:
-        async with (
-            serving(listening, Answers("anna", registry)),
-            aiohttp.ClientSession(auto_decompress=False) as session,
-        ):
-            url = f"{url_of(listening)}/metrics"
-            async with session.get(url, headers={"Accept-Encoding": "br, gzip"}) as answer:
-                assert answer.headers["Content-Encoding"] == "gzip"
-                assert answer.headers["Vary"] == "Accept-Encoding"
-                assert b"anything 5.0" in gzip.decompress(await answer.read())
-            async with session.get(url, headers={"Accept-Encoding": "gzip;q=0"}) as answer:
-                assert "Content-Encoding" not in answer.headers
-                assert b"anything 5.0" in await answer.read()
+    async with (
+        served(Answers("anna", registry)) as url,
+        aiohttp.ClientSession(f"{url}/", auto_decompress=False) as session,
+    ):
+        async with session.get("metrics", headers={"Accept-Encoding": "br, gzip"}) as answer:
+            assert answer.headers["Content-Encoding"] == "gzip"
+            assert answer.headers["Vary"] == "Accept-Encoding"
+            assert b"anything 5.0" in gzip.decompress(await answer.read())
+        async with session.get("metrics", headers={"Accept-Encoding": "gzip;q=0"}) as answer:
+            assert "Content-Encoding" not in answer.headers
+            assert b"anything 5.0" in await answer.read()
 
 
 async def test_the_event_loop_turns_while_metrics_are_made() -> None:

@@ -172,21 +172,6 @@ async def test_a_reader_cannot_stop_inside_a_transaction(
     assert feed.continuation_after(d) == page.continuation == '"2"'
 
 
-async def test_lag_is_exact_on_empty_fresh_and_drained_ranges(
-    world: CosmosWorld, feed: CosmosFeed
-) -> None:
-    beginning = await feed.resolve_start(ZERO, "beginning")
-    assert await feed.lag(ZERO, beginning) == 0
-    for n in range(5):
-        await world.put(f"i{n}")
-    assert await feed.lag(ZERO, beginning) == 5
-    page = await feed.read(ZERO, beginning, 3)
-    assert await feed.lag(ZERO, page.continuation) == 2
-    await world.put("i0")  # moves to the end, and leaves a gap where it was
-    assert await feed.lag(ZERO, page.continuation) == 3
-    assert await feed.lag(ZERO, await feed.resolve_start(ZERO, "now")) == 0
-
-
 async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
     async with CosmosClient(world.url, DEVELOPMENT_KEY) as client:
         database = client.get_database_client("d")

@@ -144,15 +144,6 @@ async def test_while_a_split_is_going_on_the_reader_is_asked_to_wait_with_one_re
     assert (await world.counted())["change_feed"] == {"410": 1}
 
 
-async def test_a_range_that_ended_has_no_lag_and_no_now(
-    world: CosmosWorld, feed: CosmosFeed
-) -> None:
-    await write(world, 0)
-    await world.by_hand.split(range="0")
-    assert await feed.lag(RangeId("0"), Continuation('"0"')) == 0
-    assert await feed.lag(RangeId("0"), Continuation('"0"')) == 0  # known by now
-
-
 async def test_what_goes_on_after_a_range_is_the_latest_there_is(
     world: CosmosWorld, feed: CosmosFeed
 ) -> None:

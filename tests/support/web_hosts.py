@@ -1,0 +1,54 @@
+"""Hosts in real seconds, and what they serve over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.endpoints import Answers
+from changefeed.host.host import Host
+from changefeed.host.settings import WebSettings, load_settings
+from changefeed.host.web import listening_socket, serving, url_of
+from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.web_server import WebLimits
+from changefeed.testing.fleet import FleetLog, LoggingObserver
+
+QUICK = {
+    "balance_interval": 0.05,
+    "renew_interval": 0.1,
+    "expiration": 2.0,
+    "rebalance_delay": 0.0,
+}
+
+
+def quick_host(name: str, feed: MemoryFeed, leases: MemoryLeases, **more: Any) -> Host:
+    """Return a host that does everything often; ``more`` is for ``Host``."""
+    observer = LoggingObserver(FleetLog())
+    often = {"poll_interval": 0.05, "lag_interval": 0.05}
+    return Host(
+        load_settings(None, {"host": {"name": name}, "leases": QUICK, "feed": often}),
+        feed=feed,
+        container=leases,
+        make_observer=lambda *_: observer,
+        **more,
+    )
+
+
+@asynccontextmanager
+async def running(*hosts: Host) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(x.run()) for x in hosts]
+    try:
+        yield
+    finally:
+        for host in hosts:
+            host.stop()
+        await asyncio.gather(*tasks)
+
+
+@asynccontextmanager
+async def served(answers: Answers, limits: WebLimits | None = None) -> AsyncIterator[str]:
+    """Serve what answers give; yield the address."""
+    with listening_socket(WebSettings()) as listening:
+        async with serving(listening, answers, limits):
+            yield url_of(listening)
