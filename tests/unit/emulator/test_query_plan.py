@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from changefeed.emulator.errors import CosmosError
 from changefeed.emulator.query.plan import plan
-from changefeed.emulator.query.run import parsed, run
+from changefeed.emulator.query.run import parsed
+from tests.unit.emulator.test_query_functions import results
 
 FILTER = "{documentdb-formattableorderbyquery-filter}"
 PARTS: tuple[list[dict[str, Any]], ...] = (
@@ -22,15 +22,6 @@ def info(text: str, **parameters: Any) -> dict[str, Any]:
         "queryInfo"
     ]
     return found
-
-
-def asked(text: str, items: list[dict[str, Any]]) -> list[Any]:
-    """Return what a range answers to a rewritten query."""
-    rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(items, start=1)]
-    page = run(
-        lambda after: rows[after:], parsed({"query": text}, now=0), limit=100, continuation=None
-    )
-    return [msgspec.json.decode(x) for x in page.results]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +70,7 @@ def asked(text: str, items: list[dict[str, Any]]) -> list[Any]:
 def test_a_plan_rewrites_a_query_to_what_each_range_answers(text: str, rewritten: str) -> None:
     assert info(text, n=7)["rewrittenQuery"] == rewritten
     if rewritten:
-        asked(rewritten.replace(FILTER, "true"), PARTS[0])  # it can be run, too
+        results(rewritten.replace(FILTER, "true"), *PARTS[0])  # it can be run, too
 
 
 def test_a_plan_says_what_the_client_does_with_the_answers() -> None:
@@ -99,7 +90,7 @@ def test_a_plan_says_what_the_client_does_with_the_answers() -> None:
 
 def test_ranges_answer_a_rewritten_order_with_what_to_merge_by() -> None:
     text = info("SELECT * FROM c ORDER BY c.n")["rewrittenQuery"].replace(FILTER, "true")
-    assert asked(text, PARTS[1]) == [
+    assert results(text, *PARTS[1]) == [
         {"orderByItems": [{}], "payload": PARTS[1][1]},
         {"orderByItems": [{"item": 2}], "payload": PARTS[1][0]},
     ]
@@ -107,12 +98,12 @@ def test_ranges_answer_a_rewritten_order_with_what_to_merge_by() -> None:
 
 def test_ranges_answer_a_rewritten_average_with_what_can_be_added_up() -> None:
     text = info("SELECT VALUE AVG(c.n) FROM c")["rewrittenQuery"]
-    assert [asked(text, x) for x in PARTS] == [
+    assert [results(text, *x) for x in PARTS] == [
         [[{"item": {"sum": 4, "count": 2}}]],
         [[{"item": {"sum": 2, "count": 1}}]],
     ]
 
 
 def test_an_aggregate_inside_another_expression_has_no_plan() -> None:
-    with pytest.raises(CosmosError, match="An aggregate inside another expression"):
+    with pytest.raises(CosmosError, match="aggregate"):
         info("SELECT VALUE COUNT(1) + 1 FROM c")

@@ -3,7 +3,7 @@
 import pytest
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import MAX_TIME_US, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import MAX_TIME_US, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 
 
@@ -39,7 +39,7 @@ def test_commit_times_come_from_the_clock_unless_given() -> None:
     now = 11.5
     assert feed.append("a").committed_us == 11_500_000
     assert feed.append("a", committed_us=7).committed_us == 7
-    with pytest.raises(ValueError, match="no time in the years 1 to 9999"):
+    with pytest.raises(ValueError, match="years 1 to 9999"):
         feed.append("a", committed_us=MAX_TIME_US + 1)
 
 
@@ -53,15 +53,10 @@ def test_a_change_can_be_put_into_the_range_a_story_needs() -> None:
 async def test_children_halve_the_hashes_and_a_merge_joins_them_again() -> None:
     feed = MemoryFeed()
     low, high = feed.split(name("r0"))
-    assert (low.low, low.high, high.low, high.high) == (
-        "000000000",
-        "080000000",
-        "080000000",
-        "100000000",
-    )
-    assert feed.merge(high.id, low.id) == FeedRange(
-        id=name("r3"), low="000000000", high="100000000", parents=(low.id, high.id)
-    )
+    assert (low.low, low.high) == ("000000000", "080000000")
+    assert (high.low, high.high) == ("080000000", "100000000")
+    merged = feed.merge(high.id, low.id)
+    assert (merged.low, merged.high, merged.parents) == (low.low, high.high, (low.id, high.id))
 
 
 async def test_a_new_era_passes_hashes_on_across_every_boundary() -> None:

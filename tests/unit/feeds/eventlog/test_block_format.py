@@ -19,11 +19,11 @@ from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import (
     MAX_TIME_US,
     MIN_TIME_US,
-    Change,
     Continuation,
     Operation,
     RangeId,
 )
+from tests.support import make
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 RANGE = RangeId("e1.p03.v00-ff")
@@ -94,33 +94,19 @@ LAID_OUT = Layout(
     previous=b"[]",
 )
 CHANGES = [
-    Change(
-        range_id=RANGE,
-        sequence=41,
-        key="k",
-        id="k",
-        operation=Operation.INSERT,
-        body=b"{}",
-        committed_us=1,
-    ),
-    Change(
-        range_id=RANGE,
-        sequence=42,
+    make.change(41, item="k", body=b"{}", range_id=RANGE, committed_us=1),
+    make.change(
+        42,
         key="é",
-        id="i",
+        item="i",
         operation=Operation.REPLACE,
         body=b"[1]",
+        range_id=RANGE,
         committed_us=1_767_225_600_000_000,
         previous=b"[]",
     ),
-    Change(
-        range_id=RANGE,
-        sequence=43,
-        key="k",
-        id="k",
-        operation=Operation.DELETE,
-        body=b"",
-        committed_us=-2,
+    make.change(
+        43, item="k", operation=Operation.DELETE, body=b"", range_id=RANGE, committed_us=-2
     ),
 ]
 
