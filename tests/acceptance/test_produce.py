@@ -10,8 +10,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from changefeed.feeds.eventlog import EventLog
-from tests.support import processes
-from tests.support.commands import COMMAND, PLACES, QUICK, changefeed, running
+from tests.support.commands import PLACES, QUICK, changefeed, running
 from tests.support.disks import small_disk_at
 from tests.support.processes import Running
 
@@ -122,28 +121,13 @@ async def test_on_a_full_disk_nothing_that_was_acknowledged_is_lost(small_disk: 
     assert said > 0
 
 
-async def test_at_the_limit_of_a_files_size_nothing_that_was_acknowledged_is_lost(
-    tmp_path: Path,
-) -> None:
-    ended = produced_into_files_of(1024 * 1024, tmp_path)
-    assert ended.returncode == 1, ended.stderr
-    assert "Traceback" not in ended.stderr
-    said = acknowledged(ended)
-    assert await bodies(tmp_path / "log") == list(range(said))
-    assert said > 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["log", "none.jsonl", "--key=k"], "none.jsonl cannot be read: No such file"),
-        (["log", ".", "--key=k"], "Is a directory"),
         (["log", "--key=k", "--no-create"], "there is no event log at log"),
-        (["a-file", "--key=k"], "a-file is no event log: it has no catalog.db"),
         (["a-file/log", "--key=k"], "no event log can be made at a-file/log"),
         (["log", "--key=k", "--parts=0"], "a log has 1 to 4096 parts, not 0"),
-        (["log", "--key=k", "--batch=0"], "greater than or equal to 1"),
-        (["log"], "Missing option '--key'"),
         (["broker://h:7070/orders", "--key=k"], "did you mean brokers://h:7070/orders?"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -157,22 +141,9 @@ def test_a_mistake_is_told_in_a_sentence(
     assert "Traceback" not in ended.stderr
 
 
-def test_another_number_of_parts_than_the_log_has_is_refused(tmp_path: Path) -> None:
-    assert changefeed("produce", "log", "--key=k", "--parts=2", cwd=tmp_path).returncode == 0
-    ended = changefeed("produce", "log", "--key=k", "--parts=3", cwd=tmp_path)
-    assert ended.returncode == 2
-    assert "has 2 parts, and that is for good" in ended.stderr
-
-
 def acknowledged(ended: CompletedProcess[str]) -> int:
     """Return how many changes the command said it had appended."""
     return int(ended.stderr.split(" changes appended")[0].split()[-1].replace(",", ""))
-
-
-def produced_into_files_of(most: int, cwd: Path) -> CompletedProcess[str]:
-    command = (*COMMAND, "produce", "log", "--key=k", "--parts=1", "--batch=100")
-    text = lines(range(10_000), size=1000)
-    return processes.ended("prlimit", f"--fsize={most}", *command, cwd=cwd, stdin=text)
 
 
 async def arrived(producer: Running, log: Path, wanted: list[int]) -> None:
