@@ -65,9 +65,11 @@ class Run:
 def with_tests(places: Sequence[str], use: Callable[[list[pytest.Item]], None]) -> None:
     """Collect the tests of ``places`` as pytest does, and call ``use`` with them."""
     session = _Session(use)
-    code = pytest.main([*_OPTIONS, *places], plugins=[session])
-    if session.problem is not None:
-        raise session.problem
+    try:
+        code = pytest.main([*_OPTIONS, *places], plugins=[session])
+    finally:
+        if session.problem is not None:
+            raise session.problem
     if code != pytest.ExitCode.OK:
         raise NotFit(f"the tests cannot be collected: {code}")
 

@@ -13,6 +13,7 @@ import gc
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -128,8 +129,9 @@ def put_into_place(module: CodeType) -> int:
     for live in [x for x in gc.get_objects() if isinstance(x, FunctionType)]:
         old = live.__code__
         if old.co_qualname in names and new.get(Function.of(old), old) != old:
-            live.__code__ = new[Function.of(old)]
-            count += 1
+            with suppress(ValueError):  # a closure, with fewer variables of its function
+                live.__code__ = new[Function.of(old)]
+                count += 1
     return count
 
 
