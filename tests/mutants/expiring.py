@@ -60,7 +60,7 @@ def a_second_host_starts_under_the_name_of_a_living_one(m: Patch) -> None:
     m.patch(Membership, "_refuse_if_alive", nothing)
 
 
-@mutant(rule=2, kills=_MEMBERSHIP)
+@mutant(rule=2, kills="unit/host/test_fleet_stories.py::test_a_host_whose_supervisor")
 def a_host_waits_for_a_process_that_is_known_to_have_ended(m: Patch) -> None:
     m.patch(Membership, "_may_take_over", lambda *_: False)
 

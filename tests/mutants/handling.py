@@ -50,7 +50,7 @@ def threads_write_into_the_event_loop(m: Patch) -> None:
     m.patch(WorkerContext, "_say", WorkerContext._count)
 
 
-@mutant(rule=8, kills=f"unit/host/workers/test_renewer.py {_WORKER}")
+@mutant(rule=8, kills="unit/host/balancing/test_heartbeats.py::test_leases_are_renewed")
 def nothing_renews_a_lease_while_the_observer_works(m: Patch) -> None:
     async def run(_: Renewer) -> None:
         await asyncio.Event().wait()
@@ -105,7 +105,7 @@ def a_change_of_the_same_key_is_tried_before_its_turn(m: Patch) -> None:
     )
 
 
-@mutant(rule=10, kills=_POISON)
+@mutant(rule=10, kills=f"{_POISON}::test_an_outage")
 def an_outage_is_taken_for_poison(m: Patch) -> None:
     async def judge(*_: object) -> Verdict:
         return Verdict.POISON
@@ -162,7 +162,7 @@ def a_store_that_is_away_for_a_moment_ends_the_host(m: Patch) -> None:
     m.patch(retries, "_LATER", (FeedUnavailable,))
 
 
-@mutant(rule=11, kills="unit/host/test_lost_checkpoints.py")
+@mutant(rule=11, kills="unit/host/test_lost_checkpoints.py::test_checkpoints_that_are_back")
 def a_checkpoint_that_one_answer_lacks_is_lost(m: Patch) -> None:
     async def is_lost(*_: object) -> bool:
         return True
@@ -170,7 +170,9 @@ def a_checkpoint_that_one_answer_lacks_is_lost(m: Patch) -> None:
     m.patch(LostCheckpoints, "is_lost", is_lost)
 
 
-@mutant(rule=11, kills="unit/host/balancing/test_range_sync.py")
+@mutant(
+    rule=11, kills="unit/host/balancing/test_range_sync.py::test_a_merged_lease_that_no_listing"
+)
 def one_torn_listing_makes_a_second_lease_on_the_keys_of_a_part(m: Patch) -> None:
     async def unlisted(_: object, found: Any, *__: object) -> Any:
         return found
