@@ -67,7 +67,7 @@ def a_host_that_stops_does_not_let_observers_finish(m: Patch) -> None:
     m.patch(Host, "_shut_down", shut_down)
 
 
-@mutant(rule=13, kills="unit/host/workers/test_acknowledgements.py")
+@mutant(rule=13, kills="unit/host/workers/test_checkpointer.py")
 def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
     m.patch(Acknowledgements, "done", Acknowledgements.done_up_to)
 
