@@ -148,6 +148,7 @@ class BrokerClient:
 
         With nothing there, wait for so many seconds.
         """
+        assert most > 0, f"{most} bytes of {partition!r} are nothing to read"
         path = self._path("partitions", partition, "records")
         asked = {"log": log, "after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
         body = await self._ask("GET", urls, path, asked, wait=wait, of=partition)

@@ -238,6 +238,7 @@ class _Kept:
     def put(self, range_id: RangeId, changes: Sequence[Change], size: int) -> None:
         if not changes:
             return
+        assert size >= 0, f"{len(changes)} changes of {range_id!r} have {size} bytes"
         place = (range_id, changes[0].sequence - 1)
         _, before = self._by_place.pop(place, ((), 0))
         self._by_place[place] = changes, size

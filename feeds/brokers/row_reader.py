@@ -251,7 +251,9 @@ class RowReader:
             while number is not None and size < max_bytes:
                 block = await self._block(key, number, after)
                 if block is not None:
-                    after = block.first + block.count - 1
+                    last = block.first + block.count - 1
+                    assert last > after, f"{key}: read on from {after} to {last}"
+                    after = last
                     blocks.append(block)
                     size += sum(map(len, block.columns))
                 number = await self._next_with(key, number + 1, after)

@@ -247,6 +247,7 @@ class _SharedPages:
             return None
         place = partition, firsts[n]
         found = self._kept[place]
+        assert found.changes[0].sequence == firsts[n], f"the page at {place} begins elsewhere"
         if sequence > found.changes[-1].sequence:
             return None
         self._kept.move_to_end(place)

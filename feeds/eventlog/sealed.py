@@ -81,6 +81,7 @@ def read_sealed(
     segments = _segments(catalog)
     with _advised(catalog, segment, wanted), _file(segments, catalog, segment) as file:
         for columns in segments.read_segment(file, segment.file, wanted, batch):
+            assert columns.first == wanted, f"{columns.first} was read, and {wanted} wanted"
             wanted = columns.first + columns.count
             yield columns
 

@@ -216,6 +216,7 @@ class Membership:
         return next((x for x in members if x.name == self._member.name), None)
 
     async def _refuse_if_alive(self, found: Member) -> None:
+        assert not self._may_take_over(found), f"{found} is ours, or dead: nothing to wait for"
         self._events.waiting_for_name(found.incarnation, self._longest_silent)
         clock = asyncio.get_running_loop().time
         until = clock() + self._longest_silent

@@ -40,6 +40,7 @@ async def free_from_deleted_parents(
             if any([await look_up(container, x) for x in unlisted]):
                 continue
             kept = with_unfinished_parents(lease.range, known)
+            assert lease.epoch == 0, f"lease {lease.range_id!r} has been read: it does not wait"
             assert len(kept.parents) < len(lease.range.parents), (
                 f"lease {lease.range_id!r} would go on to wait for {kept.parents}"
             )

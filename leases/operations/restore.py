@@ -86,14 +86,18 @@ def _facts(lease: Lease) -> tuple[object, ...]:
 async def carry_out(container: LeaseContainer, step: Step) -> None:
     """Do one step. Raise ``LeaseConflict`` or ``LeaseGone`` where a host wrote meanwhile."""
     match step.change:
-        case Change.CREATE if step.wanted is not None:
+        case Change.CREATE:
+            assert step.wanted is not None, "what is created is wanted"
             made = await container.create(step.wanted)
             whole = await container.read(made.range_id)
             if whole is None or _facts(whole) != _facts(step.wanted):
                 raise LeaseGone(step.wanted, "a host has created it meanwhile")
-        case Change.MOVE if step.wanted is not None and step.stored is not None:
+        case Change.MOVE:
+            assert step.wanted is not None, "what is moved is wanted elsewhere"
+            assert step.stored is not None, "what is moved is there"
             await _move(container, step.stored, step.wanted)
-        case Change.DELETE if step.stored is not None:
+        case Change.DELETE:
+            assert step.stored is not None, "what is deleted is there"
             await container.delete(step.stored)
 
 
