@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.deliveries import Delivery, by_turn, duplicates, read_deliveries
+from benchmarks.deliveries import Delivery, by_turn, read_deliveries
 from changefeed.feeds.feed import RangeId
 
 
@@ -17,11 +17,6 @@ def given(host: str, first: int, last: int, *, range_id: str = "r1") -> Delivery
 def test_what_a_new_owner_is_given_again_counts_as_its_own() -> None:
     batches = [given("a", 1, 100), given("a", 101, 200), given("b", 101, 200)]
     assert by_turn([*batches, given("b", 201, 300), given("a", 251, 400)]) == [0, 100, 50]
-
-
-def test_ranges_are_counted_apart() -> None:
-    batches = [given("a", 1, 10), given("b", 1, 10, range_id="r2"), given("b", 6, 10)]
-    assert duplicates(batches) == 5
 
 
 def test_a_change_that_was_left_out_is_no_small_matter() -> None:
