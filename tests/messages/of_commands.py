@@ -2,6 +2,50 @@
 
 from typing import Final
 
+from changefeed.cli.collections import _SECONDS, _quantity
+from changefeed.cli.io.json_lines import Fields, record_of
+from changefeed.cli.io.lease_view import LeaseView, Sort
+from changefeed.cli.io.position_files import read_positions
+from changefeed.cli.reset import _check
+from changefeed.cli.status import _refuse_contradictions
+from changefeed.host.operations.ranges import check_position
+
 from .table import Table
 
 COMMANDS: Final = Table("Commands")
+
+
+def _status(given: tuple[LeaseView, str]) -> None:
+    view, flags = given
+    chosen = {x: x in flags for x in ("json", "prometheus", "watch")}
+    _refuse_contradictions(view, **chosen)
+
+
+COMMANDS.each(
+    _status,
+    {
+        "status as JSON and for Prometheus": (LeaseView(), "json prometheus"),
+        "status as JSON, sorted": (LeaseView(sort=Sort.LAG), "json"),
+        "status by rates after one look": (LeaseView(sort=Sort.RATE), ""),
+    },
+)
+COMMANDS.each(
+    lambda text: _quantity(text, _SECONDS, "--for"), {"a time to keep records for": "7w"}
+)
+COMMANDS.each(lambda names: _check(names, "now", all_=False), {"a reset of no range": []})
+COMMANDS.each(
+    lambda names: check_position(names, "12/34"), {"a position for two ranges": ["r0", "r1"]}
+)
+COMMANDS.each(read_positions, {"a file of positions that is not there": "none"})
+COMMANDS.each(
+    lambda line: record_of(line, Fields(key="k", time="t", operation="op")),
+    {
+        "a line that is no JSON": b"{",
+        "a line that is no object": b"[1]",
+        "a line without its key": b"{}",
+        "a line with a key that is no text": b'{"k": true}',
+        "a line with a time without a zone": b'{"k": "a", "t": "2026-01-01T00:00:00"}',
+        "a line with a time in milliseconds": b'{"k": "a", "t": 1767225600000}',
+        "a line with an operation that there is not": b'{"k": "a", "t": 1, "op": "upsert"}',
+    },
+)
