@@ -13,34 +13,41 @@ from changefeed.cli.host_flags import LeaseFlags
 from changefeed.cli.io.report import say
 from changefeed.host.operations.ranges import Said, pause_ranges, resume_ranges
 from changefeed.host.settings import Settings
-
-Ranges = Annotated[
-    list[str] | None, typer.Argument(metavar="[RANGE]...", help="Without any, all that exist.")
-]
+from changefeed.runtime.errors import UserError
 
 
 @with_flags
 def pause(
-    ranges: Ranges = None,
+    ranges: Annotated[
+        list[str] | None, typer.Argument(metavar="[RANGE]...", help="The ranges to pause.")
+    ] = None,
     *,
     flags: LeaseFlags,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All that exist: the whole fleet stands still.")
+    ] = False,
     reason: Annotated[
         str, typer.Option("--reason", help="Why; status, logs and /leases show it.")
     ] = "paused by hand",
 ) -> None:
-    """Stop reading some ranges, or all, until they are resumed.
+    """Stop reading some ranges until they are resumed, or all of them with --all.
 
     Their owners finish their current batch, checkpoint and release them. A range whose
     lease is made later, after a split, say, is not paused.
     """
     with exit_on_error():
+        if bool(ranges) == all_:
+            raise UserError("name the ranges to pause, or all of them with --all")
         settings = flags.settings()
         asyncio.run(_pause(settings, ranges or [], reason))
 
 
 @with_flags
 def resume(
-    ranges: Ranges = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RANGE]...", help="Without any, all that are paused."),
+    ] = None,
     *,
     flags: LeaseFlags,
 ) -> None:

@@ -34,3 +34,10 @@ def test_positions_are_not_saved_to_links_in_a_circle(
     with pytest.raises(UserError, match="'here' cannot be written"):
         _write_file(Path("here"), b"{}")
     assert Path("here").is_symlink()
+
+
+@pytest.mark.parametrize("ranges", [[], ["r0", "--all"]])
+def test_a_whole_fleet_is_paused_by_no_slip(ranges: list[str]) -> None:
+    found = called(["pause", *ranges, "--leases=sqlite:leases.db"])
+    assert found.exit_code == 2
+    assert "--all" in found.output
