@@ -58,6 +58,13 @@ async def move_to_the_beginning(feed: MemoryFeed, stores: Stores, range_id: Rang
     )
 
 
+async def read_by_anna(fleet: Fleet) -> None:
+    """Let a host read all there is, and stop."""
+    fleet.start("anna")
+    await fleet.caught_up()
+    await fleet.stop("anna")
+
+
 async def test_a_lost_checkpoint_pauses_its_range_and_the_others_are_read() -> None:
     stores = Stores()
     feed = MemoryFeed(4)
@@ -83,13 +90,9 @@ async def test_a_lost_checkpoint_pauses_its_range_and_the_others_are_read() -> N
 
 async def test_a_range_whose_checkpoint_was_lost_goes_on_where_a_reset_says() -> None:
     stores = Stores()
-    feed = MemoryFeed(4)
-    for n in range(40):
-        feed.append(f"early-{n}")
+    feed = make.memory_feed(4, 40)
     async with Fleet(feed, stores.container) as fleet:
-        fleet.start("anna")
-        await fleet.caught_up()
-        await fleet.stop("anna")
+        await read_by_anna(fleet)
         await stores.lose_checkpoint(R1)
         fleet.start("bert")
         await asyncio.sleep(20)
@@ -139,9 +142,7 @@ async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_no
     stores = Stores()
     feed = MemoryFeed(4)
     async with Fleet(feed, stores.container) as fleet:
-        fleet.start("anna")
-        await fleet.balanced()
-        await fleet.stop("anna")
+        await read_by_anna(fleet)
         for lease in await stores.ownership.list():
             await stores.lose_checkpoint(lease.range_id)
         fleet.start("bert")
@@ -173,9 +174,7 @@ async def test_checkpoints_that_are_back_soon_change_nothing(lost: int) -> None:
     """A replica lagged, or a store was emptied by mistake and filled again."""
     stores = Stores()
     async with Fleet(MemoryFeed(4), stores.container) as fleet:
-        fleet.start("anna")
-        await fleet.balanced()
-        await fleet.stop("anna")
+        await read_by_anna(fleet)
         names = sorted(x.range_id for x in await stores.ownership.list())[:lost]
         kept = [await stores.lose_checkpoint(x) for x in names]
         fleet.start("bert")

@@ -277,27 +277,30 @@ async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
     assert await leases.list() == []
 
 
+OTHER_HALF = FeedRange(id=R2, low="4", high="8", parents=(R0,))
 BESIDE = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
 
 
 @pytest.mark.parametrize(
-    ("successor", "there", "feed", "going_on"),
+    ("successors", "there", "feed", "going_on"),
     [
-        (MERGED, HALF, PartlessFeed(1), {"r0": "7", "r3": "7"}),
-        (HALF, HALF, Handing(1), {"r0": "7", "r1": "7"}),
-        (HALF, BESIDE, PartlessFeed(1), {"r0": "7", "r1": "7", "r4": "3"}),
+        ([MERGED], HALF, PartlessFeed(1), {"r0": "7", "r3": "7"}),
+        ([HALF, OTHER_HALF], HALF, PartlessFeed(1), {"r0": "7", "r1": "3", "r2": "7"}),
+        ([HALF], HALF, Handing(1), {"r0": "7", "r1": "7"}),
+        ([HALF], BESIDE, PartlessFeed(1), {"r0": "7", "r1": "7", "r4": "3"}),
     ],
     ids=[
         "for keys that went elsewhere: it is ended",
+        "for keys that go on there: it stays",
         "for keys whose range lived on: it begins where that has ended",
         "for other keys: it stays, though it names the range an ancestor",
     ],
 )
 async def test_what_a_dead_owner_made_is_taken_up_where_the_range_has_ended(
-    successor: FeedRange, there: FeedRange, feed: Feed, going_on: dict[str, str]
+    successors: Sequence[FeedRange], there: FeedRange, feed: Feed, going_on: dict[str, str]
 ) -> None:
     leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(there, at="3"))
-    await end_range(leases, WHOLE, successor, at="7", feed=feed)
+    await end_range(leases, WHOLE, *successors, at="7", feed=feed)
     found = [await lease_in(leases, x) for x in await names(leases)]
     assert {x.range_id: x.continuation for x in found if not x.ended} == going_on
 

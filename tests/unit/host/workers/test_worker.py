@@ -15,7 +15,7 @@ from tests.support import make
 from tests.support.cable import Cable
 from tests.support.calls import Calls
 from tests.support.handed import Handed, fleet_of, handed_to
-from tests.support.looking import lease_in, now
+from tests.support.looking import lease_in, now, until
 from tests.support.proxies import proxied
 
 if TYPE_CHECKING:
@@ -308,8 +308,7 @@ async def test_a_lease_is_not_handed_to_a_host_that_died_while_it_waited() -> No
         await asyncio.sleep(20)
         assert [x.next_owner for x in await container.list()].count(HostName("b")) == 1
         await fleet.kill("b")
-        while not fleet.log.closed:  # noqa: ASYNC110 - the log sets no event
-            await asyncio.sleep(0.5)
+        await until(lambda: fleet.log.closed)
         assert 70 < now() < 130
         await asyncio.sleep(6)
         assert await fleet.loads() == {"a": 2}
