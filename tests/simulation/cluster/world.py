@@ -216,7 +216,7 @@ class World:
         """Let one end as if it was killed; another, with other keys, takes its place."""
         found = [x for x in self._producers if isinstance(x, RealProducer) and not x.stopping]
         if found:
-            one = self.random.choice(found)
+            one = self.random.choice([x for x in found if x.has_open] or found)
             self.tell("a producer dies")
             self.probes.hit(Probe.PRODUCER_DIED, where=one.has_open)
             one.die()
