@@ -26,7 +26,6 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     ),
     "acceptance/test_cosmos_fleet.py": (
         "test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed",
-        "test_what_a_dotnet_fleet_has_read_is_not_read_again",
     ),
     "acceptance/test_doctor.py": (),
     "acceptance/test_embedding.py": (

@@ -96,8 +96,7 @@ async def a_status_is_watched_while_ranges_move(cwd: Path, where: str) -> None:
         said = await asyncio.to_thread(log, cwd, "move", where, "--to=b-2")
         assert "what has ended moves to b-2" in said
         await watching.reaches(lambda: {x["home"] for x in now()["ranges"][:4]} == {"b-2"})
-        watching.process.send_signal(signal.SIGINT)
-        assert await watching.ends() == 0
+        await watching.stops(signal.SIGINT)
     shown = await asyncio.to_thread(log, cwd, "status", where, "--all")
     assert shown.count("b-2 (chosen)") == 4
     assert "broker" in await asyncio.to_thread(wrong, "log", "move", where, "--to=c", cwd=cwd)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,7 @@ async def test_the_emulator_keeps_its_data_and_its_port_and_ends_in_order(
         async with CosmosClient(url, DEVELOPMENT_KEY) as client:
             items = await container(client, "c", "/pk")
             assert (await items.read_item("1", "p"))["pk"] == "p"
-        process.process.send_signal(signal.SIGTERM)
-        assert await process.ends() == 0
+        await process.stops()
 
 
 @pytest.mark.parametrize(

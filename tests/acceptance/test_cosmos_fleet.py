@@ -6,7 +6,6 @@ along its key. What the fleet has handled stands in one file, in the order of ha
 
 import asyncio
 import json
-import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +20,6 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
 from tests.support.commands import changefeed, running
-from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import control, emulator_process, free_port
 from tests.support.processes import Running
 
@@ -133,11 +131,6 @@ async def _sure(call: Callable[[], Awaitable[None]]) -> None:
             return
 
 
-async def stopped(host: Running) -> None:
-    host.process.send_signal(signal.SIGTERM)
-    assert await host.ends() == 0, host.said
-
-
 @asynccontextmanager
 async def a_world(cwd: Path, url: str) -> AsyncIterator[World]:
     async with CosmosClient(url, DEVELOPMENT_KEY) as client:
@@ -167,14 +160,14 @@ async def test_a_fleet_reads_on_through_splits_merges_throttling_and_a_rolling_r
         await asyncio.sleep(1.5)
         await control(url, "DELETE", "throttle")
         for n, host in enumerate(fleet):
-            await stopped(host)
+            await host.stops()
             again = await hosts.enter_async_context(world.host(f"h{n}"))
             await again.says("lease.acquired")
             fleet[n] = again
         await writing
         await world.all_handled(fleet[0])
         for host in fleet:
-            await stopped(host)
+            await host.stops()
         world.check(repeated=0)
         assert len({x[2] for x in world.handled}) >= 3  # the load was shared
 
@@ -204,33 +197,9 @@ async def test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed(
         async with emulator_process(tmp_path, "--data=kept", port=port):
             await writing
             await world.all_handled(fleet[1])
-            await stopped(fleet[1])
+            await fleet[1].stops()
         # Of the two ranges, each may have had a page in hand at each of the two deaths.
         world.check(repeated=2 * 2 * PAGE)
-
-
-async def test_what_a_dotnet_fleet_has_read_is_not_read_again(tmp_path: Path) -> None:
-    async with emulator_process(tmp_path) as (_, url), a_world(tmp_path, url) as world:
-        await world.split()
-        await world.write(5)
-        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
-            database = client.get_database_client("d")
-            leases = await database.create_container("leases", PartitionKey("/id"))
-            dotnet = DotNetHost(leases, "theirs", "net-1")
-            ranges = await world.ranges()
-            for x in ranges:
-                bounds = {"minInclusive": x["low"], "maxExclusive": x["high"]}
-                await dotnet.create({"id": x["id"], **bounds})
-                lease = await dotnet.acquire(await dotnet.read(x["id"]))
-                await dotnet.checkpoint(lease, f'"{x["lsn"]}"')
-        await world.write(5)
-        async with world.host("h1", leases="?prefix=theirs") as host:
-            # Its stamps are so old that nobody need watch it die.
-            await world.all_handled(host, but=5 * len(KEYS))
-            await stopped(host)
-        assert sorted(x[:2] for x in world.handled) == sorted(
-            (key, n) for key in KEYS for n in range(5, 10)
-        )
 
 
 async def by_hand(world: World, name: str, *arguments: str) -> list[str]:
@@ -271,6 +240,6 @@ async def test_a_range_is_split_and_merged_by_hand_while_hosts_read_it(tmp_path:
         await world.write(3)
         await world.all_handled(first)
         for host in (first, second):
-            await stopped(host)
+            await host.stops()
         world.check(repeated=0)
         assert len({x[2] for x in world.handled}) == 2

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +61,7 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
             assert (done["by"], done["remote"], done["ranges"]) == ("Rosa", "127.0.0.1", [name])
             own = await state(await address(anna))
             assert (own["me"], len(own["ranges"])) == ("anna", 4)
-            anna.process.send_signal(signal.SIGTERM)
-            assert await anna.ends() == 0
+            await anna.stops()
             for _ in range(100):
                 view = await state(url)
                 if not view["hosts"]:
@@ -71,8 +69,7 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
                 await asyncio.sleep(0.2)
             states = sorted(x["state"] for x in view["ranges"])
             assert states == ["paused", "unowned", "unowned", "unowned"]
-            board.process.send_signal(signal.SIGTERM)
-            assert await board.ends() == 0
+            await board.stops()
     assert "Traceback" not in board.said
     leases = json.loads(changefeed("status", *PLACES, "--json", cwd=tmp_path).stdout)["leases"]
     assert [x["paused"] for x in leases].count("the disk is full") == 1

@@ -58,8 +58,7 @@ async def test_the_change_is_put_aside_and_the_host_goes_on(
     async with running("run", *PLACES, *QUICK, name, *aside, LETTERS, *more, cwd=place) as host:
         await host.reaches(lambda: handled(place) == {*range(100)} - {17})
         await host.says('"event": "change.dead_lettered"')
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
     assert {x["error"] for x in host.events("task.exit_ignored")} == {"SystemExit(0)"}
 
     listed = changefeed("dead-letters", "list", "--json", LETTERS, cwd=place)
@@ -76,5 +75,4 @@ async def test_a_task_that_no_one_asks_for_its_result_ends_alone(place: Path) ->
     async with running("run", *PLACES, *QUICK, observer, cwd=place) as host:
         await host.says('"event": "task.exit_ignored"')
         await host.reaches(lambda: handled(place) == {*range(100)} - {17})
-        host.process.send_signal(signal.SIGINT)
-        assert await host.ends() == 0
+        await host.stops(signal.SIGINT)

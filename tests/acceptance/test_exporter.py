@@ -1,6 +1,5 @@
 """``changefeed exporter`` as a process, which Prometheus and KEDA ask."""
 
-import signal
 from pathlib import Path
 
 import aiohttp
@@ -33,5 +32,4 @@ async def test_a_fleet_without_hosts_is_scaled_over_http_and_grpc(tmp_path: Path
             assert await active(b"", timeout=10) == b"\x08\x01"
         taken = changefeed(*exporter[:-1], f"--scaler-port={scaler['port']}", cwd=tmp_path)
         assert (taken.returncode, "choose another --scaler-port" in taken.stderr) == (2, True)
-        process.process.send_signal(signal.SIGTERM)
-        assert await process.ends() == 0
+        await process.stops()

@@ -50,8 +50,7 @@ async def test_a_host_waits_for_stores_that_are_away_and_says_so(tmp_path: Path)
         assert (await get(f"http://127.0.0.1:{port}/livez"))[0] == 200
         status, shown = await get(f"http://127.0.0.1:{port}/readyz")
         assert (status, shown["ready"]) == (503, False)
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
         assert "Traceback" not in host.said
 
 

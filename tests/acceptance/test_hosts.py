@@ -56,8 +56,7 @@ async def test_a_killed_host_is_started_again_and_the_leases_are_whole(place: Pa
         await until_even(hosts)
         (ended,) = hosts.events("child.ended")
         assert (ended["host"], ended["code"]) == ("h-2", -signal.SIGKILL)
-        hosts.process.send_signal(signal.SIGTERM)
-        assert await hosts.ends() == 0
+        await hosts.stops()
     assert owners(place) == [None] * 6
     assert status(place)["members"] == []
 
@@ -97,8 +96,7 @@ async def test_a_fixed_port_is_that_of_the_first_and_the_others_follow(place: Pa
         await until_even(hosts)
         addresses = [x["address"] for x in status(place)["members"]]
         assert addresses == [f"http://127.0.0.1:{port + n}" for n in range(3)]
-        hosts.process.send_signal(signal.SIGINT)
-        assert await hosts.ends() == 0
+        await hosts.stops(signal.SIGINT)
 
 
 @pytest.mark.parametrize(

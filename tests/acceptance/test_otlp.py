@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -59,8 +58,7 @@ async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) ->
     env = {**receiver.env, "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test"}
     async with running(*RUN, *more, cwd=place, env=env) as host:
         await host.reaches(lambda: _handed_over(receiver) == 40)
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
 
     spans = receiver.spans()
     assert {x.name for x in spans} == {"process eventlog:log"}
@@ -107,8 +105,7 @@ async def test_a_receiver_in_trouble_costs_a_host_neither_leases_nor_its_stop(
         if trouble != "away":
             await host.reaches(lambda: len(receiver.requests) >= 3)
         began = time.monotonic()
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
         took = time.monotonic() - began
     assert owners(place) == [None, None]
     assert host.events("lease.lost", "host.failed", "call.failed") == []

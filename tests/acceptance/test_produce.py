@@ -52,8 +52,7 @@ async def test_what_was_produced_comes_out_of_a_host_complete(tmp_path: Path) ->
         )
         assert more.returncode == 0
         await host.reaches(lambda: len(written()) >= 5010)
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
     assert written() == list(range(5010))
 
 

@@ -45,8 +45,7 @@ async def test_sigterm_releases_the_leases_and_keeps_their_continuations(place: 
         await host.says('"event": "lease.acquired"', times=4)
         await host.reaches(lambda: all(x["lag"] == 0 for x in status(place)["leases"]))
         assert owners(place) == ["anna"] * 4
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
 
     seen = status(place)
     assert seen["members"] == []
@@ -57,8 +56,7 @@ async def test_sigterm_releases_the_leases_and_keeps_their_continuations(place: 
 
     async with running(*RUN, *options, cwd=place) as host:
         await host.says('"event": "lease.acquired"', times=4)
-        host.process.send_signal(signal.SIGINT)
-        assert await host.ends() == 0
+        await host.stops(signal.SIGINT)
     assert len((place / "out.jsonl").read_text().splitlines()) == 1000  # it went on, not again
 
 
@@ -84,8 +82,7 @@ async def test_endpoints_answer_at_the_address_that_the_member_record_tells(
         assert 'service_instance_id="anna"' in metrics
         assert 'service_name="changefeed"' in metrics
         assert "changefeed_leases_owned" in metrics
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
 
 
 async def test_a_second_process_under_one_name_is_refused_and_the_first_goes_on(
@@ -99,8 +96,7 @@ async def test_a_second_process_under_one_name_is_refused_and_the_first_goes_on(
         assert "give this one a name of its own (--name)" in second.said
         assert "Traceback" not in second.said
         assert owners(place) == ["anna"] * 4
-        first.process.send_signal(signal.SIGTERM)
-        assert await first.ends() == 0
+        await first.stops()
 
 
 STUCK = """
@@ -163,8 +159,7 @@ async def test_a_stop_before_the_start_is_over_is_an_orderly_one(place: Path) ->
         await killed.ends()
     async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as host:
         await host.says('"event": "host.waiting"')
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
 
 
 @pytest.mark.parametrize(

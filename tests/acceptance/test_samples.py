@@ -44,8 +44,7 @@ async def as_the_readme_says(sample: str, place: Path, *, until: str) -> str:
     assert changefeed(*produce, cwd=place).returncode == 0
     async with running(*hosts, *QUICK, cwd=place, env=FROM_HERE) as fleet:
         await fleet.reaches(lambda: re.search(until, everything(place, fleet)) is not None)
-        fleet.process.send_signal(signal.SIGTERM)
-        assert await fleet.ends() == 0
+        await fleet.stops()
     return fleet.printed
 
 
@@ -177,7 +176,6 @@ async def test_words_are_counted_once_though_the_counting_is_killed(tmp_path: Pa
     assert 0 < totals(words)["word"] < wanted["word"]
     async with running(*run, cwd=tmp_path, env=FROM_HERE) as host:
         await host.reaches(lambda: totals(words) == wanted)
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.ends() == 0
+        await host.stops()
     assert [x["reason"] for x in host.events("lease.released")] == ["the host is stopping"] * 3
     assert totals(words) == wanted

@@ -43,8 +43,7 @@ async def test_a_hang_up_is_an_orderly_stop(command: tuple[str, ...], place: Pat
     arguments = [x.format(place=place) for x in command]
     async with running(*arguments, cwd=place) as process:
         await process.reaches(lambda: SERVING[command] in process.said + process.printed)
-        process.process.send_signal(signal.SIGHUP)
-        assert await process.ends() == 0
+        await process.stops(signal.SIGHUP)
     assert "Traceback" not in process.said
     if command[0] == "broker":
         assert process.events("broker.left")
@@ -62,8 +61,7 @@ async def test_a_command_that_waits_for_a_store_ends_when_it_is_asked_to(
     async with running(command, PLACES[0], leases, cwd=place) as process:
         await process.reaches(silent.asked.is_set)
         asked = time.monotonic()
-        process.process.send_signal(signal.SIGTERM)
-        assert await process.ends() == 0
+        await process.stops()
         assert time.monotonic() - asked < 9  # the process is ended after ten seconds
     assert "Traceback" not in process.said
 
@@ -80,6 +78,5 @@ async def test_a_broker_that_waits_for_its_store_ends_when_it_is_asked_to(
     command = (*BROKER, "--cluster=s3://bucket/log", "--set=log.format=json")
     async with running(*command, cwd=tmp_path, env=environment) as process:
         await process.reaches(silent.asked.is_set)
-        process.process.send_signal(signal.SIGTERM)
-        assert await process.ends() == 0
+        await process.stops()
     assert '"event": "broker.left"' in process.said
