@@ -30,11 +30,6 @@ def container(request: pytest.FixtureRequest) -> LeaseContainer:
     return SeparateStores(MemoryOwnership(), MemoryCheckpoints())
 
 
-def fill(feed: MemoryFeed, changes: int, *, first: int = 0, keys: int = 50) -> None:
-    for n in range(first, first + changes):
-        feed.append(f"key-{n % keys}", b'{"n": %d}' % n)
-
-
 async def test_stopping_releases_every_lease_and_keeps_every_position(
     container: LeaseContainer,
 ) -> None:
@@ -172,7 +167,8 @@ async def test_start_now_is_settled_once_so_that_nothing_written_later_is_lost(
     ) as fleet:
         fleet.start("a")
         await asyncio.sleep(1)
-        fill(feed, 40)
+        for n in range(40):
+            feed.append(f"key-{n}")
         await asyncio.sleep(5)
         await fleet.kill("a")  # before the first checkpoint
     async with Fleet(feed, container, settings={"feed": {"start": "now"}}) as fleet:

@@ -39,6 +39,13 @@ def samples(registry: CollectorRegistry) -> Samples:
     }
 
 
+def test_counters_of_what_should_not_happen_are_there_before_it_does() -> None:
+    with counting() as (_, registry):
+        found = samples(registry)
+    assert found["changefeed_lease_losses_total", ()] == 0
+    assert found["changefeed_lease_steals_total", ()] == 0
+
+
 def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> None:
     def shown(registry: CollectorRegistry) -> float:
         return samples(registry)["changefeed_range_failing", (("range", "r0"),)]

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Self
 
@@ -40,18 +38,6 @@ class Writing:
             self._feed.append(f"key-{self.written % 50}", b"{}")
             self.written += 1
             await asyncio.sleep(self._pause)
-
-
-@asynccontextmanager
-async def in_mid_handoff(*, changes: int) -> AsyncIterator[Fleet]:
-    """``a`` has half of the changes of each of two ranges in hand; ``b`` asks for one."""
-    feed = make.memory_feed(2, changes)
-    async with Fleet(feed, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        fleet.start("b")
-        await asyncio.sleep(10)
-        yield fleet
 
 
 def reasons(fleet: Fleet) -> Counter[CloseReason]:
@@ -116,7 +102,11 @@ async def test_without_handoff_time_a_lease_is_stolen_at_once() -> None:
 
 
 async def test_an_owner_that_dies_in_mid_handoff_is_robbed_when_its_lease_expires() -> None:
-    async with in_mid_handoff(changes=100) as fleet:
+    async with Fleet(make.memory_feed(2, 100), pace=1.0) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        fleet.start("b")
+        await asyncio.sleep(10)  # a has half of the changes in hand
         asked_for = [x for x in await fleet.container.list() if x.next_owner == "b"]
         assert len(asked_for) == 1
         await fleet.kill("a")
