@@ -14,11 +14,11 @@ import pytest
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.eventlog.schema import FORMAT
 from changefeed.feeds.feed import Change, Feed, RangeId
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime import open_database
+from tests.support.damaged_logs import everyone_is_refused
 from tests.support.disks import small_disk_at
 
 pytestmark = pytest.mark.real_time
@@ -210,17 +210,6 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
         with pytest.raises(FeedRefused, match=advice):
             async with EventLogWriter.open(tmp_path / name):
                 pass
-
-
-async def everyone_is_refused(path: Path, said: str) -> None:
-    with pytest.raises(FeedRefused, match=said):
-        async with EventLog.open(path):
-            pass
-    with pytest.raises(FeedRefused, match=said):
-        async with EventLogWriter.open(path):
-            pass
-    with pytest.raises(FeedRefused, match=said):
-        BulkLog.at(path).ends()
 
 
 @pytest.mark.parametrize("file", ["catalog.db", "brokers/1/records.db"])

@@ -10,9 +10,8 @@ import pytest
 
 from changefeed.feeds.errors import FeedError, FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
-from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.feed import Change, RangeId
-from tests.support.damaged_logs import read_by_pages
+from tests.support.damaged_logs import append_some, everyone_is_refused, read_by_pages
 
 pytestmark = pytest.mark.real_time
 
@@ -37,26 +36,6 @@ def put(path: Path, table: str, column: str, value: object, where: str = "true")
         file.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))
-
-
-async def opened(path: Path) -> None:
-    async with EventLog.open(path) as log:
-        for one in await log.ranges():
-            await log.read(one.id, await log.resolve_start(one.id, "beginning"), 10)
-
-
-async def written_to(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer:
-        await writer.append([Record(key=f"k{n}") for n in range(20)])
-
-
-async def everyone_is_refused(path: Path, said: str) -> None:
-    with pytest.raises(FeedRefused, match=said):
-        await opened(path)
-    with pytest.raises(FeedRefused, match=said):
-        await written_to(path)
-    with pytest.raises(FeedRefused, match=said):
-        BulkLog.at(path).ends()
 
 
 @pytest.mark.parametrize("file", [CATALOG, RECORDS])
@@ -168,6 +147,6 @@ async def test_of_a_catalog_with_random_damage_only_what_was_written_is_delivere
     (tmp_path / "copy" / CATALOG).write_bytes(data)
     try:
         assert await everything(tmp_path / "copy") == truth
-        await written_to(tmp_path / "copy")
+        await append_some(tmp_path / "copy")
     except FeedError:
         pass

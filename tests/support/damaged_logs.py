@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from changefeed.feeds.errors import FeedError
+import pytest
+
+from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
 from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
@@ -90,3 +92,23 @@ def read_in_bulk(
     except FeedError as error:
         return found, error
     return found, None
+
+
+async def read_some(path: Path) -> None:
+    async with EventLog.open(path) as log:
+        for one in await log.ranges():
+            await log.read(one.id, await log.resolve_start(one.id, "beginning"), 10)
+
+
+async def append_some(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer:
+        await writer.append([Record(key=f"k{n}") for n in range(20)])
+
+
+async def everyone_is_refused(path: Path, said: str) -> None:
+    """Check that nobody reads such a log, writes it, or reads it in bulk."""
+    for refused in (read_some, append_some):
+        with pytest.raises(FeedRefused, match=said):
+            await refused(path)
+    with pytest.raises(FeedRefused, match=said):
+        BulkLog.at(path).ends()

@@ -1,7 +1,7 @@
 """Ends partitions of an event log and opens others in their place, as its files say it.
 
-The product has no brokers, splits and eras yet; readers and the writer are tested against
-logs in which partitions have ended.
+Only brokers end partitions; a log in a directory has none, and its readers and its writer are
+tested against logs in which partitions have ended.
 
 First the records: new partitions open, old ones close, in one transaction, so that no append
 falls between. Then the catalog, in one transaction: from that moment it counts. In between,
