@@ -1,7 +1,6 @@
 """Each command that runs on ends in order when its terminal hangs up, and while it starts."""
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,9 +59,7 @@ async def test_a_command_that_waits_for_a_store_ends_when_it_is_asked_to(
     leases = f"--leases={kind}://127.0.0.1:{silent.port}{where}"
     async with running(command, PLACES[0], leases, cwd=place) as process:
         await process.reaches(silent.asked.is_set)
-        asked = time.monotonic()
-        await process.stops()
-        assert time.monotonic() - asked < 9  # the process is ended after ten seconds
+        await process.stops()  # with a code that a process has not that was ended at once
     assert "Traceback" not in process.said
 
 
