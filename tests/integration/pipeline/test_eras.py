@@ -12,7 +12,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Access
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to
@@ -80,20 +80,6 @@ def by_key(read: Sequence[Row]) -> dict[str, list[int]]:
     return {key: [x[4] for x in read if x[3] == key] for key in KEYS}
 
 
-def test_an_era_that_begins_after_a_batch_was_planned_changes_nothing_in_it(log: Log) -> None:
-    log.write(5)
-    with log.access() as access:
-        start = first_offset(access, "beginning")
-        end = next_offset(access, start, limit=30)
-        before = rows(access, start, end)
-    log.era([WHOLE], (0, 127), (128, 255))
-    log.write(2)
-    with log.access() as access:
-        assert rows(access, start, end, changes=7) == before
-        rest = [x for y in batches(access, end) for x in y]
-    assert by_key(before + rest) == {x: [0, 1, 2, 3, 4, 0, 1] for x in KEYS}
-
-
 @pytest.mark.parametrize("limit", [None, 10])
 def test_eras_that_came_and_went_while_no_query_ran_are_read_one_after_the_other(
     log: Log, limit: int | None
@@ -130,22 +116,6 @@ def test_a_range_that_joins_two_is_read_when_both_have_been_though_one_is_slow(
     assert by_key(read) == {x: [0, 1, 2, 3, 4, 5, 0, 1, 2] for x in KEYS}
     order = [x[0] for x in read]
     assert order == sorted(order)
-
-
-def test_a_run_that_ends_leaves_the_era_that_began_under_it_to_the_next(log: Log) -> None:
-    log.write(4)
-    with log.access() as access:
-        within = target_at(access, "now")
-        offset, read = first_offset(access, "beginning"), list[Row]()
-        log.write(1)
-        log.era([WHOLE], (0, 255))
-        log.write(1)
-        while (end := next_offset(access, offset, limit=9, within=within)) != offset:
-            read += rows(access, offset, end)
-            offset = end
-        assert by_key(read) == {x: [0, 1, 2, 3] for x in KEYS}
-        rest = [x for y in batches(access, offset) for x in y]
-    assert by_key(rest) == {x: [0, 0] for x in KEYS}
 
 
 def test_hosts_get_leases_also_for_what_is_over_so_that_they_do_not_read_it_again(
@@ -185,17 +155,3 @@ def test_an_end_that_is_told_and_not_gone_on_from_is_left_for_hosts_to_find(log:
         (lease,) = leases_of(only, access)
     assert (lease.range_id, lease.ended) == (WHOLE, False)
     assert lease.continuation == offset.marks[WHOLE].continuation
-
-
-def test_only_named_ranges_of_a_log_are_read_with_what_follows_them_into_an_era(
-    log: Log,
-) -> None:
-    log.write(1)
-    log.era([WHOLE], (0, 127), (128, 255))
-    log.write(1)
-    log.era([LOW, HIGH], (0, 63), (64, 255))
-    log.write(1)
-    with closing(open_access(log.address, [LOW])) as access:
-        read = [x for y in batches(access, first_offset(access, "beginning")) for x in y]
-    assert {x[1] for x in read} == {LOW, "e3.p00.v00-3f", "e3.p00.v40-ff"}
-    assert sum(x[1] != LOW for x in read) == len(KEYS)
