@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from inspect import getattr_static
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -25,10 +26,24 @@ def proxied(inner: T, around: Around) -> T:
     return cast("T", _Proxy(inner, around))
 
 
+def show_methods(proxy: Any, inner: object) -> None:
+    """Let ``isinstance`` find in a proxy the methods that its ``__getattr__`` gives it.
+
+    From Python 3.12 on, protocols look past that. A method that the proxy does not give, by
+    an ``AttributeError``, or has of its own, is left as it is.
+    """
+    for name in dir(inner):
+        if name.startswith("_") or not callable(getattr_static(inner, name, None)):
+            continue
+        if not hasattr(type(proxy), name) and hasattr(proxy, name):
+            vars(proxy)[name] = getattr(proxy, name)
+
+
 class _Proxy:
     def __init__(self, inner: object, around: Around) -> None:
         self._inner = inner
         self._around = around
+        show_methods(self, inner)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
+from changefeed.testing.proxies import show_methods
 
 _LIES = (None, math.nan, math.inf, -math.inf, -1.0, 0.0, 0.05, 2.0, 1e300)
 
@@ -62,6 +63,7 @@ class _Through:
     def __init__(self, container: LeaseContainer, loads: Loads) -> None:
         self._container = container
         self._loads = loads
+        show_methods(self, container)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._container, name)

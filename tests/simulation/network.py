@@ -18,6 +18,7 @@ from typing import Any
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.listing import ListedFleet
+from changefeed.testing.proxies import show_methods
 
 from .scout import Fate
 
@@ -215,6 +216,7 @@ class Link:
         self._listings = listings
         self._members = members
         self._session: dict[str, int] = {}
+        show_methods(self, server.store)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._server.store, name)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Continuation, Page, RangeId
 from changefeed.leases.lease import Lease
+from changefeed.testing.proxies import show_methods
 
 from .checkers import Call, Checker
 from .probes import Probe
@@ -76,6 +77,7 @@ class _RefusingReader:
         self._process = process
         self._checker = checker
         self._refusals = refusals
+        show_methods(self, reader)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)

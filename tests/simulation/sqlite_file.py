@@ -24,6 +24,7 @@ from changefeed.leases.sqlite.file import SqliteFile
 from changefeed.leases.sqlite.schema import LEASES, MEMBERS
 from changefeed.leases.stores import OwnershipStore
 from changefeed.leases.tables import TableLeases
+from changefeed.testing.proxies import show_methods
 
 from .probes import Probe
 from .stores import Surroundings
@@ -97,10 +98,18 @@ class _Counting:
         self._inner = inner
         self._around = around
         self._process_id = process_id
+        show_methods(self, inner)
 
     def __getattr__(self, name: str) -> Any:
-        self._around.called(self._process_id, name)
-        return getattr(self._inner, name)
+        method = getattr(self._inner, name)
+        if not callable(method):
+            return method
+
+        def counted(*arguments: Any) -> Any:
+            self._around.called(self._process_id, name)
+            return method(*arguments)
+
+        return counted
 
 
 class _FileAtOnce(SqliteFile):

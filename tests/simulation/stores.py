@@ -17,6 +17,7 @@ from changefeed.leases.memory import (
 )
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.testing.proxies import show_methods
 
 from .network import LATENCY, Link, Replicas, Server, Way, Weather
 from .probes import Probe
@@ -174,6 +175,7 @@ class Witness:
         self._checker = checker
         self._writer = writer
         self._created = created
+        show_methods(self, store)
 
     def __getattr__(self, name: str) -> Any:
         if name in self._without:

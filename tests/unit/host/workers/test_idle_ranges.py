@@ -10,6 +10,7 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.proxies import show_methods
 from tests.support.calls import Calls
 from tests.support.proxies import proxied
 
@@ -33,6 +34,7 @@ class Asked(Calls):
 class _OneByOne:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
+        show_methods(self, feed)
 
     def __getattr__(self, name: str) -> Any:
         if name in {"news", "lags"}:
