@@ -76,7 +76,9 @@ async def test_a_client_that_goes_away_leaves_nothing_behind_at_the_broker() -> 
         began = monotonic()
         while len(asyncio.all_tasks()) > before:
             await asyncio.sleep(0.02)
-            assert monotonic() - began < 30
+            assert (
+                monotonic() - began < 9
+            )  # a question is held for 10 s while its client is there
 
 
 async def test_what_another_broker_writes_is_answered_as_not_known_here() -> None:
