@@ -207,6 +207,32 @@ async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck() -> 
         assert (await watched.health()).stuck_since is not None
 
 
+async def test_an_observer_that_waits_for_its_next_attempt_is_failing_and_not_stuck() -> None:
+    mood = Moody()
+    retry = {"max_delay": 2000, "first_delay": 800, "jitter": 0}
+    async with Watched(mood, {"observer": {"retry": retry}}) as watched:
+        mood.processes = mood.fail
+        watched.feed.append("k")
+        await asyncio.sleep(700)
+        health = await watched.health()
+        assert (health.failing_since is None, health.stuck_since) == (False, None)
+
+
+async def test_an_attempt_that_hangs_after_one_that_failed_is_stuck() -> None:
+    mood = Moody()
+
+    async def fail_and_hang() -> None:
+        mood.processes = mood.hang
+        raise ValueError("busy")
+
+    async with Watched(mood) as watched:
+        mood.processes = fail_and_hang
+        watched.feed.append("k")
+        await asyncio.sleep(320)
+        health = await watched.health()
+        assert None not in (health.failing_since, health.stuck_since)
+
+
 async def test_an_observer_that_acknowledges_nothing_is_stuck_though_it_gets_more() -> None:
     mood = Moody()
     with captured_logs() as logs:
