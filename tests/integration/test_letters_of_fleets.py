@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed import Change, MemoryFeed, MemoryLeases, Settings, open_host
+from changefeed import Change, MemoryFeed, Settings, open_host
 from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 
 pytestmark = pytest.mark.real_time
@@ -20,7 +20,7 @@ async def mail(changes: Sequence[Change]) -> None:
     raise OSError(f"no mail to {changes[0].key}")
 
 
-def settings(place: Path, *, leases: str, name: str | None = None) -> Settings:
+def settings(place: Path, *, leases: str, name: str | None) -> Settings:
     return Settings.model_validate(
         {
             "host": {"name": "anna"},
@@ -42,15 +42,14 @@ async def letters_at(place: Path) -> list[DeadLetter]:
 
 
 async def puts_a_letter(
+    place: Path,
     wanted: Settings,
     observer: Callable[[Sequence[Change]], Awaitable[None]],
     feed: MemoryFeed,
-    leases: MemoryLeases | None = None,
 ) -> None:
     """Run one host until a new letter is kept."""
-    place = Path(wanted.observer.dead_letters.removeprefix("sqlite:")).parent
     before = len(await letters_at(place))
-    async with open_host(wanted, observer, feed=feed, leases=leases) as host:
+    async with open_host(wanted, observer, feed=feed) as host:
         running = asyncio.create_task(host.run())
         async with asyncio.timeout(10):
             while len(await letters_at(place)) == before:
@@ -63,17 +62,18 @@ async def puts_a_letter(
 async def test_each_fleet_keeps_a_letter_of_its_own_for_a_change(tmp_path: Path) -> None:
     feed = MemoryFeed(1)
     feed.append("one")
-    for observer, leases in (
-        (billing, "a.db"),
-        (mail, "b.db"),
-        (billing, "c.db"),
+    for observer, name, leases in (
+        (billing, None, "a.db"),
+        (mail, None, "b.db"),
+        (billing, "bills", "c.db"),
     ):
-        await puts_a_letter(settings(tmp_path, leases=leases), observer, feed)
+        wanted = settings(tmp_path, leases=leases, name=name)
+        await puts_a_letter(tmp_path, wanted, observer, feed)
     found = await letters_at(tmp_path)
     assert {(x.observer, x.fleet, x.failure.kind) for x in found} == {
         (f"{__name__}:billing", f"sqlite:{tmp_path}/a.db", "ValueError"),
         (f"{__name__}:mail", f"sqlite:{tmp_path}/b.db", "OSError"),
-        (f"{__name__}:billing", f"sqlite:{tmp_path}/c.db", "ValueError"),
+        ("bills", f"sqlite:{tmp_path}/c.db", "ValueError"),
     }
     assert len({x.id for x in found}) == 3
     assert {x.feed for x in found} == {feed.identity}

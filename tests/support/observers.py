@@ -6,7 +6,7 @@ from changefeed.observers.errors import LeaseFenced
 from changefeed.observers.observer import CloseReason, Context
 
 
-class Plain:
+class Bare:
     """Opens and closes nothing; what inherits from it says how it processes."""
 
     async def open(self, context: Context) -> None:

@@ -21,7 +21,7 @@ from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason
 from tests.support import make
 from tests.support.logs import captured_logs
-from tests.support.observers import Plain
+from tests.support.observers import Bare
 from tests.support.our_errors import OUR_ERRORS
 
 CONTEXT = make.context()
@@ -100,7 +100,7 @@ async def test_what_a_plain_function_raises_in_its_thread_is_a_failure(
     await observer.close(CONTEXT, CloseReason.STOPPING)
 
 
-class Sleeping(Plain):
+class Sleeping(Bare):
     async def open(self, _context: object) -> None:
         await asyncio.sleep(3600)
 
@@ -108,7 +108,7 @@ class Sleeping(Plain):
         await asyncio.sleep(3600)
 
 
-class Calling(Plain):
+class Calling(Bare):
     """Does with each batch what it was made for."""
 
     def __init__(self, *calls: Callable[[], Awaitable[None]]) -> None:
@@ -275,7 +275,7 @@ async def test_a_cancelled_error_after_a_failure_in_a_task_group_is_a_failure_as
         await boundary.process(CONTEXT, [])
 
 
-class Grouping(Plain):
+class Grouping(Bare):
     """Does two things at once, of which one fails; then it is cancelled by what it calls."""
 
     def __init__(self) -> None:

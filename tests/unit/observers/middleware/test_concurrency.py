@@ -19,7 +19,7 @@ from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.observers import RecordingContext
 from tests.support import make
-from tests.support.observers import Plain
+from tests.support.observers import Bare
 
 
 class Lanes:
@@ -240,7 +240,7 @@ async def test_a_second_cancellation_gives_up_on_lanes_that_do_not_end() -> None
     assert asyncio.get_running_loop().time() < 3
 
 
-class Flaky(Plain):
+class Flaky(Bare):
     """Fails so often on each of some changes; takes some time, of chance, for each."""
 
     def __init__(self, fails: dict[int, int]) -> None:

@@ -21,13 +21,13 @@ from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.observer import Context
 from changefeed.testing.observers import RecordingContext
 from tests.support import make
-from tests.support.observers import Plain
+from tests.support.observers import Bare
 
 RETRY = RetrySettings(first_delay=1, max_delay=60, attempts=4, jitter=0)
 ORIGIN = Origin(feed="orders", observer="billing:Billing", fleet="sqlite:/data/leases.db")
 
 
-class Picky(Plain):
+class Picky(Bare):
     """Fails as a whole on any batch with a change it cannot take; remembers the others."""
 
     def __init__(self, fails_on: Callable[[Change], bool]) -> None:

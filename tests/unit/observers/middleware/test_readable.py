@@ -12,10 +12,10 @@ from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.readable import ReadableOnly
 from changefeed.observers.observer import Context
 from tests.support import make
-from tests.support.observers import Gate, Plain
+from tests.support.observers import Bare, Gate
 
 
-class Handling(Plain):
+class Handling(Bare):
     """Takes whatever it is given."""
 
     def __init__(self) -> None:
