@@ -55,7 +55,7 @@ def _try_mutants(mutants: Sequence[Mutant], items: Sequence[pytest.Item]) -> Non
 
 def _try_edits(edits: Sequence[Edit], items: Sequence[pytest.Item]) -> None:
     survivors = covering.tried(edits, items)
-    typer.echo(f"{len(edits)} mutants, {len(survivors)} survived:")
+    typer.echo(f"{len(edits)} mutants, {len(survivors)} survived")
     for edit in sorted(survivors, key=str):
         typer.echo(f"  {edit}")
 

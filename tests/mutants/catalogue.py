@@ -7,11 +7,10 @@ import pytest
 import typer
 
 from . import delivering, expiring, fencing, handling, planning
-from .forks import Lost, NotFit, Run, Task, forked, run
+from .forks import Lost, NotFit, Run, Task, forked, in_pieces, run
 from .mutant import Mutant, Patch
 
 _PATIENCE = 15
-_PIECE = 100  # tests of one child
 
 MUTANTS: tuple[Mutant, ...] = tuple(
     mutant
@@ -25,7 +24,9 @@ def tried(mutants: Sequence[Mutant], items: Sequence[pytest.Item]) -> list[Mutan
     """Try mutants on the tests that they name, and tell of each; return what survived."""
     chosen = {x.name: _named(items, x) for x in mutants}
     needed = {test.nodeid for tests in chosen.values() for test in tests}
-    _see_them_pass([x for x in items if x.nodeid in needed])
+    for test in in_pieces([x for x in items if x.nodeid in needed], run):
+        if test.failed:
+            raise NotFit(f"the unbroken code fails {test.test}:\n{test.text}")
     tasks = (Task(x, partial(_broken, x, chosen[x.name])) for x in mutants)
     survivors = []
     for mutant, answer in forked(tasks, patience=_PATIENCE):
@@ -41,18 +42,6 @@ def _named(items: Sequence[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
         if not any(x.nodeid.startswith(place) for x in items):
             raise NotFit(f"mutant {mutant.name!r}: there is no test {place}")
     return [x for x in items if x.nodeid.startswith(mutant.places)]
-
-
-def _see_them_pass(items: Sequence[pytest.Item]) -> None:
-    """Run tests in forks on the unbroken code."""
-    pieces = [items[x : x + _PIECE] for x in range(0, len(items), _PIECE)]
-    tasks = (Task(x[0].nodeid, partial(run, x)) for x in pieces)
-    for first, answer in forked(tasks, patience=_PATIENCE * 10):
-        if isinstance(answer, Lost):
-            raise NotFit(f"the unbroken code, from {first} on: {answer.why}")
-        for test in answer:
-            if test.failed:
-                raise NotFit(f"the unbroken code fails {test.test}:\n{test.text}")
 
 
 def _broken(mutant: Mutant, items: Sequence[pytest.Item]) -> list[Run]:

@@ -13,11 +13,10 @@ from types import FrameType
 import pytest
 import typer
 
-from .forks import Lost, Run, Task, end_of_tests, forked, run, run_one
+from .forks import Lost, Run, Task, end_of_tests, forked, in_pieces, run, run_one
 from .generated import Edit, Function, put_into_place
 
 _PATIENCE = 30
-_PIECE = 100  # tests of one child
 _ROOT = Path(__file__).parents[2]
 
 Covering = Mapping[Function, Sequence[Run]]
@@ -61,15 +60,9 @@ def entered(items: Sequence[pytest.Item], root: Path) -> list[Entered]:
 
 def _covering(items: Sequence[pytest.Item]) -> Covering:
     found = defaultdict[Function, list[Run]](list)
-    pieces = [items[x : x + _PIECE] for x in range(0, len(items), _PIECE)]
-    tasks = (Task(x[0].nodeid, partial(entered, x, _ROOT)) for x in pieces)
-    for first, answer in forked(tasks, patience=_PATIENCE * 10):
-        if isinstance(answer, Lost):
-            typer.echo(f"left out: the tests from {first} on ({answer.why})")
-            continue
-        for test in answer:
-            for function in () if test.run.failed else test.functions:
-                found[function].append(test.run)
+    for test in in_pieces(items, partial(entered, root=_ROOT)):
+        for function in () if test.run.failed else test.functions:
+            found[function].append(test.run)
     return found
 
 

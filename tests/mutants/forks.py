@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -28,7 +29,8 @@ import pytest
 T = TypeVar("T")
 
 _MEMORY = 4 * 2**30  # a broken loop may collect for ever
-_WAITING = 5
+_WAITING = 5  # times the processor time that a child may have
+_PIECE, _PIECE_PATIENCE = 100, 300
 _TEXT = 2000
 _OPTIONS = ("-q", "--capture=sys", "-p", "no:cacheprovider")
 
@@ -105,6 +107,18 @@ def end_of_tests(items: Sequence[pytest.Item]) -> None:
     """Take down the fixtures that are left, as servers."""
     with suppress(BaseException):  # a broken one may not go
         items[0].session._setupstate.teardown_exact(None)
+
+
+def in_pieces(
+    items: Sequence[pytest.Item], do: Callable[[Sequence[pytest.Item]], list[T]]
+) -> Iterator[T]:
+    """Do something with tests of the unbroken code, in children that have some of them each."""
+    pieces = [items[x : x + _PIECE] for x in range(0, len(items), _PIECE)]
+    tasks = (Task(x[0].nodeid, partial(do, x)) for x in pieces)
+    for first, answer in forked(tasks, patience=_PIECE_PATIENCE):
+        if isinstance(answer, Lost):
+            raise NotFit(f"the unbroken code, from {first} on: {answer.why}")
+        yield from answer
 
 
 def forked(

@@ -12,45 +12,28 @@ import ast
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from random import Random
 from types import CodeType, FunctionType
 from typing import Any
 
-_OTHERS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Break: ast.Continue,
-    ast.Continue: ast.Break,
-}
-_LEFT_OUT = {
-    "annotation",
-    "returns",
-    "decorator_list",
-    "defaults",
-    "kw_defaults",
-    "type_comment",
-    "format_spec",
-}
+_PAIRS: Sequence[tuple[type[ast.AST], type[ast.AST]]] = (
+    (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE),
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+    (ast.And, ast.Or),
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.Div),
+    (ast.Break, ast.Continue),
+)
+_OTHERS = dict(_PAIRS) | {b: a for a, b in _PAIRS}
+_AT_IMPORT = {"annotation", "returns", "decorator_list", "defaults", "kw_defaults"}
 _LOGS = {"debug", "info", "warning", "error", "exception", "log"}
 
 
@@ -83,11 +66,8 @@ class Edit:
     def code(self) -> CodeType:
         """Return the edited module."""
         tree = ast.parse(self.path.read_text())
-        for number, (parent, name, index, new) in enumerate(_edits(tree)):
-            if number == self.number:
-                _put(parent, name, index, new)
-                return compile(ast.fix_missing_locations(tree), str(self.path), "exec")
-        raise AssertionError(f"{self.path} has no edit {self.number}")
+        next(islice(_changes(tree), self.number, None)).make()
+        return compile(ast.fix_missing_locations(tree), str(self.path), "exec")
 
     def functions(self) -> set[Function]:
         """Return the functions that it changes, the innermost ones."""
@@ -96,14 +76,12 @@ class Edit:
 
 def edits(path: Path) -> list[Edit]:
     """Return all edits of a file, in the order of its text."""
-    return [
-        Edit(path, number, _line(parent, name, index), _said(parent, name, index, new))
-        for number, (parent, name, index, new) in enumerate(_edits(ast.parse(path.read_text())))
-    ]
+    changes = _changes(ast.parse(path.read_text()))
+    return [Edit(path, n, change.line, str(change)) for n, change in enumerate(changes)]
 
 
 def drawn(paths: Iterable[Path], count: int, seed: int) -> list[Edit]:
-    """Draw edits, as many from each top-level folder as it has."""
+    """Draw edits, from one top-level folder after the other."""
     random = Random(seed)
     by_package = defaultdict[str, list[Edit]](list)
     for path in sorted(paths):
@@ -143,33 +121,59 @@ def _functions(code: CodeType) -> dict[Function, CodeType]:
     return found
 
 
-_Place = tuple[ast.AST, str, int | None, ast.AST]
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One node in the place of another, which a field of its parent has."""
+
+    parent: ast.AST
+    field: str
+    index: int | None
+    new: ast.AST
+
+    @property
+    def old(self) -> Any:
+        value = getattr(self.parent, self.field)
+        return value if self.index is None else value[self.index]
+
+    @property
+    def line(self) -> int:
+        return int(self.old.lineno)
+
+    def __str__(self) -> str:
+        old, new = (ast.unparse(x).partition("\n")[0][:70] for x in (self.old, self.new))
+        return f"{old} -> {new}"
+
+    def make(self) -> None:
+        new = ast.copy_location(self.new, self.old)
+        if self.index is None:
+            setattr(self.parent, self.field, new)
+        else:
+            getattr(self.parent, self.field)[self.index] = new
 
 
-def _edits(tree: ast.AST) -> Iterator[_Place]:
+def _changes(tree: ast.AST) -> Iterator[_Change]:
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.FunctionDef(name="__repr__" | "__str__"):
                 continue
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield from _edits_inside(node)
+                yield from _changes_inside(node)
             case ast.ClassDef():
-                yield from _edits(node)
+                yield from _changes(node)
 
 
-def _edits_inside(parent: ast.AST) -> Iterator[_Place]:
-    for name, value in ast.iter_fields(parent):
-        if name in _LEFT_OUT:
-            continue
-        for index, node in enumerate(value if isinstance(value, list) else [value]):
+def _changes_inside(parent: ast.AST) -> Iterator[_Change]:
+    for field, value in ast.iter_fields(parent):
+        nodes = list(enumerate(value)) if isinstance(value, list) else [(None, value)]
+        for index, node in () if field in _AT_IMPORT else nodes:
             if not isinstance(node, ast.AST) or isinstance(node, ast.Assert | ast.JoinedStr):
                 continue
             if _is_log(node):
                 continue
             for new in _instead(node):
-                yield parent, name, index if isinstance(value, list) else None, new
+                yield _Change(parent, field, index, new)
             if not isinstance(node, ast.Raise):
-                yield from _edits_inside(node)
+                yield from _changes_inside(node)
 
 
 def _is_log(node: ast.AST) -> bool:
@@ -236,25 +240,3 @@ def _is_text(node: ast.expr) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _at(parent: ast.AST, name: str, index: int | None) -> ast.AST:
-    value = getattr(parent, name)
-    return value if index is None else value[index]  # type: ignore[no-any-return]
-
-
-def _put(parent: ast.AST, name: str, index: int | None, new: ast.AST) -> None:
-    new = ast.copy_location(new, _at(parent, name, index))
-    if index is None:
-        setattr(parent, name, new)
-    else:
-        getattr(parent, name)[index] = new
-
-
-def _line(parent: ast.AST, name: str, index: int | None) -> int:
-    return _at(parent, name, index).lineno  # type: ignore[attr-defined,no-any-return]
-
-
-def _said(parent: ast.AST, name: str, index: int | None, new: ast.AST) -> str:
-    old = ast.unparse(_at(parent, name, index)).partition("\n")[0]
-    return f"{old[:70]} -> {ast.unparse(new).partition(chr(10))[0][:70]}"
