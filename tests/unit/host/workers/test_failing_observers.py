@@ -95,6 +95,17 @@ async def test_an_outage_puts_nothing_aside_and_is_never_asked_fast() -> None:
         assert in_order(fleet.log.changes)
 
 
+async def test_an_outage_of_single_changes_costs_one_letter_and_no_more() -> None:
+    observer = Failing(lambda _: now() < 4 * 3600)
+    async with fleet_of(observer, make.memory_feed(1, 3), DEAD_LETTER, page_size=1) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(4 * 3600)
+        assert len(fleet.log.opened) > 10
+        await asyncio.sleep(600)
+        assert await put_aside(fleet) == [0]
+        assert delivered(fleet) == [1, 2]
+
+
 async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() -> None:
     observer = Failing(lambda x: number(x) == 900)
     async with fleet_of(observer, make.memory_feed(1, 1000), DEAD_LETTER) as fleet:
