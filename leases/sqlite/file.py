@@ -203,6 +203,7 @@ class SqliteFile:
             reraise=True,
         ):
             with attempt:
+                await self._run(self._is_ours)  # else another program's file would be changed
                 rows = await self.select("pragma journal_mode = wal")
         if [[*x.values()] for x in rows] != [["wal"]]:
             raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
@@ -211,7 +212,18 @@ class SqliteFile:
         await self._run(self._mark)
 
     def _make_ours(self, connection: sqlite3.Connection) -> None:
-        """Mark a new file as ours, refuse one that is not; make the tables."""
+        """Mark a new file as ours; make the tables."""
+        if not self._is_ours(connection):
+            connection.execute(f"pragma application_id = {_APPLICATION}")
+            connection.execute(f"pragma user_version = {_SCHEMA}")
+        for creation in (FILE_CREATION, FILE_NAMING, *self._tables):
+            connection.execute(creation)
+
+    def _is_ours(self, connection: sqlite3.Connection) -> bool:
+        """Return whether the file is marked; if not, it is new.
+
+        Raise ``ContainerRefused`` for one of another program, or of another version.
+        """
         application = rows(connection, "pragma application_id")[0]["application_id"]
         schema = rows(connection, "pragma user_version")[0]["user_version"]
         if application != _APPLICATION:
@@ -219,9 +231,8 @@ class SqliteFile:
                 raise ContainerRefused(
                     f"{self._path} belongs to another program; give the leases their own file"
                 )
-            connection.execute(f"pragma application_id = {_APPLICATION}")
-            connection.execute(f"pragma user_version = {_SCHEMA}")
-        elif schema != _SCHEMA:
+            return False
+        if schema != _SCHEMA:
             advice = (
                 "upgrade changefeed-host"
                 if schema > _SCHEMA
@@ -231,8 +242,7 @@ class SqliteFile:
                 f"{self._path} has schema {schema}, and this version of changefeed-host reads"
                 f" schema {_SCHEMA} only: {advice}"
             )
-        for creation in (FILE_CREATION, FILE_NAMING, *self._tables):
-            connection.execute(creation)
+        return True
 
     def _mark(self, connection: sqlite3.Connection) -> None:
         """Copy the name of a new file from the log of writes into the file itself."""
