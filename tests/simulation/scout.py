@@ -66,9 +66,7 @@ class Scout(Checker):
     def stored(
         self, before: Lease | Checkpoint | None, after: Lease | Checkpoint, writer: str
     ) -> None:
-        state = self.state_of(writer)
-        self.hit(Probe.WRITE_OF_THE_DEAD, where=state == "gone")
-        self.hit(Probe.WRITE_OF_THE_FROZEN, where=state == "frozen")
+        self.hit(Probe.WRITE_OF_THE_STILL, where=self.state_of(writer) != "running")
         if isinstance(after, Checkpoint):
             self._of_checkpoint(before, after, writer)
         elif before is None:
