@@ -11,8 +11,11 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from changefeed.runtime.errors import UserError
+
+_SILENCE: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -26,8 +29,8 @@ class _Refusals:
 class Patience:
     """Waits for ``seconds`` before it believes a refusal, for each kind of question.
 
-    Between two questions may pass any time: refusals that are further apart than ``seconds``
-    are none that last.
+    Between two questions may pass any time: where nobody has asked for a minute, the time
+    begins anew.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -39,18 +42,19 @@ class Patience:
         self, question: Hashable, unavailable: Callable[[str], Exception]
     ) -> Iterator[None]:
         """Raise ``unavailable(text)`` in the place of a refusal that may pass."""
+        asked = asyncio.get_running_loop().time()
         try:
             yield
         except UserError as refusal:
-            if refusal.may_pass and not self._has_lasted(question):
+            if refusal.may_pass and not self._has_lasted(question, asked):
                 raise unavailable(str(refusal)) from refusal
             raise
         self._refusals.pop(question, None)
 
-    def _has_lasted(self, question: Hashable) -> bool:
+    def _has_lasted(self, question: Hashable, asked: float) -> bool:
         now = asyncio.get_running_loop().time()
         known = self._refusals.get(question)
-        if known is None or now - known.last > self._seconds:
-            known = self._refusals[question] = _Refusals(since=now, last=now)
+        if known is None or asked - known.last > _SILENCE:
+            known = self._refusals[question] = _Refusals(since=asked, last=now)
         known.last = now
         return now - known.since >= self._seconds

@@ -60,3 +60,15 @@ async def test_what_no_server_has_answered_is_told_at_once() -> None:
 async def test_without_patience_every_refusal_is_told_at_once() -> None:
     with pytest.raises(UserError):
         ask(Patience(0), refusal())
+
+
+async def test_a_client_that_tries_for_long_by_itself_is_waited_for_no_longer() -> None:
+    patience = Patience(5)
+
+    async def slow() -> None:
+        with patience.asking("open", Failure):
+            await asyncio.sleep(8)
+            raise refusal()
+
+    with pytest.raises(UserError):
+        await slow()
