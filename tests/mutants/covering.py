@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -79,6 +80,7 @@ def _nearest(edit: Edit, covering: Covering) -> list[str]:
 
 
 def _edited(edit: Edit, items: Sequence[pytest.Item]) -> list[Run]:
+    import_module(edit.module)  # some are imported only when they are needed
     put_into_place(edit.code())
     return run(items) if items else []
 

@@ -63,6 +63,12 @@ class Edit:
     def __str__(self) -> str:
         return f"{os.path.relpath(self.path)}:{self.line}: {self.what}"
 
+    @property
+    def module(self) -> str:
+        """Its import name: the folders at the top are below ``changefeed``."""
+        name = ".".join(self.path.with_suffix("").parts).removesuffix(".__init__")
+        return name if name.startswith("changefeed") else f"changefeed.{name}"
+
     def code(self) -> CodeType:
         """Return the edited module."""
         tree = ast.parse(self.path.read_text())
