@@ -100,6 +100,15 @@ async def test_a_batch_behind_a_gap_is_not_stored() -> None:
         assert await keys_of(core, "orders", P1) == ["a", "b"]
 
 
+async def test_a_read_at_the_end_waits_for_records() -> None:
+    async with first_broker(MemoryStore()) as core:
+        reading = asyncio.create_task(core.read("orders", RangeId(P1), 0, wait=10))
+        await asyncio.sleep(3)
+        assert not reading.done()
+        await put(core, "orders", batch(P1, "a"))
+        assert [x.first for x in (await reading).blocks] == [1]
+
+
 async def test_all_partitions_of_a_call_share_one_object() -> None:
     store = MemoryStore()
     async with first_broker(store) as core:

@@ -126,6 +126,14 @@ async def test_a_look_shows_why_the_feed_cannot_be_read(
     assert [(x.kind, x.message) for x in seen.problems] == [shown_as]
 
 
+async def test_a_host_with_a_failing_range_is_ready_and_names_it() -> None:
+    async with failing_fleet(MemoryLeases()) as fleet:
+        answer = await Answers("anna", None, fleet.hosts["anna"]).answer("/readyz")
+        document = json.loads(answer.body)
+        assert (answer.status, document["ready"], document["problems"]) == (200, True, [])
+        assert [(x["range"], x["kind"]) for x in document["ranges"]] == [("r0", "failing")]
+
+
 async def test_the_leases_of_a_host_are_shown_with_how_their_observers_get_on() -> None:
     async with failing_fleet(MemoryLeases(), ranges=2) as fleet:
         host = fleet.hosts["anna"]
