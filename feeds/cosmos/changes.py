@@ -29,6 +29,7 @@ from typing import Any
 
 import msgspec
 
+from changefeed.feeds.cosmos.keys import is_marked, key_text, unquoted, walked
 from changefeed.feeds.cosmos.positions import sequences
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, Operation, RangeId, unreadable_text
@@ -42,7 +43,6 @@ _OPERATIONS = {
 }
 _MICROSECONDS = 1_000_000
 _ODD = (msgspec.DecodeError, UnicodeDecodeError)
-_EXACT = 2**53  # up to here a 64-bit float has every whole number
 
 
 class _Page(msgspec.Struct, frozen=True, gc=False):
@@ -148,7 +148,7 @@ class Changes:
 
     def __init__(self, key_paths: Sequence[str], *, all_versions: bool) -> None:
         self._all_versions = all_versions
-        self._paths = [[_unquoted(y) for y in x.strip("/").split("/")] for x in key_paths]
+        self._paths = [[unquoted(y) for y in x.strip("/").split("/")] for x in key_paths]
         heads = [x[0] for x in self._paths]  # only the first step of each path is parsed
         fields = {x: f"key_{n}" for n, x in enumerate(dict.fromkeys(heads))} | _FIELDS
         self._heads = [fields[x] for x in heads]
@@ -177,7 +177,11 @@ class Changes:
         """
         with _what_it_is(range_id):
             page = self._page.decode(body)
-            changes = self._changes(range_id, page.documents, body, end)
+            items = self._decoded(body)
+            if items is None:
+                changes = self._one_by_one(range_id, page.documents, end)
+            else:
+                changes = self._of_items(range_id, page.documents, items)
             return DecodedPage(changes=changes, container_rid=page.container_rid)
 
     def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:
@@ -187,9 +191,9 @@ class Changes:
         """
         with _what_it_is(range_id):
             page = self._page.decode(body)
-            items = None if self._all_versions else self._decoded(body)
+            items = self._decoded(body)
             if items is None:
-                changes = self._changes(range_id, page.documents, body, end)
+                changes = self._one_by_one(range_id, page.documents, end)
                 _refuse_unreadable(changes)
                 rows = Rows.of(changes)
             else:
@@ -204,12 +208,9 @@ class Changes:
             (lsn,) = _without_gaps(lsns or [None], end)
             return Head(lsn=lsn, container_rid=page.container_rid)
 
-    def _changes(
-        self, range_id: RangeId, raws: Sequence[msgspec.Raw], body: bytes, end: int | None
+    def _one_by_one(
+        self, range_id: RangeId, raws: Sequence[msgspec.Raw], end: int | None
     ) -> Sequence[Change]:
-        items = None if self._all_versions else self._decoded(body)
-        if items is not None:
-            return self._of_items(range_id, raws, items)
         found = [self._read(x) for x in raws]
         numbers = sequences(_without_gaps([x.lsn for x in found], end))
         return [
@@ -218,7 +219,11 @@ class Changes:
         ]
 
     def _decoded(self, body: bytes) -> Sequence[Any] | None:
-        """Return the items of a page, or ``None`` where one of them is odd."""
+        """Return the items of a page of latest versions; ``None`` where each document is to be
+        read by itself: one of them is odd, or they are versions.
+        """
+        if self._all_versions:
+            return None
         try:
             found: Sequence[Any] = self._items.decode(body).items
         except _ODD:
@@ -310,25 +315,21 @@ class Changes:
         """Read the key of what is gone from its metadata, by path, or from its last image."""
         if not isinstance(metadata.partition_key, dict):
             return self._key(image)
-        return _text([_walked(metadata.partition_key, path) for path in self._paths])
+        return key_text([walked(metadata.partition_key, path) for path in self._paths])
 
     def _keys(self, items: Sequence[Any]) -> Sequence[str]:
         firsts = [*map(self._first_head, items)]
-        if (
-            self._simple
-            and set(map(type, firsts)) <= {str}
-            and not any(map(_is_marked, firsts))
-        ):
+        if self._simple and set(map(type, firsts)) <= {str} and not any(map(is_marked, firsts)):
             return firsts
         return [*map(self._key, items)]
 
     def _key(self, item: Any) -> str:
         first = self._first_head(item)
-        if self._simple and type(first) is str and not _is_marked(first):  # nearly always
+        if self._simple and type(first) is str and not is_marked(first):  # nearly always
             return first
-        return _text(
+        return key_text(
             [
-                _walked(getattr(item, head), path[1:])
+                walked(getattr(item, head), path[1:])
                 for head, path in zip(self._heads, self._paths, strict=True)
             ]
         )
@@ -369,44 +370,3 @@ def _values(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
     except _ODD:
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def _walked(value: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        if not isinstance(value, dict):
-            return msgspec.UNSET
-        value = value.get(step, msgspec.UNSET)
-    return value
-
-
-def _text(values: Sequence[Any]) -> str:
-    """Write a partition key as text, so that keys are equal where Cosmos DB has them equal.
-
-    A string is written as it is. Anything else is JSON behind a ``=``, so that no string is
-    taken for it; a string that begins with ``=`` gets one more. A key of several levels is a
-    JSON array. A key that the item does not have is ``{}``, as Cosmos DB writes it.
-    """
-    if len(values) > 1:
-        return msgspec.json.encode([_plain(x) for x in values]).decode()
-    (value,) = values
-    if isinstance(value, str):
-        return f"={value}" if _is_marked(value) else value
-    return f"={msgspec.json.encode(_plain(value)).decode()}"
-
-
-def _is_marked(text: str) -> bool:
-    return text.startswith("=")
-
-
-def _plain(value: Any) -> Any:
-    """Return the one spelling of a value: Cosmos DB's numbers are 64-bit floats."""
-    if value is msgspec.UNSET:
-        return {}
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
-        return int(number) if abs(number) <= _EXACT and number.is_integer() else number
-    return value
-
-
-def _unquoted(step: str) -> str:
-    return step[1:-1] if step[:1] in ("'", '"') else step

@@ -196,7 +196,7 @@ class CosmosFeed:
             raise RangeUnknown(range_id) from ended  # its successors start afresh
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
-        return position(self._head(range_id, answer).lsn - 1)
+        return position(self._head(range_id, answer.body, answer.etag).lsn - 1)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         found = await self.fetch(range_id, after, limit)
@@ -228,8 +228,7 @@ class CosmosFeed:
     def lag_at(self, range_id: RangeId, page: RawPage) -> int:
         if page.body is None:
             return 0
-        end = lsn_of(page.continuation)
-        head = self._changes.head(range_id, page.body, end=end)
+        head = self._head(range_id, page.body, page.continuation)
         self._requests.check_same_container(head.container_rid, self._rid)
         return _lag(page.newest, head.lsn)
 
@@ -244,11 +243,11 @@ class CosmosFeed:
             return 0  # what is left of it counts as its successors'
         if answer.status == _NOT_MODIFIED:
             return 0
-        return _lag(session_lsn(answer.session), self._head(range_id, answer).lsn)
+        head = self._head(range_id, answer.body, answer.etag)
+        return _lag(session_lsn(answer.session), head.lsn)
 
-    def _head(self, range_id: RangeId, answer: Answer) -> Head:
-        end = lsn_of(Continuation(answer.etag))
-        return self._changes.head(range_id, answer.body, end=end)
+    def _head(self, range_id: RangeId, body: bytes, etag: str) -> Head:
+        return self._changes.head(range_id, body, end=lsn_of(Continuation(etag)))
 
     async def _ask(
         self,
