@@ -40,7 +40,10 @@ def _plain(value: Any) -> Any:
     if value is msgspec.UNSET:
         return {}
     if isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # no account has such a key; a proxy may
+            return str(value)
         return int(number) if abs(number) <= _EXACT and number.is_integer() else number
     return value
 

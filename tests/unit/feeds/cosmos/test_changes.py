@@ -129,6 +129,12 @@ def test_one_key_has_one_text_however_its_writer_spells_it(spelling: bytes) -> N
     assert change.key == "=1"
 
 
+def test_a_number_beyond_all_floats_is_a_key_and_no_crash() -> None:
+    raw = b'{"Documents":[{"id":"a","pk":1%b,"_ts":5,"_lsn":7}],"_rid":"r"}' % (b"0" * 400)
+    (change,) = decoded(Changes(["/pk"], all_versions=False), raw)
+    assert change.key == f'="1{"0" * 400}"'
+
+
 def test_items_of_one_transaction_have_sequences_of_their_own() -> None:
     changes = latest(item(id="a"), item(id="b"), item(id="c", _lsn=8))
     assert [x.sequence >> 16 for x in changes] == [7, 7, 8]
