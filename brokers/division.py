@@ -30,7 +30,7 @@ def new_partitions(
 
     ``brokers`` are in order. Adding a collection at the end changes nothing of the others.
     """
-    assert brokers, f"nobody has the partitions of era {era}"
+    assert brokers, f"era {era} has no brokers"
     found = {}
     skip = 0
     for collection in collections:

@@ -109,7 +109,7 @@ class EraWriter:
 
     async def _run(self, row: RowWriter) -> None:
         await row.run()
-        assert not row.is_open, f"{row.place} takes records that nobody writes"
+        assert not row.is_open, f"row {row.place} is open and has no writer"
         if row.lost:
             self.lost = max(self.lost, row.place.era)
         self.changed.beat()

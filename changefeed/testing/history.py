@@ -7,8 +7,8 @@ order of its happening. ``violations`` judges a whole one, of any number of host
     assert violations(history, written, repeats=100) == []
 
 The rules are also there one by one, for callers that look while things happen, or know less:
-``Keys`` (order by key, and what is missing), ``Trails`` (the same order, where nobody knows
-what was written), ``Tenures`` (what each owner of a range was given) and ``Checkpoints``.
+``Keys`` (order by key, and missing changes), ``Trails`` (order by key, if the written changes
+are not known), ``Tenures`` (what each owner of a range was given) and ``Checkpoints``.
 """
 
 from collections import Counter, defaultdict
@@ -182,7 +182,7 @@ class Keys:
 
 
 class Trails(Generic[P]):
-    """Where each key came last, and with which number, where nobody knows what was written.
+    """The last range and number of each key: order by key without a list of written changes.
 
     ``follows(one, other)`` says whether the range ``other`` goes on with keys of ``one``.
     """

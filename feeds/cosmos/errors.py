@@ -92,7 +92,10 @@ class Translator:
         if problem.may_pass:
             return self.unavailable(text, problem.retry_after)
         advice = self.advice.get(problem.status, "asking again cannot help")
-        return answered(self.refused(f"{text}; {advice}"))
+        return self._refused(f"{text}; {advice}")
+
+    def _refused(self, text: str) -> Exception:
+        return answered(self.refused(text))
 
     @contextmanager
     def errors(self, where: str) -> Iterator[None]:
@@ -107,14 +110,14 @@ class Translator:
                 "(az login), or give this machine a managed identity; or set "
                 "CHANGEFEED_COSMOS__KEY"
             )
-            raise answered(self.refused(text)) from error
+            raise self._refused(text) from error
         except AddressWrong as error:
             raise self.refused(str(error)) from error
         except (AzureError, OSError) as error:
             certificate = certificate_failure(error)
             if certificate is not None:
                 text = f"{where}: {certificate}; {SYSTEM_ADVICE}"
-                raise answered(self.refused(text)) from error
+                raise self._refused(text) from error
             text = f"{where}: no answer ({one_line(str(error))})"
             raise self.unavailable(text, None) from error
         except RecursionError as error:
