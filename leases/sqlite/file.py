@@ -203,13 +203,25 @@ class SqliteFile:
             reraise=True,
         ):
             with attempt:
-                await self._run(self._is_ours)  # else another program's file would be changed
+                await self._run(self._look)
                 rows = await self.select("pragma journal_mode = wal")
         if [[*x.values()] for x in rows] != [["wal"]]:
             raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
         await self.select("pragma synchronous = normal")
         await self.change(self._make_ours)
         await self._run(self._mark)
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Refuse another program's file before the change to WAL changes it.
+
+        In one transaction: a file that another host is making is seen empty, or whole.
+        """
+        connection.execute("begin")
+        try:
+            self._is_ours(connection)
+        finally:
+            if connection.in_transaction:
+                connection.execute("rollback")
 
     def _make_ours(self, connection: sqlite3.Connection) -> None:
         """Mark a new file as ours; make the tables."""
