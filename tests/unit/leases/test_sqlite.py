@@ -306,6 +306,14 @@ async def test_what_is_no_database_is_refused(
             pass
 
 
+async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        with pytest.raises(ContainerRefused, match="no such table"):
+            await leases._file.change(lambda opened: opened.execute("delete from nowhere"))
+        assert (await leases.replace(lease.renewed())).renewals == 1
+
+
 @pytest.mark.parametrize("name", [f"{n}.db" for n in range(10)])
 async def test_many_may_open_a_new_file_at_once(tmp_path: Path, name: str) -> None:
     """Who looks at a file that another is making sees none of it, or all."""
