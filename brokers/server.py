@@ -72,6 +72,7 @@ from changefeed.feeds.errors import (
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.scrape import Scrape, accepts_gzip
+from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import WebLimits
 
 T = TypeVar("T")
@@ -113,13 +114,13 @@ class BrokerServer:
         meters: BrokerMeters,
         scrape: Scrape,
         *,
-        token: str | None,
+        token: Secret | None,
         problems: Callable[[], list[str]],
     ) -> None:
         self._core = core
         self._meters = meters
         self._scrape = scrape
-        self._token = None if token is None else token.encode()
+        self._token = token
         self._problems = problems
         self._running: set[asyncio.Task[bool]] = set()
 
@@ -183,7 +184,7 @@ class BrokerServer:
         if self._token is None:
             return
         given = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="surrogateescape")
-        if not hmac.compare_digest(given, b"Bearer " + self._token):
+        if not hmac.compare_digest(given, f"Bearer {self._token.current()}".encode()):
             raise Refused(
                 401,
                 "token",

@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.address import PLAIN, broker_urls
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.secret_file import read_secret
+from changefeed.runtime.secret import HasSecrets, Renewed, Secret
 from changefeed.runtime.settings import (
     AllSettings,
     LogSettings,
@@ -20,6 +21,7 @@ from changefeed.runtime.settings import (
     Section,
     read_settings,
 )
+from changefeed.runtime.tls import ServedCertificate
 
 _LOCAL_LINGER, _REMOTE_LINGER = 0.005, 0.1
 
@@ -36,7 +38,7 @@ class BrokerSection(Section):
     """How long a stop may take: others take over the partitions first."""
 
 
-class WebSection(Section):
+class WebSection(HasSecrets, Section):
     """Where producers, readers, commands and probes reach it."""
 
     bind: str = "127.0.0.1"
@@ -65,34 +67,43 @@ class WebSection(Section):
         return given
 
     @model_validator(mode="after")
-    def _say_each_once(self) -> Self:
-        if self.token is not None and self.token_file is not None:
-            raise ValueError("set token or token_file, not both")
+    def _say_both(self) -> Self:
         if self.key_file is not None and self.certificate_file is None:
             raise ValueError("key_file goes with certificate_file")
         return self
 
     @property
-    def secret(self) -> str | None:
+    def secret(self) -> Secret | None:
         """The token. Raise ``UserError`` for a file that cannot be read, or holds none."""
-        if self.token_file is None:
-            return self.token.get_secret_value() if self.token else None
-        return read_secret(self.token_file)
+        return self.secret_of("token")
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """Raise ``UserError`` for files that are no certificate and key."""
+        """A context that serves what the files hold as each connection begins.
+
+        Raise ``UserError`` for files that are no certificate and key.
+        """
         if self.certificate_file is None:
             return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served = Renewed(
+            partial(self._read, ServedCertificate(self.certificate_file, self.key_file))
+        )
+        context = served.current()
+
+        def renew(connection: ssl.SSLObject, *_: object) -> None:
+            connection.context = served.current()
+
+        context.sni_callback = renew
+        return context
+
+    def _read(self, served: ServedCertificate) -> ssl.SSLContext:
         try:
-            context.load_cert_chain(self.certificate_file, self.key_file)
+            return served.context()
         except (OSError, ssl.SSLError) as error:
             raise UserError(
                 f"web.certificate_file {self.certificate_file} and its key cannot be used: "
                 f"{error}. Give PEM files"
             ) from error
-        return context
 
 
 class WritingSection(Section):

@@ -18,7 +18,7 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
-from changefeed.runtime.secret_file import read_secret
+from changefeed.runtime.secret import HasSecrets
 from changefeed.runtime.settings import (
     MOST,
     AllSettings,
@@ -248,7 +248,7 @@ class ObserverSettings(Section):
         return self
 
 
-class WebSettings(Section):
+class WebSettings(HasSecrets, Section):
     """Liveness, readiness, metrics and leases over HTTP, and a page that shows the fleet."""
 
     enabled: bool = True
@@ -263,19 +263,14 @@ class WebSettings(Section):
     pipelines: list[str] = Field(default_factory=list)
     """Where pipelines answer, as ``http://HOST:PORT``: the page shows them beside the hosts."""
 
-    @model_validator(mode="after")
-    def _say_the_token_once(self) -> Self:
-        if self.token is not None and self.token_file is not None:
-            raise ValueError("set token or token_file, not both")
-        return self
-
     @property
     def secret(self) -> str | None:
         """The token. Raise ``UserError`` for a file that cannot be read."""
-        return _secret(self.token, self.token_file)
+        secret = self.secret_of("token")
+        return None if secret is None else secret.current()
 
 
-class CosmosSettings(Section):
+class CosmosSettings(HasSecrets, Section):
     """What opens Cosmos DB accounts: a key, a connection string, or neither for an Azure
     identity. Better set in the environment, or kept in a file of their own, than written
     into a file of settings."""
@@ -291,19 +286,11 @@ class CosmosSettings(Section):
     connection_string_file: Path | None = None
     """A file that holds the connection string."""
 
-    @model_validator(mode="after")
-    def _say_each_once(self) -> Self:
-        for name in ("key", "connection_string"):
-            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
-                raise ValueError(f"set {name} or {name}_file, not both")
-        return self
-
     @property
     def access(self) -> CosmosAccess:
         """The secrets. Raise ``UserError`` for a file that cannot be read."""
         return CosmosAccess(
-            key=_secret(self.key, self.key_file),
-            connection_string=_secret(self.connection_string, self.connection_string_file),
+            key=self.secret_of("key"), connection_string=self.secret_of("connection_string")
         )
 
 
@@ -317,12 +304,6 @@ class BackendsSettings(Section):
     @property
     def sections(self) -> Mapping[str, Mapping[str, Any]]:
         return self.__pydantic_extra__
-
-
-def _secret(secret: SecretStr | None, file: Path | None) -> str | None:
-    if file is not None:
-        return read_secret(file)
-    return (secret.get_secret_value() or None) if secret else None
 
 
 class Settings(AllSettings):

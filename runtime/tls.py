@@ -47,6 +47,24 @@ def unreadable_file(paths: Iterable[str]) -> str | None:
     return None
 
 
+class ServedCertificate:
+    """Makes the contexts of a server from PEM files, anew when they have changed."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        self._files = (certificate.absolute(), (key or certificate).absolute())
+        self._seen: object = None
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context for new connections. Raise ``OSError`` or ``ssl.SSLError``."""
+        seen = [(x.st_mtime_ns, x.st_ino, x.st_size) for x in (y.stat() for y in self._files)]
+        if self._context is None or seen != self._seen:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self._files)
+            self._context, self._seen = context, seen
+        return self._context
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
     at: BaseException | None = error

@@ -3,17 +3,19 @@
 import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import ConfigDict, Field, SecretStr
 
 from changefeed.feeds.backend import backend_sections
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.backends import own_settings
+from changefeed.runtime.secret import HasSecrets, Secret
 
 
-class BrokersSettings(BaseModel):
+class BrokersSettings(HasSecrets):
     """``[backends.brokers]``: a token is better set in the environment than in a file."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
@@ -33,16 +35,16 @@ class BrokerAccess:
     Without ``ca_file`` the authorities that this machine trusts are asked.
     """
 
-    token: str | None = field(default=None, repr=False)
+    token: Secret | None = field(default=None, repr=False)
     ca_file: Path | None = None
     wait: float = 0.5
     call_timeout: float = 5.0
 
     @classmethod
     def of(cls, settings: BrokersSettings) -> "BrokerAccess":
-        """Raise ``FeedRefused`` for a file of a token that cannot be read."""
+        """Raise ``UserError`` for a file of a token that cannot be read."""
         return cls(
-            token=_token(settings),
+            token=settings.secret_of("token"),
             ca_file=settings.ca_file,
             wait=settings.wait,
             call_timeout=settings.call_timeout,
@@ -58,7 +60,10 @@ class BrokerAccess:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        """What shows a broker the token, as it is now."""
+        if self.token is None:
+            return {}
+        return {"Authorization": f"Bearer {self.token.current()}"}
 
     def tls(self) -> ssl.SSLContext:
         try:
@@ -69,15 +74,8 @@ class BrokerAccess:
                 f"PEM certificates in backends.brokers.ca_file"
             ) from error
 
-
-def _token(settings: BrokersSettings) -> str | None:
-    if settings.token is not None:
-        return settings.token.get_secret_value()
-    if settings.token_file is None:
-        return None
-    try:
-        return settings.token_file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FeedRefused(
-            f"the token of the brokers cannot be read from {settings.token_file}: {error}"
-        ) from error
+    def trust_more(self, tls: ssl.SSLContext | None) -> None:
+        """Have a context trust what ``ca_file`` holds by now, beside what it held before."""
+        if tls is not None and self.ca_file is not None:
+            with suppress(OSError, ssl.SSLError):  # what it held is trusted on
+                tls.load_verify_locations(self.ca_file)

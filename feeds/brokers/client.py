@@ -5,6 +5,7 @@ last for some seconds. Errors become those of feeds (``feeds.errors``).
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -40,6 +41,7 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import answered
 from changefeed.runtime.tls import certificate_failure
 
 T = TypeVar("T")
@@ -57,9 +59,14 @@ class BrokerClient:
     """Asks the brokers of one collection. Make it with ``open``."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, address: BrokersAddress, access: BrokerAccess
+        self,
+        session: aiohttp.ClientSession,
+        address: BrokersAddress,
+        access: BrokerAccess,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._session = session
+        self._tls = tls
         self._address = address
         self._access = access
         self._urls: Sequence[str] = address.urls
@@ -70,14 +77,13 @@ class BrokerClient:
     async def open(
         cls, address: BrokersAddress, access: BrokerAccess
     ) -> "AsyncIterator[BrokerClient]":
-        tls = access.tls() if any(x.startswith("https:") for x in address.urls) else False
+        tls = access.tls() if any(x.startswith("https:") for x in address.urls) else None
         connector = aiohttp.TCPConnector(limit=0, ssl=tls or True)
         async with aiohttp.ClientSession(
             connector=connector,
-            headers=access.headers,
             skip_auto_headers=("User-Agent",),
         ) as session:
-            yield cls(session, address, access)
+            yield cls(session, address, access, tls)
 
     @property
     def collection(self) -> str:
@@ -292,7 +298,9 @@ class BrokerClient:
         of: RangeId | None = None,
         any_answer: bool = False,
     ) -> bytes:
-        headers = {} if body is None else {"Content-Type": CONTENT_TYPE}
+        headers = dict(self._access.headers)
+        if body is not None:
+            headers["Content-Type"] = CONTENT_TYPE
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT)
         try:
             async with self._session.request(
@@ -306,7 +314,8 @@ class BrokerClient:
             raise FeedUnavailable(f"{url} did not answer within {seconds:g} s") from error
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             if isinstance(error, aiohttp.ClientSSLError):
-                raise FeedRefused(_tls_advice(url, error)) from error
+                self._access.trust_more(self._tls)
+                raise answered(FeedRefused(_tls_advice(url, error))) from error
             raise FeedUnavailable(f"{url} does not answer: {error or type(error)}") from error
 
 
@@ -332,7 +341,7 @@ def _error(said: Refusal, of: RangeId | None) -> FeedError:
                 return RangeDamaged(of, said.message)
             case "gone" | "beyond":
                 return RangeRefused(of, said.message)
-    return FeedRefused(f"the brokers refused: {said.message}")
+    return answered(FeedRefused(f"the brokers refused: {said.message}"))
 
 
 def _tls_advice(url: str, error: aiohttp.ClientSSLError) -> str:

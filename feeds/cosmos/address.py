@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from changefeed.runtime.address_options import read_options
-from changefeed.runtime.secret_file import read_secret
+from changefeed.runtime.secret import Secret
 
 EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
@@ -56,8 +56,8 @@ class CosmosAccess:
     Neither is shown by ``repr``.
     """
 
-    key: str | None = field(default=None, repr=False)
-    connection_string: str | None = field(default=None, repr=False)
+    key: Secret | None = field(default=None, repr=False)
+    connection_string: Secret | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "CosmosAccess":
@@ -67,9 +67,11 @@ class CosmosAccess:
         )
 
 
-def _secret(environ: Mapping[str, str], name: str) -> str | None:
-    file = environ.get(name + _IN_FILE)
-    return environ.get(name) or (read_secret(Path(file)) if file else None)
+def _secret(environ: Mapping[str, str], name: str) -> Secret | None:
+    text, file = environ.get(name), environ.get(name + _IN_FILE)
+    if text:
+        return Secret.of(text)
+    return Secret.in_file(Path(file)) if file else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class Account:
     """An endpoint, and the key to it; without one, Azure identities are asked."""
 
     endpoint: str
-    key: str | None = field(default=None, repr=False)
+    key: Secret | None = field(default=None, repr=False)
 
     @property
     def host(self) -> str:
@@ -115,7 +117,8 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
     """
     endpoint, key = address.endpoint, access.key
     if access.connection_string is not None:
-        named, key = _read_connection_string(access.connection_string)
+        named, _ = _read_connection_string(access.connection_string.current())
+        key = access.connection_string.within(lambda x: _key_to(named, x))
         if endpoint and _place(named) != _place(endpoint):
             raise AddressWrong(
                 f"the address leads to {endpoint}, the connection string to {named}: "
@@ -134,13 +137,21 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
             f"{endpoint} is not on this machine, and plain http would show everything to "
             "the network: use cosmos:// instead of cosmos+http://"
         )
-    return Account(endpoint=endpoint, key=_checked(key) or (EMULATOR_KEY if here else None))
+    if key is None and here:
+        key = Secret.of(EMULATOR_KEY)
+    return Account(endpoint=endpoint, key=None if key is None else key.within(_checked))
 
 
-def _checked(key: str | None) -> str | None:
+def _key_to(endpoint: str, connection_string: str) -> str:
+    """Return the key to an account, also from a connection string that came after the first."""
+    named, key = _read_connection_string(connection_string)
+    if _place(named) != _place(endpoint):
+        raise AddressWrong(f"the connection string leads to {named} now, not to {endpoint}")
+    return key
+
+
+def _checked(key: str) -> str:
     """Return a key as the client needs it: it signs each request, and would fail there."""
-    if key is None:
-        return None
     key = key.strip()
     try:
         base64.b64decode(key, validate=True)

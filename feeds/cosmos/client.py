@@ -2,8 +2,9 @@
 process.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -12,6 +13,7 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
+from changefeed.runtime.secret import Secret
 
 LEASE_OPTIONS: dict[str, Any] = {
     # Retries are the host's: it knows what became of the lease meanwhile. The client
@@ -32,21 +34,39 @@ async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosCli
     identity, and what the client raises.
     """
     async with AsyncExitStack() as stack:
-        credential: Any = account.key
+        credential: Any = None if account.key is None else account.key.current()
         if credential is None:
             credential = await stack.enter_async_context(_identity(account))
+        transport = _Transport(use_env_settings=has_proxy(account.endpoint))
         # TLS is verified by the client, but for endpoints on this machine.
         client = CosmosClient(
             account.endpoint,
             credential,
             user_agent_suffix="changefeed-host",
-            transport=AioHttpTransport(use_env_settings=has_proxy(account.endpoint)),
+            transport=transport,
             **options,
         )
+        if account.key is not None:
+            transport.renew = partial(_renew, client, account.key)
         # Before it is entered: it leaves a session open if the account does not answer.
         stack.push_async_callback(client.close)
         await client.__aenter__()
         yield client
+
+
+class _Transport(AioHttpTransport):  # type: ignore[misc] # it has no types
+    """Calls ``renew`` with each request. That one is signed by then: the next one profits."""
+
+    renew: Callable[[], None] | None = None
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        if self.renew is not None:
+            self.renew()
+        return await super().send(request, **config)
+
+
+def _renew(client: CosmosClient, key: Secret) -> None:
+    client.client_connection.master_key = key.current()
 
 
 def lease_options(account: Account) -> dict[str, Any]:

@@ -7,9 +7,10 @@ connection string. ``PREFIX`` is ``NAMESPACE/EVENTHUB/GROUP`` where an Event Hub
 is to read along, and any path otherwise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.secret import Secret
 
 DEFAULT_PREFIX = "changefeed"
 _SUFFIX = "blob.core.windows.net"
@@ -26,8 +27,8 @@ class BlobAccess:
     ``key`` is a key of the account, or a shared access signature.
     """
 
-    key: str | None = None
-    connection_string: str | None = None
+    key: Secret | None = field(default=None, repr=False)
+    connection_string: Secret | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
@@ -13,9 +14,10 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
+from changefeed.runtime.secret import HasSecrets
 
 
-class BlobSettings(BaseModel):
+class BlobSettings(HasSecrets):
     """``[backends.blob]``: better set in the environment than written into a file."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
@@ -24,16 +26,16 @@ class BlobSettings(BaseModel):
     """A key of the storage account, or a shared access signature."""
     connection_string: SecretStr | None = None
     """May say where the account is, for addresses like ``blob:///CONTAINER/PREFIX``."""
+    key_file: Path | None = None
+    """A file that holds the key, as Kubernetes and Docker mount secrets."""
+    connection_string_file: Path | None = None
+    """A file that holds the connection string."""
 
     @property
     def access(self) -> BlobAccess:
         return BlobAccess(
-            key=_shown(self.key), connection_string=_shown(self.connection_string)
+            key=self.secret_of("key"), connection_string=self.secret_of("connection_string")
         )
-
-
-def _shown(secret: SecretStr | None) -> str | None:
-    return (secret.get_secret_value() or None) if secret else None
 
 
 def _access(options: OpenOptions) -> BlobAccess:

@@ -17,6 +17,7 @@ import asyncpg
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.address import PostgresAddress
 from changefeed.leases.postgres.errors import is_read_only, translate_errors
+from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
 
 Row = Mapping[str, Any]
@@ -29,7 +30,7 @@ _CONNECT_TIMEOUT = 10.0
 class PostgresAccess:
     """A password from the settings; without one the client looks where it always does."""
 
-    password: str | None = None
+    password: Secret | None = None
 
 
 class Database:
@@ -81,7 +82,8 @@ async def connect(
             timeout=_CONNECT_TIMEOUT,
             reset=_as_it_is,
             server_settings={"application_name": "changefeed-host"},
-            **({"password": access.password} if access and access.password else {}),
+            # Asked for each connection, as are the files of certificates in the address.
+            **({"password": access.password.current} if access and access.password else {}),
         )
     except (ValueError, asyncpg.ClientConfigurationError) as error:
         raise ContainerRefused(f"{address}: {error}") from error

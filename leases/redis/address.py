@@ -5,7 +5,7 @@ options are those of the client (``ssl_ca_certs=FILE``, ``username=NAME``).
 """
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from changefeed.leases.errors import ContainerRefused
 from changefeed.runtime.address_options import read_options, write_options
@@ -28,6 +28,17 @@ class RedisAddress:
         """Files of certificates and keys that the address names."""
         named = read_options(urlsplit(self.url).query)
         return [named[x] for x in _FILES if named.get(x)]
+
+    def without_user(self) -> tuple[str, str]:
+        """Return ``url`` without the user that it names and a password, and that user."""
+        parts = urlsplit(self.url)
+        options = read_options(parts.query)
+        options.pop("password", None)
+        user = unquote(parts.username or "") or options.pop("username", "")
+        bare = parts._replace(
+            netloc=parts.netloc.rpartition("@")[2], query=write_options(options)
+        )
+        return urlunsplit(bare), user
 
     def __str__(self) -> str:
         parts = urlsplit(self.url)

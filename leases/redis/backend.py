@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
@@ -13,18 +14,21 @@ from changefeed.leases.redis.connection import RedisAccess
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
+from changefeed.runtime.secret import HasSecrets
 
 
-class RedisSettings(BaseModel):
+class RedisSettings(HasSecrets):
     """``[backends.redis]``: better set in the environment than written into a file."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     password: SecretStr | None = None
+    password_file: Path | None = None
+    """A file that holds the password, as Kubernetes and Docker mount secrets."""
 
     @property
     def access(self) -> RedisAccess:
-        return RedisAccess(password=self.password.get_secret_value() if self.password else None)
+        return RedisAccess(password=self.secret_of("password"))
 
 
 def _access(options: OpenOptions) -> RedisAccess:

@@ -11,6 +11,7 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.connection import SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
 
@@ -18,6 +19,7 @@ from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.errors import translate_errors
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
 
 _OPTIONS: dict[str, Any] = {
@@ -40,7 +42,30 @@ Info = Mapping[str, Any]
 class RedisAccess:
     """A password from the settings, for the user that the address names."""
 
-    password: str | None = None
+    password: Secret | None = None
+
+
+class _Credentials(CredentialProvider):
+    """What each connection of a client is opened with."""
+
+    def __init__(self, user: str, password: Secret) -> None:
+        self._user = user
+        self._password = password
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = self._password.current()
+        return (self._user, password) if self._user else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()
+
+
+class _TLSConnection(SSLConnection):
+    """Reads the files of certificates whenever it connects: the client does it once."""
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        self.ssl_context.context = None
+        return super()._connection_arguments()
 
 
 class Calls:
@@ -70,14 +95,18 @@ async def connect(
     if unreadable is not None:  # the client would take it for a server that is away
         raise ContainerRefused(f"{address}: {unreadable}")
     options = {**_OPTIONS, "retry": Retry(NoBackoff(), _TRIES)}
+    url = address.url
     if access is not None and access.password is not None:
-        options["password"] = access.password
+        url, user = address.without_user()
+        options["credential_provider"] = _Credentials(user, access.password)
     client: Any
     try:
         if address.cluster:
-            client = RedisCluster.from_url(address.url, **options)
+            client = RedisCluster.from_url(url, **options)
         else:
-            client = Redis.from_url(address.url, **options)
+            client = Redis.from_url(url, **options)
+            if issubclass(client.connection_pool.connection_class, SSLConnection):
+                client.connection_pool.connection_class = _TLSConnection
             client.connection_pool.make_connection()  # looks at options that it does not know
     except TypeError as error:
         text = f"{address}: the client does not know an option of the address ({error})"

@@ -23,7 +23,7 @@ async def opened(address: str, key: str) -> AsyncIterator[ContainerProxy]:
     account = account_of(read, CosmosAccess.of(os.environ))
     if account.key is None:
         raise AddressWrong("this sample needs a key: set CHANGEFEED_COSMOS__KEY")
-    async with CosmosClient(account.endpoint, account.key) as client:
+    async with CosmosClient(account.endpoint, account.key.current()) as client:
         with suppress(CosmosResourceExistsError):
             await client.create_database(read.database)
         database = client.get_database_client(read.database)

@@ -17,6 +17,7 @@ from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.leases.coverage import check_coverage
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
+from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
@@ -37,7 +38,7 @@ class Place:
 
     async def found(self, options: str = "", key: str | None = None) -> dict[str, Diagnostic]:
         """Return the most severe diagnostic about each thing."""
-        means = OpenOptions(cosmos=CosmosAccess(key=key))
+        means = OpenOptions(cosmos=CosmosAccess(key=Secret.of(key) if key else None))
         found: dict[str, Diagnostic] = {}
         async for x in check_leases(self.address + options, means, feed=""):
             if x.severity is not Severity.FINE or x.about not in found:

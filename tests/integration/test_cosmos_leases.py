@@ -25,6 +25,7 @@ from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, Lea
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.listing import WHOLE, ListsChanges
+from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support import make
 from tests.support.dotnet_processor import DotNetHost
@@ -507,10 +508,10 @@ async def test_a_wrong_key_is_refused_and_shown_nowhere(
 ) -> None:
     caplog.set_level("DEBUG")
     wrong = DEVELOPMENT_KEY[:-6] + "AAAA=="
-    said = await refusal(place, cosmos=CosmosAccess(key=wrong))
+    said = await refusal(place, cosmos=CosmosAccess(key=Secret.of(wrong)))
     assert "CHANGEFEED_COSMOS__KEY" in said
     with pytest.raises(ContainerRefused) as refused:
-        await place.leases(cosmos=CosmosAccess(key=wrong))
+        await place.leases(cosmos=CosmosAccess(key=Secret.of(wrong)))
     chain: BaseException | None = refused.value
     while chain is not None:
         assert wrong not in repr(chain) + str(chain)

@@ -19,6 +19,7 @@ from changefeed.leases.cosmos.opening import open_leases as open_cosmos_leases
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.postgres.opening import open_leases as open_postgres
 from changefeed.leases.redis.opening import open_leases as open_redis
+from changefeed.runtime.secret import Secret
 
 pytestmark = pytest.mark.real_time
 
@@ -54,17 +55,17 @@ def page(kind: bytes, body: bytes) -> bytes:
 
 
 def blob(port: int) -> AbstractAsyncContextManager[object]:
-    return open_blob("blob+http", f"//127.0.0.1:{port}/a/c/p", BlobAccess(key=KEY))
+    return open_blob("blob+http", f"//127.0.0.1:{port}/a/c/p", BlobAccess(key=Secret.of(KEY)))
 
 
 def cosmos(port: int) -> AbstractAsyncContextManager[object]:
-    access = CosmosAccess(key=KEY)
+    access = CosmosAccess(key=Secret.of(KEY))
     return open_cosmos_leases("cosmos+http", f"//127.0.0.1:{port}/d/c", access)
 
 
 def feed(port: int) -> AbstractAsyncContextManager[object]:
     address = read_address("cosmos+http", f"//127.0.0.1:{port}/d/c", known=())
-    return open_cosmos(address, CosmosAccess(key=KEY), timeout=20.0)
+    return open_cosmos(address, CosmosAccess(key=Secret.of(KEY)), timeout=20.0)
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)

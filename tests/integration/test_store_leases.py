@@ -34,6 +34,7 @@ from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import VERSION, stored_version
 from changefeed.runtime.diagnostics import Severity
+from changefeed.runtime.secret import Secret
 from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
@@ -553,7 +554,7 @@ async def test_a_long_record_that_has_become_short_since_it_was_listed_is_read(
     long = Checkpoint(range_id=RangeId("r0"), continuation=Continuation("9" * LONGEST))
     async with (
         open_container(place, opening(azurite)),
-        connect_blob(address, BlobAccess(key=azurite.key)) as client,
+        connect_blob(address, BlobAccess(key=Secret.of(azurite.key))) as client,
     ):
         table = BlobTable(client, address, CHECKPOINTS)
         stored = await table.insert("r0", long)

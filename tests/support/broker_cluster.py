@@ -24,6 +24,7 @@ from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.scrape import Scrape
+from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import serving, take_port
 from changefeed.testing.feed_harness import NEW_YEAR_US, FeedAbility
 
@@ -37,7 +38,8 @@ QUICK = CoreSettings(
     retry_delay=0.02,
 )
 TOKEN = "a token of tests"
-ACCESS = BrokerAccess(token=TOKEN, wait=0.0, call_timeout=60.0)
+SECRET = Secret.of(TOKEN)
+ACCESS = BrokerAccess(token=SECRET, wait=0.0, call_timeout=60.0)
 """Patient: on a busy machine this process may stand still for seconds, brokers included."""
 COLLECTION = "orders"
 
@@ -49,6 +51,7 @@ async def broker(
     settings: CoreSettings = QUICK,
     *,
     tls: ssl.SSLContext | None = None,
+    token: Secret = SECRET,
 ) -> AsyncIterator[tuple[BrokerCore, str]]:
     """Run a broker, and give it with its address once it takes records."""
     with take_port("127.0.0.1", 0) as listening:
@@ -56,7 +59,7 @@ async def broker(
         async with open_core(store, name, address=address, settings=settings) as core:
             meters = BrokerMeters(MeterProvider())
             scrape = Scrape(CollectorRegistry())
-            server = BrokerServer(core, meters, scrape, token=TOKEN, problems=list)
+            server = BrokerServer(core, meters, scrape, token=token, problems=list)
             async with serving(server.application(), LIMITS, listening, tls=tls):
                 await core.wait_until_writing()
                 yield core, address

@@ -28,6 +28,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import Continuation, Feed, RangeEnded, RangeId
+from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 
@@ -204,14 +205,14 @@ async def test_without_the_token_nothing_is_answered_but_health(
             session.get(f"http://{given.address}/{path}") as answer,
         ):
             assert answer.status == 200
-    wrong = BrokerAccess(token="wrong")
+    wrong = BrokerAccess(token=Secret.of("wrong"))
     with pytest.raises(FeedRefused, match="BROKERS__TOKEN"):
         async with BrokersFeed.open(address_of(given.address), wrong):
             pass
 
 
 async def test_a_broker_that_takes_the_question_and_does_not_answer_is_given_up() -> None:
-    impatient = BrokerAccess(token=TOKEN, call_timeout=0.05)
+    impatient = BrokerAccess(token=Secret.of(TOKEN), call_timeout=0.05)
     with take_port("127.0.0.1", 0) as listening:  # the kernel accepts, and nobody reads
         silent = address_of(f"127.0.0.1:{listening.getsockname()[1]}")
         with pytest.raises(FeedUnavailable, match=r"did not answer within 0\.05 s"):
@@ -282,7 +283,7 @@ async def values(feed: Feed) -> dict[str, list[int]]:
 
 async def test_a_read_waits_for_a_change_and_has_it_at_once(given: Given) -> None:
     at = address_of(given.address)
-    access = BrokerAccess(token=TOKEN, wait=20.0)
+    access = BrokerAccess(token=Secret.of(TOKEN), wait=20.0)
     async with BrokersFeed.open(at, access) as feed, open_brokers_producer(at, ACCESS) as p:
         await p.send("k", 1)
         starts = {

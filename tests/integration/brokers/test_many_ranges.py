@@ -18,10 +18,11 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import FeedRange
+from changefeed.runtime.secret import Secret
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 
 pytestmark = pytest.mark.real_time
-WAITING = BrokerAccess(token=TOKEN, wait=0.05)
+WAITING = BrokerAccess(token=Secret.of(TOKEN), wait=0.05)
 
 
 @asynccontextmanager

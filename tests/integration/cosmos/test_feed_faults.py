@@ -13,6 +13,7 @@ from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support.cosmos_feeds import CosmosWorld
 
@@ -167,11 +168,11 @@ async def test_a_wrong_key_is_refused_and_no_key_is_ever_shown(
     settings = EmulatorSettings(port=0, key=SECRET)
     async with running(settings) as url:
         address = CosmosAddress(endpoint=url, database="d", container="c")
-        wrong = CosmosAccess(key=SECRET[::-1].strip("=") + "==")
+        wrong = CosmosAccess(key=Secret.of(SECRET[::-1].strip("=") + "=="))
         with pytest.raises(FeedRefused, match="check the key") as refused:
             async with open_cosmos(address, wrong):
                 pass
-        right = CosmosAccess(key=SECRET)
+        right = CosmosAccess(key=Secret.of(SECRET))
         with pytest.raises(FeedRefused, match="is not there") as missing:
             async with open_cosmos(address, right):
                 pass

@@ -10,10 +10,11 @@ from azure.core.exceptions import ServiceRequestError
 from changefeed.emulator import EmulatorSettings, create_app
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, Account
 from changefeed.feeds.cosmos.client import client_of, has_proxy
+from changefeed.runtime.secret import Secret
 
 pytestmark = pytest.mark.real_time
 
-ELSEWHERE = Account(endpoint="http://cosmos.invalid:80/", key=EMULATOR_KEY)
+ELSEWHERE = Account(endpoint="http://cosmos.invalid:80/", key=Secret.of(EMULATOR_KEY))
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from changefeed.cli.broker import HEAD
 from changefeed.cli.config_file import config_text
 from changefeed.host.settings import load_settings
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.secret import Secret
 from changefeed.runtime.settings_schema import entries
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +43,7 @@ def test_the_environment_sets_a_broker_and_a_host_beside_it_does_not_mind(
     monkeypatch.setenv("CHANGEFEED_BROKER__BROKER__CLUSTER", "file:///c")
     monkeypatch.setenv("CHANGEFEED_BROKER__WEB__TOKEN", "secret")
     settings = load_broker_settings(None, {})
-    assert (settings.broker.cluster, settings.web.secret) == ("file:///c", "secret")
+    assert (settings.broker.cluster, settings.web.secret) == ("file:///c", Secret.of("secret"))
     assert "secret" not in repr(settings)
     assert load_settings(None, {}).web.port == 0
 

@@ -18,6 +18,7 @@ from changefeed.cli.host_flags import HostFlags
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.secret import Secret
 
 
 @pytest.fixture
@@ -316,7 +317,7 @@ def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
     monkeypatch.setenv("CHANGEFEED_COSMOS__KEY", "c2VjcmV0")
     monkeypatch.setenv("CHANGEFEED_COSMOS__CONNECTION_STRING", "")
     settings = HostFlags().settings()
-    assert settings.cosmos.access == CosmosAccess(key="c2VjcmV0")
+    assert settings.cosmos.access == CosmosAccess(key=Secret.of("c2VjcmV0"))
     assert "c2VjcmV0" not in repr(settings) + str(settings) + settings.model_dump_json()
     monkeypatch.setenv("CHANGEFEED_COSMOS__KEY_FILE", "/run/secrets/key")
     said = mistake_of(HostFlags())
@@ -330,10 +331,10 @@ def test_secrets_are_read_from_files_as_they_are_mounted(
     file = tmp_path / "key"
     file.write_text("c2VjcmV0\n")
     monkeypatch.setenv("CHANGEFEED_COSMOS__KEY_FILE", str(file))
-    assert HostFlags().settings().cosmos.access == CosmosAccess(key="c2VjcmV0")
-    assert CosmosAccess.of(os.environ) == CosmosAccess(key="c2VjcmV0")
+    assert HostFlags().settings().cosmos.access == CosmosAccess(key=Secret.of("c2VjcmV0"))
+    assert CosmosAccess.of(os.environ) == CosmosAccess(key=Secret.of("c2VjcmV0"))
     file.write_text("cm90YXRlZA==\n")
-    assert HostFlags().settings().cosmos.access.key == "cm90YXRlZA=="
+    assert HostFlags().settings().cosmos.access.key == Secret.of("cm90YXRlZA==")
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])

@@ -9,6 +9,8 @@ from changefeed.feeds.addresses import FEEDS
 from changefeed.feeds.brokers.access import BrokerAccess, BrokersSettings
 from changefeed.feeds.brokers.address import parse_address
 from changefeed.feeds.errors import FeedRefused
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.secret import Secret
 
 
 @pytest.mark.parametrize(
@@ -68,8 +70,8 @@ def test_a_token_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path:
     assert "secret" not in repr(given)
     file = tmp_path / "token"
     file.write_text("from a file\n")
-    assert BrokerAccess.of(BrokersSettings(token_file=file)).token == "from a file"
-    with pytest.raises(FeedRefused, match="cannot be read"):
+    assert BrokerAccess.of(BrokersSettings(token_file=file)).token == Secret.of("from a file")
+    with pytest.raises(UserError, match="cannot be read"):
         BrokerAccess.of(BrokersSettings(token_file=tmp_path / "none"))
     assert "secret" not in repr(BrokersSettings(token=SecretStr("secret")))
     with pytest.raises(FeedRefused, match="PEM"):

@@ -9,6 +9,7 @@ from changefeed.feeds.cosmos.address import (
     account_of,
     read_address,
 )
+from changefeed.runtime.secret import Secret
 
 SECRET = "c2VjcmV0"
 STRING = f"AccountEndpoint=https://acc.documents.azure.com:443/;AccountKey={SECRET}==;"
@@ -52,10 +53,10 @@ def test_a_key_in_an_address_is_refused_and_not_repeated(place: str) -> None:
 
 
 def test_a_secret_is_never_shown() -> None:
-    access = CosmosAccess(key=SECRET, connection_string=STRING)
+    access = CosmosAccess(key=Secret.of(SECRET), connection_string=Secret.of(STRING))
     account = account_of(read_address("cosmos", "///d/c", known=()), access)
     assert SECRET not in repr(access) + repr(account)
-    assert account.key == f"{SECRET}=="
+    assert account.key == Secret.of(f"{SECRET}==")
 
 
 def test_the_connection_string_may_say_where_the_account_is() -> None:
@@ -72,7 +73,7 @@ def test_the_connection_string_may_say_where_the_account_is() -> None:
 
 
 def test_half_a_connection_string_is_refused_and_not_repeated() -> None:
-    access = CosmosAccess(connection_string=f"AccountKey={SECRET}")
+    access = CosmosAccess(connection_string=Secret.of(f"AccountKey={SECRET}"))
     with pytest.raises(AddressWrong, match="lacks AccountEndpoint") as refused:
         account_of(read_address("cosmos", "///d/c", known=()), access)
     assert SECRET not in str(refused.value)
@@ -80,8 +81,8 @@ def test_half_a_connection_string_is_refused_and_not_repeated() -> None:
 
 def test_without_a_key_this_machine_has_an_emulator_and_azure_asks_for_identity() -> None:
     here = read_address("cosmos+http", "//127.0.0.1:8081/d/c", known=())
-    assert account_of(here, CosmosAccess()).key == EMULATOR_KEY
-    assert account_of(here, CosmosAccess(key="mine")).key == "mine"
+    assert account_of(here, CosmosAccess()).key == Secret.of(EMULATOR_KEY)
+    assert account_of(here, CosmosAccess(key=Secret.of("mine"))).key == Secret.of("mine")
     away = read_address("cosmos", "//acc.documents.azure.com/d/c", known=())
     assert account_of(away, CosmosAccess()).key is None
 
@@ -89,14 +90,17 @@ def test_without_a_key_this_machine_has_an_emulator_and_azure_asks_for_identity(
 def test_plain_http_is_for_this_machine_only() -> None:
     away = read_address("cosmos+http", "//acc.documents.azure.com/d/c", known=())
     with pytest.raises(AddressWrong, match="use cosmos:// instead"):
-        account_of(away, CosmosAccess(key=SECRET))
+        account_of(away, CosmosAccess(key=Secret.of(SECRET)))
 
 
 @pytest.mark.parametrize("key", ["no key!", "c2VjcmV0L", "c2Vj cmV0", "schlüssel"])
 def test_a_key_that_is_not_base64_is_refused_and_not_shown(key: str) -> None:
     away = read_address("cosmos", "//acc.example/d/c", known=())
     string = f"AccountEndpoint=https://acc.example/;AccountKey={key}"
-    for access in (CosmosAccess(key=key), CosmosAccess(connection_string=string)):
+    for access in (
+        CosmosAccess(key=Secret.of(key)),
+        CosmosAccess(connection_string=Secret.of(string)),
+    ):
         with pytest.raises(AddressWrong, match="base64") as refused:
             account_of(away, access)
         assert key not in str(refused.value)
@@ -104,4 +108,4 @@ def test_a_key_that_is_not_base64_is_refused_and_not_shown(key: str) -> None:
 
 def test_a_key_may_come_with_the_line_break_of_the_file_it_was_read_from() -> None:
     away = read_address("cosmos", "//acc.example/d/c", known=())
-    assert account_of(away, CosmosAccess(key=f"{SECRET}\n")).key == SECRET
+    assert account_of(away, CosmosAccess(key=Secret.of(f"{SECRET}\n"))).key == Secret.of(SECRET)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.secret_file import read_secret
+from changefeed.runtime.secret import Secret, read_secret
 
 
 def test_what_surrounds_a_secret_is_left_out(tmp_path: Path) -> None:
@@ -32,3 +32,20 @@ def test_what_holds_no_secret_is_refused_by_its_name_and_never_waited_for(
             file.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=str(file)):
         read_secret(file)
+
+
+def test_a_renewed_secret_is_taken_and_the_last_one_kept_while_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("key")
+    file.write_text("one")
+    secret = Secret.in_file(file).within(str.upper)
+    monkeypatch.chdir("/")  # as an observer may
+    (tmp_path / file).write_text("two")
+    assert secret.current() == "TWO"
+    for _ in range(2):
+        (tmp_path / file).write_text("")
+        assert secret.current() == "TWO"
+    assert [x.levelname for x in caplog.records] == ["WARNING"]
+    assert "two" not in caplog.text

@@ -1,0 +1,117 @@
+"""Secrets: keys, tokens and passwords, in the settings or in files, as Kubernetes mounts them.
+
+Keys are renewed while hosts run: the file gets a new one, and the old one ends. So a client
+keeps no text, but the ``Secret``, and asks it at each use, or at each connection where those
+last. A refusal is asked again for a while (``runtime.patience``), and by then with what the
+file has.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+from pydantic import BaseModel, SecretStr, model_validator
+
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import get_logger
+
+_IN_FILE = "_file"  # behind the name of a setting: the file that holds it
+
+T = TypeVar("T")
+
+_log = get_logger()
+
+
+class Renewed(Generic[T]):
+    """What files hold by now.
+
+    ``read`` returns it, and raises ``UserError`` or ``ValueError``, with a text that repeats no
+    secret, where there is nothing usable.
+    """
+
+    __slots__ = ("_last", "_missed", "_read")
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._last = read()
+        self._missed = False
+
+    def current(self) -> T:
+        """Return what the files hold; while that is nothing usable, what they held before."""
+        try:
+            self._last = self._read()
+        except (UserError, ValueError) as error:
+            if not self._missed:
+                _log.warning(
+                    "secret.unreadable", reason=str(error), advice="the last one is used on"
+                )
+            self._missed = True
+        else:
+            self._missed = False
+        return self._last
+
+
+class Secret(Renewed[str]):
+    """A text that opens something, as it is by now."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, text: str) -> "Secret":
+        return cls(lambda: text)
+
+    @classmethod
+    def in_file(cls, file: Path) -> "Secret":
+        """Raise ``UserError`` if the file cannot be read now."""
+        place = file.absolute()  # an observer may change the working directory
+        return cls(lambda: read_secret(place))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.current() == other.current()
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def within(self, take: Callable[[str], str]) -> "Secret":
+        """Return a part of this one, as the key in a connection string. ``take`` finds it."""
+        return Secret(lambda: take(self.current()))
+
+
+class HasSecrets(BaseModel):
+    """Settings with secrets: a secret is ``NAME``, or in the file that ``NAME_file`` names."""
+
+    @model_validator(mode="after")
+    def _say_each_once(self) -> Self:
+        names = type(self).model_fields
+        for name in (x for x in names if f"{x}{_IN_FILE}" in names):
+            file = f"{name}{_IN_FILE}"
+            if getattr(self, name) is not None and getattr(self, file) is not None:
+                raise ValueError(f"set {name} or {file}, not both")
+        return self
+
+    def secret_of(self, name: str) -> Secret | None:
+        """Return the secret of this name, if it is set. Raise ``UserError`` for its file."""
+        file: Path | None = getattr(self, f"{name}{_IN_FILE}")
+        if file is not None:
+            return Secret.in_file(file)
+        given: SecretStr | None = getattr(self, name)
+        text = given.get_secret_value() if given is not None else ""
+        return Secret.of(text) if text else None
+
+
+def read_secret(file: Path) -> str:
+    """Return the secret in a file, without what surrounds it.
+
+    Raise ``UserError`` if there is none, or ``file`` is no regular file: a pipe would be
+    waited for, and gives what it holds only once.
+    """
+    try:
+        secret = file.read_text("utf-8").strip() if file.is_file() else None
+        if secret is None:
+            file.stat()  # says why, where there is none
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the secret in {file} cannot be read: {error}") from error
+    if secret is None:
+        raise UserError(f"{file} is no regular file, so no secret can be read from it")
+    if not secret:
+        raise UserError(f"{file} is empty, and should hold a secret")
+    return secret
