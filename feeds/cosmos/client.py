@@ -2,7 +2,7 @@
 process.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -14,6 +14,8 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
 from changefeed.runtime.secret import Secret
+
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 LEASE_OPTIONS: dict[str, Any] = {
     # Retries are the host's: it knows what became of the lease meanwhile. The client
@@ -52,6 +54,24 @@ async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosCli
         stack.push_async_callback(client.close)
         await client.__aenter__()
         yield client
+
+
+async def hosts_of(client: CosmosClient, account: Account) -> Sequence[str]:
+    """Return the hosts under which an account is reached, that of the address first.
+
+    An account has a name for each of its regions, which is its own name and that of the
+    region. One on this machine says by which name it was asked.
+    """
+    said = await client.client_connection.GetDatabaseAccount()
+    found = [account.host]
+    if is_this_machine(account.host):
+        found += _HERE
+    for region in (*said.WritableLocations, *said.ReadableLocations):
+        host = urlsplit(region["databaseAccountEndpoint"]).hostname or account.host
+        name, _, domain = host.partition(".")
+        of_region = "-" + region["name"].replace(" ", "").lower()
+        found += [f"{name.removesuffix(of_region)}.{domain}", host] if domain else [host]
+    return list(dict.fromkeys(found))
 
 
 class _Transport(AioHttpTransport):  # type: ignore[misc] # it has no types

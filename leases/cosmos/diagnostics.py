@@ -40,12 +40,13 @@ async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[
         for found in await _account(client, address):
             yield found
         with translate_errors(str(address)):
-            properties = await container_of(client, address).read()
-            prefix = await prefix_of(client, account, address)
+            proxy = container_of(client, address)
+            properties = await proxy.read()
+            prefix = await prefix_of(client, account, address, proxy)
         for found in _container(properties, address):
             yield found
         by_id = partitioned_by_id(properties, address)
-        items = Items(container_of(client, address), str(address), partitioned_by_id=by_id)
+        items = Items(proxy, str(address), partitioned_by_id=by_id)
         yield await _rights(items, prefix)
         for found in await _prefixes(items, prefix):
             yield found

@@ -26,7 +26,7 @@ from changefeed.feeds.cosmos.address import (
     account_of,
     read_address,
 )
-from changefeed.feeds.cosmos.client import client_of, lease_options
+from changefeed.feeds.cosmos.client import client_of, hosts_of, lease_options
 from changefeed.feeds.cosmos.errors import no_account
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
@@ -38,6 +38,7 @@ from changefeed.leases.cosmos.stores import CosmosCheckpoints, CosmosOwnership
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 
 _IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
+_ANY = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.id, @begin)"
 OPTIONS = ("prefix", "processor", "feed", "mode")
 DEFAULT_PREFIX = "changefeed"
 MODES = {"latest-version": INCREMENTAL, "all-versions": FULL_FIDELITY}
@@ -109,7 +110,7 @@ async def open_container_at(
             if "_rid" not in properties:
                 raise ContainerUnavailable(no_account(str(address), "no properties"))
             by_id = partitioned_by_id(properties, address)
-            prefix = await prefix_of(client, account, address)
+            prefix = await prefix_of(client, account, address, proxy)
         form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
         items = Items(proxy, str(address), partitioned_by_id=by_id)
         changes = LeaseChanges(proxy, str(address), properties)
@@ -187,8 +188,14 @@ def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
     return bool(paths[0] == "/id")
 
 
-async def prefix_of(client: CosmosClient, account: Account, address: CosmosAddress) -> str:
-    """Return the prefix that the address gives, or that a .NET processor would."""
+async def prefix_of(
+    client: CosmosClient, account: Account, address: CosmosAddress, leases: ContainerProxy
+) -> str:
+    """Return the prefix that the address gives, or that a .NET processor would.
+
+    That one has the host of the account in it, as it is addressed. The account may have been
+    addressed otherwise when the leases were made: they are the same ones.
+    """
     options = address.options
     processor, feed = options.get("processor"), options.get("feed")
     for name in ("prefix", "processor"):
@@ -211,4 +218,17 @@ async def prefix_of(client: CosmosClient, account: Account, address: CosmosAddre
     monitored = client.get_database_client(database)
     database_rid = (await monitored.read())["_rid"]
     container_rid = (await monitored.get_container_client(name).read())["_rid"]
-    return processor_prefix(processor, account.host, database_rid, container_rid)
+    prefixes = [
+        processor_prefix(processor, x, database_rid, container_rid)
+        for x in await hosts_of(client, account)
+    ]
+    for prefix in prefixes:
+        if await _has_leases(leases, prefix):
+            return prefix
+    return prefixes[0]
+
+
+async def _has_leases(leases: ContainerProxy, prefix: str) -> bool:
+    begin: dict[str, object] = {"name": "@begin", "value": Names(prefix).leases}
+    found = leases.query_items(_ANY, parameters=[begin], max_item_count=1)
+    return bool([x async for x in found])

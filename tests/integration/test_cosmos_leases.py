@@ -294,6 +294,10 @@ async def test_the_prefix_of_a_dotnet_processor_is_made_from_its_feed(place: Pla
     (lease,) = [x for x in names if ".." in x]
     assert lease.startswith("billing127.0.0.1_")
     assert lease.endswith(f"=_{rid}..0")
+    place.url = place.url.replace("127.0.0.1", "localhost")  # another name of the account
+    again = await place.leases("?processor=billing&feed=d/orders")
+    assert [x.range_id for x in await again.list()] == [new().range_id]
+    await place.leases("?processor=bill&feed=d/orders")  # it has none of its own yet
 
 
 async def test_leases_of_dotnet_with_keys_of_their_own_keep_them(place: Place) -> None:

@@ -1,0 +1,28 @@
+"""The client of an account: what the account says of itself."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from changefeed.feeds.cosmos.address import Account
+from changefeed.feeds.cosmos.client import hosts_of
+
+
+@pytest.mark.parametrize("asked", ["acc", "acc-westeurope", "acc-northeurope"])
+async def test_an_account_has_its_own_name_and_one_for_each_region(asked: str) -> None:
+    domain = "documents.azure.com"
+    regions = [
+        {"name": name, "databaseAccountEndpoint": f"https://acc-{of}.{domain}:443/"}
+        for name, of in (("West Europe", "westeurope"), ("North Europe", "northeurope"))
+    ]
+
+    async def said() -> Any:
+        return SimpleNamespace(WritableLocations=regions[:1], ReadableLocations=regions)
+
+    client = SimpleNamespace(client_connection=SimpleNamespace(GetDatabaseAccount=said))
+    account = Account(endpoint=f"https://{asked}.{domain}:443/")
+    first, *others = await hosts_of(cast("Any", client), account)
+    assert first == f"{asked}.{domain}"
+    names = {"acc", "acc-westeurope", "acc-northeurope"}
+    assert sorted(others) == sorted(f"{x}.{domain}" for x in names - {asked})
