@@ -11,6 +11,9 @@ all the while.
 A heartbeat that was answered is a sign of life for all leases of this incarnation
 (``changefeed.leases.life``), from the moment it was sent.
 
+A store that lost its last writes may show a record from before ours. It takes our name from
+nobody: one that was written before our own last heartbeat is watched, as at the start.
+
 Where the container takes a heartbeat with a listing, in one request, it goes along with that. A
 call without an answer fails both; so after one each goes alone, the heartbeat at once, until
 both have been answered: neither is lost for what ails the other.
@@ -21,6 +24,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from math import inf
 
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -84,7 +88,7 @@ class Membership:
         assert self._longest_silent > self._interval, (
             f"one that lives may be silent for {self._interval} s: {self._longest_silent} s"
         )
-        self._dead = dead
+        self._dead = {*dead}
         self._events = events
         self._retrier = retrier
         self._wall = wall
@@ -113,6 +117,8 @@ class Membership:
                 await self._retrier.call("join", self._write)
             except MemberConflict:
                 continue  # somebody joined meanwhile, or our own write got through unanswered
+            if stored is not None:
+                self._dead.add(stored.incarnation)  # only a store that forgets shows it again
             return
 
     def _may_take_over(self, stored: Member) -> bool:
@@ -188,8 +194,8 @@ class Membership:
                     await self._write()
                 except MemberConflict:
                     stored = await self._stored()
-                    if stored is not None and stored.incarnation != self._member.incarnation:
-                        raise NameTaken(self._member.name, stored.incarnation) from None
+                    if stored is not None and not self._may_take_over(stored):
+                        await self._refuse_unless_forgotten(stored)
                     self._member = _going_on_from(stored, self._member)
                 else:
                     return
@@ -215,6 +221,14 @@ class Membership:
         members = await self._container.members()
         return next((x for x in members if x.name == self._member.name), None)
 
+    async def _refuse_unless_forgotten(self, found: Member) -> None:
+        """Raise ``NameTaken``, unless the record is one from before ours, which a store that
+        lost its last writes shows again: then nobody keeps it alive.
+        """
+        if (found.stamp or inf) >= (self._member.stamp or 0.0):
+            raise NameTaken(self._member.name, found.incarnation)
+        await self._refuse_if_alive(found)
+
     async def _refuse_if_alive(self, found: Member) -> None:
         assert not self._may_take_over(found), f"{found} is ours, or dead: nothing to wait for"
         self._events.waiting_for_name(found.incarnation, self._longest_silent)
@@ -235,4 +249,6 @@ def _going_on_from(stored: Member | None, member: Member) -> Member:
     """
     if stored is None:
         return replace(member, version=Version(""))
-    return replace(member, version=stored.version, heartbeats=stored.heartbeats)
+    return replace(
+        member, version=stored.version, heartbeats=stored.heartbeats, stamp=stored.stamp
+    )

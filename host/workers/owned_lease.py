@@ -19,6 +19,10 @@ whatever is there under our own epoch and incarnation, only we wrote, save for t
 of another host, and is taken over with its version. The write that is still on its way then
 fails on that version, so nothing can move back.
 
+A store may lose its last writes, as a Redis that is restarted does. It then shows the lease in
+an epoch before ours. This host was the last one to own it, so it claims the lease again, under
+an epoch above all that it has seen, and reads on.
+
 When renewals or checkpoints fail twice in a row, it is ``failing``: what is delivered from then
 on may never be checkpointed, and comes again elsewhere. So delivery pauses, though the lease
 is held until its fence.
@@ -29,6 +33,7 @@ Limits: one epoch, one object. When the lease comes back later, it is another ob
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf
 from typing import Never
 from uuid import uuid4
@@ -246,8 +251,11 @@ class OwnedLease:
     ) -> None:
         async with self._writing:
             for _ in range(_TRIES):
-                if self._unclear is not None:
-                    await self._read_again(self._unclear)
+                try:
+                    if self._unclear is not None:
+                        await self._read_again(self._unclear)
+                except LeaseConflict:
+                    continue
                 wanted = change(self._lease).stamped(
                     write_id=WriteId(uuid4().hex), stamp=self._wall()
                 )
@@ -292,12 +300,45 @@ class OwnedLease:
         if stored.write_id == unclear.write_id:
             # No proof by itself: a host of another kind carries it along when it takes over.
             ours.add(_holder(unclear))
+        if self._is_forgotten_in(stored):
+            await self._claim_again(stored)
+            return
         if _holder(stored) not in ours:
             self.lose(f"it is now held by {stored.owner!r}")
         assert stored.epoch >= self._lease.epoch, (
             f"lease {self.range_id!r} of epoch {self._lease.epoch} goes back to {stored.epoch}"
         )
         self._take_over(stored)
+
+    def _is_forgotten_in(self, stored: Lease) -> bool:
+        """Whether the store has lost our writes, and what it has now is from before them.
+
+        Epochs only rise where nothing is lost. One that was taken by a host of another kind
+        may have none: it names no incarnation.
+        """
+        of_our_kind = stored.owner is None or stored.incarnation is not None
+        behind = stored.epoch < self._lease.epoch
+        return behind and of_our_kind and not stored.ended and self.may_act
+
+    async def _claim_again(self, stored: Lease) -> None:
+        """Go on with what the store has forgotten: the last one to own it is this host.
+
+        That begins an epoch above all that were seen, so whoever goes by the old copy loses.
+        """
+        checkpoint = self._continuation
+        ours = replace(self._lease.renewed(), version=stored.version).stamped(
+            write_id=WriteId(uuid4().hex), stamp=self._wall()
+        )
+        try:
+            self._take_over(await self._container.acquire(ours))
+            if self._continuation != checkpoint:
+                later = self._lease.advanced_to(checkpoint)
+                self._take_over(await self._container.checkpoint(later))
+        except CheckpointMissing as missing:
+            self.lose(str(missing))
+        except LeaseGone:
+            self.lost = True
+            raise
 
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"

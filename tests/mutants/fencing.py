@@ -40,6 +40,11 @@ def the_fence_counts_from_the_answer_of_a_renewal(m: Patch) -> None:
     m.patch(OwnedLease, "renew", renew)
 
 
+@mutant(rule=11, kills="unit/host/test_forgetful_store.py")
+def what_a_store_has_forgotten_is_taken_for_lost(m: Patch) -> None:
+    m.patch(OwnedLease, "_is_forgotten_in", lambda *_: False)
+
+
 @mutant(rule=5, kills=_KEPT)
 def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
     def beat(self: OwnedLease, sent: float) -> None:

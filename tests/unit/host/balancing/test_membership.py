@@ -15,7 +15,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer, Members
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.lease import HostName, Incarnation, Member
+from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing, ListedFleet
 from changefeed.leases.memory import MemoryLeases
 from tests.support.calls import Calls
@@ -165,6 +165,20 @@ async def test_a_heartbeat_whose_answer_comes_late_does_not_delay_the_next() -> 
     async with living(member):
         await asyncio.sleep(3.5 * BEAT)
     assert sent == pytest.approx([0, BEAT, 2 * BEAT, 3 * BEAT])
+
+
+async def test_a_record_that_only_a_forgetful_store_shows_takes_no_name() -> None:
+    container = MemoryLeases()
+    await joined(container, "before")
+    (forgotten,) = await container.members()
+    await container.remove_member(forgotten)
+    await asyncio.sleep(1)
+    async with living(await joined(container, "now")):
+        await asyncio.sleep(2 * BEAT)
+        await container.remove_member(await record(container))
+        await container.put_member(replace(forgotten, version=Version("")))
+        await asyncio.sleep(5 * BEAT)
+        assert (await record(container)).incarnation == "now"
 
 
 async def test_a_host_that_wakes_up_finds_its_name_taken() -> None:

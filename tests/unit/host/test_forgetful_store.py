@@ -1,0 +1,78 @@
+"""A store that comes back without its last writes, as a Redis that was restarted does."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from changefeed.feeds.feed import Continuation
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName
+from changefeed.leases.memory import (
+    MemoryCheckpoints,
+    MemoryLeases,
+    MemoryOwnership,
+    MemoryTable,
+)
+from changefeed.leases.separate_stores import SeparateStores
+from changefeed.testing.fleet import Fleet
+from tests.support import make
+from tests.support.looking import lease_in
+
+SETTLED = 25.0
+
+
+def kept_by(container: LeaseContainer) -> Callable[[], None]:
+    """Return what puts back what the container keeps now."""
+    parts = [container, *vars(container).values()]
+    tables = [y for x in parts for y in vars(x).values() if isinstance(y, MemoryTable)]
+    records = [(x, dict(x._records)) for x in tables]
+
+    def forget() -> None:
+        for table, kept in records:
+            table._records = dict(kept)
+
+    return forget
+
+
+@pytest.mark.parametrize("kind", ["combined", "separate"])
+async def test_who_lives_goes_on_with_each_range_though_the_store_shows_the_dead(
+    kind: str,
+) -> None:
+    container: LeaseContainer = MemoryLeases()
+    if kind == "separate":
+        container = SeparateStores(MemoryOwnership(), MemoryCheckpoints())
+    feed = make.memory_feed(4, 40)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        forget = kept_by(container)
+        await fleet.stop("a")
+        fleet.start("a")  # under its name, and another incarnation
+        fleet.start("b")
+        await fleet.balanced()
+        for n in range(40):
+            feed.append(f"key-{n}")
+        await fleet.caught_up()
+        owners = await fleet.owners()
+        epochs = {x.range_id: x.epoch for x in await container.list()}
+        opened = len(fleet.log.opened)
+        forget()
+        assert set((await fleet.owners()).values()) == {"a"}
+        await asyncio.sleep(SETTLED)
+        assert await fleet.owners() == owners
+        assert all(x.epoch > epochs[x.range_id] for x in await container.list())
+        assert set((await fleet.lags()).values()) == {0}
+        assert (fleet.log.repeats, len(fleet.log.opened)) == (0, opened)
+        assert not any(x.done() for x in fleet.running.values())
+
+
+async def test_a_checkpoint_that_was_forgotten_is_written_again() -> None:
+    leases = await make.leases(make.lease(at="0"))
+    forget = kept_by(leases)
+    owned = await make.owned(leases)
+    await owned.checkpoint(Continuation("5"))
+    forget()
+    await owned.renew()
+    stored = await lease_in(leases)
+    assert (stored.owner, stored.continuation) == (HostName("a"), "5")
