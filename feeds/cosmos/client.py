@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from azure.core.pipeline.transport import AioHttpTransport
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
 from changefeed.runtime.secret import Secret
@@ -72,6 +72,19 @@ async def hosts_of(client: CosmosClient, account: Account) -> Sequence[str]:
         of_region = "-" + region["name"].replace(" ", "").lower()
         found += [f"{name.removesuffix(of_region)}.{domain}", host] if domain else [host]
     return list(dict.fromkeys(found))
+
+
+async def forget_deleted(container: ContainerProxy) -> None:
+    """Let the client forget a container that was deleted, if there is a new one of its name.
+
+    It would ask the new one for what it has seen of the old one, and be refused for ever.
+    """
+    rid = (await container.read())["_rid"]
+    session = container.client_connection.session
+    kept = None if session is None else session.session_container
+    if kept is not None and kept.collection_name_to_rid.get(container.container_link) != rid:
+        old = kept.collection_name_to_rid.pop(container.container_link, None)
+        kept.rid_to_session_token.pop(old, None)
 
 
 class _Transport(AioHttpTransport):  # type: ignore[misc] # it has no types

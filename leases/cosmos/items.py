@@ -6,13 +6,14 @@ recognise his own write: ``Moved`` and ``Present`` say only that something is th
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from changefeed.feeds.cosmos.client import forget_deleted
 from changefeed.leases.cosmos.errors import translate_errors
 
 Document: TypeAlias = dict[str, Any]
@@ -110,11 +111,14 @@ class Items:
         given: list[dict[str, object]] = [
             {"name": f"@{name}", "value": value} for name, value in parameters.items()
         ]
-        with translate_errors(self._where):
-            found = self._proxy.query_items(
+
+        async def found() -> list[Document]:
+            pages = self._proxy.query_items(
                 text, parameters=given, max_item_count=_AS_MUCH_AS_FITS
             )
-            documents = [dict(x) async for x in found]
+            return [dict(x) async for x in pages]
+
+        documents = await self._asked(found)
         if not self.partitioned_by_id:
             for x in documents:
                 key, name = x.get("partitionKey"), x.get("id")
@@ -163,7 +167,19 @@ class Items:
     async def _asked(self, call: Callable[[], Awaitable[T]], *expected: type[Exception]) -> T:
         """Raise what the call may answer about its item; any other error is the container's."""
         with translate_errors(self._where), _conflicts_told(expected):
+            return await self._following(call)
+
+    async def _following(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call; where that fails as it does in a container that was deleted and made again, let
+        the client know the new one from the next call on.
+        """
+        try:
             return await call()
+        except CosmosHttpResponseError as error:
+            if (error.status_code, error.sub_status) in _ANOTHER_CONTAINER:
+                with suppress(CosmosHttpResponseError):  # it is not made again yet
+                    await forget_deleted(self._proxy)
+            raise
 
 
 @contextmanager
@@ -187,6 +203,7 @@ _CONFLICTS: Mapping[int, type[Exception]] = {
     412: PreconditionFailed,
 }
 _REFUSED_WRITES = (ItemNotFound, PreconditionFailed)
+_ANOTHER_CONTAINER = ((404, 1002), (404, 1003), (400, 1024))
 _NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
 
 

@@ -245,3 +245,24 @@ async def test_nor_does_one_of_a_lease_write(
         await write(world, 1)
         await seen.reach(1)
         await asyncio.sleep(2)
+
+
+async def test_a_lease_container_that_is_deleted_and_made_again_under_a_host_is_filled_again(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
+    at = "/dbs/leases/colls"
+    await write(world, 0)
+    async with running_host(config, seen):
+        await seen.reach(0)
+        made = (await world.by_hand.send("GET", f"{at}/leases")).body
+        assert (await world.by_hand.send("DELETE", f"{at}/leases")).status == 204
+        await asyncio.sleep(1.0)
+        again = {x: made[x] for x in ("id", "partitionKey", "defaultTtl", "indexingPolicy")}
+        assert (await world.by_hand.send("POST", at, again)).status == 201
+        await write(world, 1)
+        await seen.reach(1)
+        found = (await world.by_hand.send("GET", f"{at}/leases/docs")).body["Documents"]
+        lease = next(x for x in found if ".." in x["id"])
+        assert '"epoch":2' in lease["properties"]["changefeed"]
+    assert {x: sorted({*y}) for x, y in seen.steps.items()} == {x: [0, 1] for x in KEYS}
