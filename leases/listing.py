@@ -4,7 +4,8 @@ Every host lists every lease every few seconds, and at rest hardly one of them h
 container that can say what was written since (a version that grows, a transaction's number)
 answers with that alone, and with how many leases there are: a lease that was deleted is noticed
 by the count, and then all are listed again. So they are at the start, and every minute: a
-server that was restored from a backup may have gone back behind what was said. A container that
+server that was restored from a backup may have gone back behind what was said. A heartbeat that
+is refused says so at once. A container that
 cannot count without reading all leaves deleted leases in for that long, or until a write finds
 one gone.
 
@@ -124,7 +125,7 @@ class LeaseListing:
         """
         if self._fleet is not None:
             token = self._next_token()
-            found = await send_along(partial(self._fleet.list_fleet, token))
+            found = await send_along(partial(self._ask, self._fleet, token))
             if found is not None:
                 leases, _ = await self._brought_up_to_date(token, found.changes)
                 return leases, found.members
@@ -133,6 +134,14 @@ class LeaseListing:
             leases, shown = await self._listed()
             return leases, await self._container.members() if shown is None else shown
         return await together(self.list(), self._container.members())
+
+    async def _ask(
+        self, fleet: ListsFleet, token: str, heartbeat: Member | None
+    ) -> ListedFleet | None:
+        found = await fleet.list_fleet(token, heartbeat)
+        if found is not None and heartbeat is not None and found.heartbeat is None:
+            self.doubt()  # the store has lost our last one, and leases with it
+        return found
 
     async def _listed(self) -> tuple[Sequence[Lease], Sequence[Member] | None]:
         """Return every lease, and every member where the same answer shows them."""
