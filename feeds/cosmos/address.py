@@ -119,7 +119,7 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
     if access.connection_string is not None:
         named, _ = _read_connection_string(access.connection_string.current())
         key = access.connection_string.within(lambda x: _key_to(named, x))
-        if endpoint and _place(named) != _place(endpoint):
+        if endpoint and not _may_be_one_account(named, endpoint):
             raise AddressWrong(
                 f"the address leads to {endpoint}, the connection string to {named}: "
                 "leave the host out of the address (cosmos:///DATABASE/CONTAINER), or set "
@@ -145,7 +145,7 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
 def _key_to(endpoint: str, connection_string: str) -> str:
     """Return the key to an account, also from a connection string that came after the first."""
     named, key = _read_connection_string(connection_string)
-    if _place(named) != _place(endpoint):
+    if not _may_be_one_account(named, endpoint):
         raise AddressWrong(f"the connection string leads to {named} now, not to {endpoint}")
     return key
 
@@ -208,6 +208,20 @@ def _read_connection_string(text: str) -> tuple[str, str]:
             "shown here, because it may hold a key)"
         )
     return parts["AccountEndpoint"].rstrip("/") + "/", parts["AccountKey"]
+
+
+def _may_be_one_account(one: str, other: str) -> bool:
+    """Whether two endpoints differ at most as the names of an account do: that of a region
+    goes on behind a hyphen, and this machine has several.
+    """
+    (scheme, a, port), (other_scheme, b, other_port) = _place(one), _place(other)
+    if (scheme, port) != (other_scheme, other_port) or a is None or b is None:
+        return False
+    if is_this_machine(a) and is_this_machine(b):
+        return True
+    (name, _, domain), (other_name, _, other_domain) = a.partition("."), b.partition(".")
+    shorter, longer = sorted((name, other_name), key=len)
+    return domain == other_domain and (longer == shorter or longer.startswith(f"{shorter}-"))
 
 
 def _place(endpoint: str) -> tuple[str, str | None, int]:

@@ -106,6 +106,23 @@ def test_a_key_that_is_not_base64_is_refused_and_not_shown(key: str) -> None:
         assert key not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("named", "addressed"),
+    [
+        ("https://acc.example:443/", "acc-westeurope.example"),
+        ("https://acc-westeurope.example/", "acc.example"),
+        ("https://localhost:8081/", "127.0.0.1:8081"),
+    ],
+)
+def test_an_account_may_be_named_otherwise_than_in_the_connection_string(
+    named: str, addressed: str
+) -> None:
+    string = Secret.of(f"AccountEndpoint={named};AccountKey=c2VjcmV0")
+    read = read_address("cosmos", f"//{addressed}/d/c", known=())
+    account = account_of(read, CosmosAccess(connection_string=string))
+    assert account.endpoint == f"https://{addressed}/"
+
+
 def test_a_key_may_come_with_the_line_break_of_the_file_it_was_read_from() -> None:
     away = read_address("cosmos", "//acc.example/d/c", known=())
     assert account_of(away, CosmosAccess(key=Secret.of(f"{SECRET}\n"))).key == Secret.of(SECRET)
