@@ -30,7 +30,6 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import leases_exist
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
-from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.restore import Change, Step, carry_out, read_all, steps_to
@@ -150,7 +149,7 @@ async def _restore(
             say("nothing was changed")
             return False
         done = await _carry_out(container, steps)
-        if done and isinstance(container, KeepsFeedIdentity):
+        if done:
             await container.keep_feed_identity(feed.identity)
         return done
 

@@ -12,10 +12,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.leases.backend import LeaseBackend, Open, Opened
+from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.leases.store import Store
+from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
 from changefeed.runtime.diagnostics import Diagnostic, problem
@@ -70,7 +72,17 @@ def open_container(
     environment. Raise ``ContainerRefused`` for an address that cannot be one.
     """
     backend, where, own = _prepared(address, options)
-    return backend.open_container(where, own)
+    if backend.open_container is not None:
+        return backend.open_container(where, own)
+    return _stored(backend.open_store(where, own), without_secrets(address))
+
+
+@asynccontextmanager
+async def _stored(
+    opening: AbstractAsyncContextManager[Store], where: str
+) -> AsyncIterator[LeaseContainer]:
+    async with opening as store:
+        yield StoredLeases(store, where=where)
 
 
 @asynccontextmanager
@@ -82,13 +94,14 @@ async def open_stores(
     of_checkpoints, checkpoints_place, checkpoint_options = _prepared(
         checkpoints_address, options
     )
-    open_ownership = _half(of_ownership.open_ownership, place, "ownership")
-    open_checkpoints = _half(of_checkpoints.open_checkpoints, checkpoints_place, "checkpoints")
     async with (
-        open_ownership(place, ownership_options) as ownership,
-        open_checkpoints(checkpoints_place, checkpoint_options) as checkpoints,
+        of_ownership.open_store(place, ownership_options) as ownership,
+        of_checkpoints.open_store(checkpoints_place, checkpoint_options) as checkpoints,
     ):
-        yield SeparateStores(ownership, checkpoints)
+        yield SeparateStores(
+            StoredOwnership(ownership, where=without_secrets(ownership_address)),
+            StoredCheckpoints(checkpoints, where=without_secrets(checkpoints_address)),
+        )
 
 
 async def check_leases(
@@ -142,11 +155,3 @@ def _prepared(
     backend, where = LEASES.find(address)
     options = options or OpenOptions()
     return backend, where, replace(options, settings=own_settings(backend, options.backends))
-
-
-def _half(opener: Open[Opened] | None, address: Address, what: str) -> Open[Opened]:
-    if opener is None:
-        raise ContainerRefused(
-            f"{address} cannot keep {what} alone: name it as leases.container instead"
-        )
-    return opener

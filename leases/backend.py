@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.leases.store import Store
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
 
@@ -36,10 +36,11 @@ def _unchanged(place: str) -> str:
 class LeaseBackend:
     """A kind of lease container. See ``changefeed.runtime.backends`` for how it is found.
 
-    ``open_container`` keeps ownership and checkpoints together; ``open_ownership`` and
-    ``open_checkpoints`` one of the two, where the backend can. All return it open as long
+    ``open_store`` opens a place for records; leases, checkpoints and members are made of them
+    (``changefeed.leases.stored``). Where leases and checkpoints have a form of their own when
+    they are kept together, ``open_container`` opens that. Both return it open as long
     as the block lasts, and raise ``ContainerRefused`` with advice, at once for an address
-    that cannot be one, else on entering the block. A container that is not there is created
+    that cannot be one, else on entering the block. A store that is not there is created
     only where ``options.create`` says so, unless creating it costs nothing: then ``exists``
     lets commands that only look refuse to make one. ``locating`` are the options of an
     address that say where its leases are, and not how they are reached; by default all are.
@@ -48,9 +49,8 @@ class LeaseBackend:
 
     name: str
     place: str
-    open_container: Open[LeaseContainer]
-    open_ownership: Open[OwnershipStore] | None = None
-    open_checkpoints: Open[CheckpointStore] | None = None
+    open_store: Open[Store]
+    open_container: Open[LeaseContainer] | None = None
     check: Check | None = None
     exists: Callable[[Address, OpenOptions], Awaitable[bool]] | None = None
     settings: type[BaseModel] | None = None

@@ -1,18 +1,45 @@
 """The little a host needs of the place where leases are kept."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.store import WHOLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFleet:
+    """Leases without their continuations, and members: all, or those written since.
+
+    ``total`` is how many leases and members there are, ``None`` if that is not known. ``token``
+    is where the next listing begins; ``WHOLE`` where all are to be listed again. ``heartbeat``
+    is the member record as it was written; ``None`` if none was given, or if another write of
+    the record came before.
+    """
+
+    leases: Sequence[Lease]
+    members: Sequence[Member]
+    total: int | None
+    token: str
+    heartbeat: Member | None = None
 
 
 class Members(Protocol):
-    """Keeps one record for each host.
+    """Keeps one record for each host, and which feed the fleet reads.
 
     Raises ``ContainerUnavailable`` when no answer came, and ``ContainerRefused`` when
     asking again cannot help.
     """
+
+    async def feed_identity(self) -> str | None:
+        """Return what was kept of the feed, ``None`` if nothing was."""
+        ...
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        """Write it down, over what was kept before."""
+        ...
 
     async def members(self) -> Sequence[Member]:
         """Return every member record, in no particular order."""
@@ -42,6 +69,18 @@ class LeaseContainer(Members, Protocol):
 
     async def list(self) -> Sequence[Lease]:
         """Return every lease, in no particular order, without continuations."""
+        ...
+
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        """Return leases and members: all of them, or what was written since ``token`` was
+        given, and perhaps more.
+
+        ``heartbeat`` is written before, as ``put_member`` does it, in the same request where
+        the container can. Where its version has moved on it is not written, and the rest is
+        answered. If no answer came, it may have been written.
+        """
         ...
 
     async def read(self, range_id: RangeId) -> Lease | None:
@@ -77,10 +116,11 @@ class LeaseContainer(Members, Protocol):
         ...
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        """Write the continuation that ``lease`` carries, under its epoch; nothing else.
+        """Write the continuation that ``lease`` carries, under its epoch.
 
-        Return the copy as written, with its new version. Raise ``LeaseConflict`` if the
-        version or the epoch has moved on, ``LeaseGone`` if there is no such lease.
+        What else the copy says may be written with it, or not: it is its owner's. Return the
+        copy as written, with its new version. Raise ``LeaseConflict`` if the version or the
+        epoch has moved on, ``LeaseGone`` if there is no such lease.
         """
         ...
 

@@ -17,7 +17,6 @@ from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, RemembersRanges, StartAt
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable
-from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
 from changefeed.leases.parts import with_parts
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
@@ -42,17 +41,16 @@ async def check_coverage(
     leases = await container.list()
     if not leases:
         return
-    if isinstance(container, KeepsFeedIdentity):
-        kept = await container.feed_identity()
-        if kept not in {None, feed.identity}:
-            yield problem(
-                "leases",
-                f"they are about another feed ({kept}) than the one at its address now "
-                f"({feed.identity}): it was deleted and recreated, or these leases are those "
-                f"of another fleet",
-                _OTHER_LEASES,
-            )
-            return
+    kept = await container.feed_identity()
+    if kept not in {None, feed.identity}:
+        yield problem(
+            "leases",
+            f"they are about another feed ({kept}) than the one at its address now "
+            f"({feed.identity}): it was deleted and recreated, or these leases are those "
+            f"of another fleet",
+            _OTHER_LEASES,
+        )
+        return
     if isinstance(feed, RemembersRanges):
         feed.remember_ranges(x.range for x in leases)
     ranges = with_parts(feed, await feed.ranges(), leases)

@@ -6,32 +6,17 @@ notices. What was recreated while no host ran is noticed here, at the next start
 host writes down what its feed is, beside the leases.
 """
 
-from typing import Protocol, runtime_checkable
-
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused
-
-
-@runtime_checkable
-class KeepsFeedIdentity(Protocol):
-    """A lease container that keeps one more text: the identity of its feed."""
-
-    async def feed_identity(self) -> str | None:
-        """Return what was kept, ``None`` if nothing was. Raises as containers do."""
-        ...
-
-    async def keep_feed_identity(self, identity: str) -> None:
-        """Write it down, over what was kept before."""
-        ...
 
 
 async def refuse_another_feed(container: LeaseContainer, identity: str) -> None:
     """Raise ``ContainerRefused`` if there are leases, and they are about another feed.
 
-    A container that keeps no identity, or no leases, takes any feed, and keeps which it is.
+    A container without leases takes any feed, and keeps which it is.
     """
     kept = await compare_feeds(container, identity)
-    if isinstance(container, KeepsFeedIdentity) and kept != identity:
+    if kept != identity:
         await container.keep_feed_identity(identity)
 
 
@@ -39,8 +24,6 @@ async def compare_feeds(container: LeaseContainer, identity: str) -> str | None:
     """Raise as ``refuse_another_feed``, and keep nothing: for who changes some leases only.
     Return what was kept.
     """
-    if not isinstance(container, KeepsFeedIdentity):
-        return None
     kept = await container.feed_identity()
     if kept is not None and kept != identity and await container.list():
         raise ContainerRefused(

@@ -4,93 +4,85 @@ Not test doubles: they keep the whole contract. No call ever waits, so each is o
 of the event loop, and the same calls in the same order give the same versions.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
-from typing import Generic, NoReturn
+from typing import NoReturn
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.errors import ContainerRefused, MemberConflict
-from changefeed.leases.lease import Checkpoint, Lease, Member, Version
-from changefeed.leases.listing import ListedFleet
-from changefeed.leases.tables import (
-    KEEP,
-    Decision,
-    Record,
-    TableChanges,
-    TableCheckpoints,
-    TableLeases,
-    TableOwnership,
-)
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.store import WHOLE, Listed, Record
+from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.backends import Address
 
 
-class MemoryTable(Generic[Record]):
+class MemoryStore:
+    """Records of one process; they end with it."""
+
     def __init__(self) -> None:
         self._versions = count(1)
-        self._records: dict[str, Record] = {}
+        self._records: dict[tuple[str, str], Record] = {}
 
-    async def all(self) -> Sequence[Record]:
-        return list(self._records.values())
-
-    async def changes_since(self, token: str) -> TableChanges[Record]:
-        since = int(token or 0)
-        found = [x for x in self._records.values() if int(x.version) > since]
-        newest = max((int(x.version) for x in found), default=since)
-        return TableChanges(records=found, total=len(self._records), token=str(newest))
-
-    async def get(self, key: str) -> Record | None:
-        return self._records.get(key)
-
-    async def change(
-        self, key: str, decide: Callable[[Record | None], Decision[Record]]
-    ) -> Record | None:
-        stored = self._records.get(key)
-        wanted = decide(stored)
-        if wanted is KEEP:
-            return stored
-        if wanted is None:
-            self._records.pop(key, None)
-            return None
-        written = replace(wanted, version=Version(str(next(self._versions))))
-        assert stored is None or int(written.version) > int(stored.version), (
-            f"{key!r}: version {written.version} after {stored.version}"
+    async def list(
+        self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
+    ) -> Listed:
+        written = None if put is None else await self.put(put)
+        here = [x for x in self._records.values() if x.kind in kinds]
+        newest = max((int(x.version) for x in here), default=0)
+        after = int(since or 0)
+        return Listed(
+            records=[replace(x, position=None) for x in here if int(x.version) > after],
+            total=len(here),
+            token=str(max(newest, after)),
+            put=written,
         )
-        self._records[key] = written
-        return written
 
+    async def get(self, kind: str, key: str) -> Record | None:
+        return self._records.get((kind, key))
 
-class _ListsFleet(TableOwnership):
-    """No call waits, so several are one step."""
-
-    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
-        written = None
-        if heartbeat is not None:
-            with suppress(MemberConflict):
-                written = await self.put_member(heartbeat)
-        changes = await self.changes_since(token)
-        if changes is None:
+    async def put(self, record: Record) -> Record | None:
+        place = record.kind, record.key
+        stored = self._records.get(place)
+        if record.version != ("" if stored is None else stored.version):
             return None
-        return ListedFleet(changes=changes, members=await self.members(), heartbeat=written)
+        position = record.position
+        if position is None and stored is not None:
+            position = stored.position
+        version = str(next(self._versions))
+        assert stored is None or int(version) > int(stored.version), (
+            f"{place}: version {version} after {stored.version}"
+        )
+        self._records[place] = replace(record, position=position, version=version)
+        return self._records[place]
+
+    async def delete(self, kind: str, key: str, version: str) -> bool:
+        stored = self._records.get((kind, key))
+        if stored is None or stored.version != version:
+            return False
+        del self._records[kind, key]
+        return True
+
+    def forget(self, *kinds: str) -> None:
+        """Lose all records of these kinds, as a server does that kept them in memory alone."""
+        self._records = {x: y for x, y in self._records.items() if y.kind not in kinds}
 
 
-class MemoryLeases(_ListsFleet, TableLeases):
+class MemoryLeases(StoredLeases):
     """A lease container for the hosts of one process; its leases end with it."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
+        super().__init__(MemoryStore())
 
 
-class MemoryOwnership(_ListsFleet):
+class MemoryOwnership(StoredOwnership):
     def __init__(self) -> None:
-        super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
+        super().__init__(MemoryStore())
 
 
-class MemoryCheckpoints(TableCheckpoints):
+class MemoryCheckpoints(StoredCheckpoints):
     def __init__(self) -> None:
-        super().__init__(MemoryTable[Checkpoint]())
+        super().__init__(MemoryStore())
 
 
 def _refuse(_: Address, __: OpenOptions) -> NoReturn:
@@ -100,10 +92,4 @@ def _refuse(_: Address, __: OpenOptions) -> NoReturn:
     )
 
 
-BACKEND = LeaseBackend(
-    name="memory",
-    place="",
-    open_container=_refuse,
-    open_ownership=_refuse,
-    open_checkpoints=_refuse,
-)
+BACKEND = LeaseBackend(name="memory", place="", open_store=_refuse)

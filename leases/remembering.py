@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import Lease, Member
-from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
+from changefeed.leases.store import WHOLE
 
 
 class LeaseMemory:
@@ -90,8 +90,6 @@ class RememberingContainer:
 
     def __init__(self, container: LeaseContainer, memory: LeaseMemory) -> None:
         self._container = container
-        self._changes = container if isinstance(container, ListsChanges) else None
-        self._fleet = container if isinstance(container, ListsFleet) else None
         self._memory = memory
 
     async def list(self) -> Sequence[Lease]:
@@ -99,18 +97,11 @@ class RememberingContainer:
         self._memory.note(leases)
         return leases
 
-    async def changes_since(self, token: str) -> ListedChanges | None:
-        if self._changes is None:
-            return None
-        changes = await self._changes.changes_since(token)
-        self._memory.note([] if changes is None else changes.leases)
-        return changes
-
-    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
-        if self._fleet is None:
-            return None
-        fleet = await self._fleet.list_fleet(token, heartbeat)
-        self._memory.note([] if fleet is None else fleet.changes.leases)
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        fleet = await self._container.list_fleet(token, heartbeat)
+        self._memory.note(fleet.leases)
         return fleet
 
     async def read(self, range_id: RangeId) -> Lease | None:
@@ -133,6 +124,12 @@ class RememberingContainer:
     async def delete(self, lease: Lease) -> None:
         await self._container.delete(lease)
         self._memory.forget(lease.range_id)
+
+    async def feed_identity(self) -> str | None:
+        return await self._container.feed_identity()
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        await self._container.keep_feed_identity(identity)
 
     async def members(self) -> Sequence[Member]:
         return await self._container.members()

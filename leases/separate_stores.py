@@ -33,6 +33,7 @@ from uuid import uuid4
 import msgspec
 
 from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import (
     CheckpointMissing,
     ContainerUnavailable,
@@ -40,9 +41,8 @@ from changefeed.leases.errors import (
     LeaseError,
     LeaseGone,
 )
-from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
-from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
+from changefeed.leases.store import WHOLE
 from changefeed.leases.stores import (
     CheckpointConflict,
     CheckpointStore,
@@ -74,8 +74,6 @@ class SeparateStores:
 
     def __init__(self, ownership: OwnershipStore, checkpoints: CheckpointStore) -> None:
         self._ownership = ownership
-        self._changes = ownership if isinstance(ownership, ListsChanges) else None
-        self._fleet = ownership if isinstance(ownership, ListsFleet) else None
         self._checkpoints = checkpoints
 
     async def members(self) -> Sequence[Member]:
@@ -88,28 +86,19 @@ class SeparateStores:
         await self._ownership.remove_member(member)
 
     async def feed_identity(self) -> str | None:
-        if not isinstance(self._ownership, KeepsFeedIdentity):
-            return None
         return await self._ownership.feed_identity()
 
     async def keep_feed_identity(self, identity: str) -> None:
-        if isinstance(self._ownership, KeepsFeedIdentity):
-            await self._ownership.keep_feed_identity(identity)
+        await self._ownership.keep_feed_identity(identity)
 
     async def list(self) -> Sequence[Lease]:
         return [_listed(owned) for owned in await self._ownership.list()]
 
-    async def changes_since(self, token: str) -> ListedChanges | None:
-        if self._changes is None:
-            return None
-        changes = await self._changes.changes_since(token)
-        return None if changes is None else _listed_changes(changes)
-
-    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
-        if self._fleet is None:
-            return None
-        fleet = await self._fleet.list_fleet(token, heartbeat)
-        return None if fleet is None else replace(fleet, changes=_listed_changes(fleet.changes))
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        fleet = await self._ownership.list_fleet(token, heartbeat)
+        return replace(fleet, leases=[_listed(owned) for owned in fleet.leases])
 
     async def read(self, range_id: RangeId) -> Lease | None:
         for _ in range(_ATTEMPTS):
@@ -287,10 +276,6 @@ def _version(seen: _Seen) -> Version:
 
 def _listed(owned: Lease) -> Lease:
     return replace(owned, version=_version(_Seen(ownership=owned.version)))
-
-
-def _listed_changes(changes: ListedChanges) -> ListedChanges:
-    return replace(changes, leases=[_listed(x) for x in changes.leases])
 
 
 def _whole(owned: Lease, checkpoint: Checkpoint) -> Lease:

@@ -4,14 +4,19 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.container import Members
-from changefeed.leases.lease import Checkpoint, Lease
+from changefeed.leases.container import ListedFleet, Members
+from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.store import WHOLE
 
 
 class OwnershipStore(Members, Protocol):
     """Keeps leases without their continuations: as ``LeaseContainer``, but for those."""
 
     async def list(self) -> Sequence[Lease]: ...
+
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet: ...
 
     async def read(self, range_id: RangeId) -> Lease | None: ...
 

@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
-from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
+from changefeed.leases.store import WHOLE
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 from changefeed.runtime.patience import Patience
 
@@ -35,8 +34,6 @@ class BoundedContainer:
         patience: Patience | None = None,
     ) -> None:
         self._container = container
-        self._changes = container if isinstance(container, ListsChanges) else None
-        self._fleet = container if isinstance(container, ListsFleet) else None
         self._timeout = timeout
         self._renewal_timeout = timeout if renewal_timeout is None else renewal_timeout
         self._on_call = on_call
@@ -45,16 +42,11 @@ class BoundedContainer:
     async def list(self) -> Sequence[Lease]:
         return await self._bounded("list", self._container.list())
 
-    async def changes_since(self, token: str) -> ListedChanges | None:
-        if self._changes is None:
-            return None
-        return await self._bounded("list", self._changes.changes_since(token))
-
-    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
-        if self._fleet is None:
-            return None
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
         bounded = self._bounded if heartbeat is None else self._soon
-        return await bounded("list_fleet", self._fleet.list_fleet(token, heartbeat))
+        return await bounded("list_fleet", self._container.list_fleet(token, heartbeat))
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._soon("read", self._container.read(range_id))
@@ -84,14 +76,11 @@ class BoundedContainer:
         await self._bounded("remove_member", self._container.remove_member(member))
 
     async def feed_identity(self) -> str | None:
-        if not isinstance(self._container, KeepsFeedIdentity):
-            return None
         return await self._bounded("feed_identity", self._container.feed_identity())
 
     async def keep_feed_identity(self, identity: str) -> None:
-        if isinstance(self._container, KeepsFeedIdentity):
-            keeping = self._container.keep_feed_identity(identity)
-            await self._bounded("keep_feed_identity", keeping)
+        keeping = self._container.keep_feed_identity(identity)
+        await self._bounded("keep_feed_identity", keeping)
 
     async def _soon(self, name: str, call: Awaitable[T]) -> T:
         return await self._bounded(name, call, self._renewal_timeout)

@@ -5,28 +5,19 @@ tests over the fixture ``leases``: those that list all leases each time agree by
 from dataclasses import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import Member, Version
-from changefeed.leases.listing import (
-    WHOLE,
-    AskFleet,
-    LeaseListing,
-    ListedFleet,
-    ListsChanges,
-    ListsFleet,
-)
+from changefeed.leases.listing import AskFleet, LeaseListing
+from changefeed.leases.store import WHOLE
 from changefeed.testing.lease_cast import A1, B1, C1, A, B, new
 
 
 async def counts(leases: LeaseContainer) -> bool:
-    """Whether a listing of what has changed says how many leases there are."""
-    if not isinstance(leases, ListsChanges):
-        return True  # all are listed, always
-    whole = await leases.changes_since(WHOLE)
-    return whole is None or whole.total is not None
+    """Whether a listing says how many leases and members there are."""
+    return (await leases.list_fleet()).total is not None
 
 
-async def _without_heartbeat(ask: AskFleet) -> ListedFleet | None:
+async def _without_heartbeat(ask: AskFleet) -> ListedFleet:
     return await ask(None)
 
 
@@ -34,7 +25,8 @@ async def test_a_listing_by_what_has_changed_shows_every_write(leases: LeaseCont
     listing = LeaseListing(leases, lambda: 0.0)
 
     async def agree() -> None:
-        known, stored = await listing.list(), await leases.list()
+        known, _ = await listing.list_fleet(_without_heartbeat)
+        stored = await leases.list()
         assert {x.range_id: x for x in known} == {x.range_id: x for x in stored}
         assert len(known) == len(stored)
 
@@ -85,52 +77,39 @@ async def test_a_listing_by_what_has_changed_shows_every_member(leases: LeaseCon
 async def test_a_listing_of_the_fleet_writes_the_heartbeat_and_shows_leases_and_members(
     leases: LeaseContainer,
 ) -> None:
-    if not isinstance(leases, ListsFleet):
-        return  # its calls are made one by one
     other = await leases.put_member(Member(name=B, incarnation=B1))
     beating = await leases.put_member(Member(name=A, incarnation=A1))
     made = [await leases.create(new(RangeId(f"r{n}"))) for n in range(2)]
     first = await leases.list_fleet(WHOLE, replace(beating, heartbeats=1, stamp=5.0))
-    if first is None:
-        return  # it wraps one of those
     written = first.heartbeat
     assert written is not None
     assert (written.heartbeats, written.stamp) == (1, 5.0)
     assert written.version != beating.version
     assert {x.name: x for x in first.members} == {A: written, B: other}
-    assert {x.range_id: x for x in first.changes.leases} == {
-        x.range_id: x for x in await leases.list()
-    }
+    assert {x.range_id: x for x in first.leases} == {x.range_id: x for x in await leases.list()}
     await leases.acquire(made[1].taken_by(A, A1))
-    again = await leases.list_fleet(first.changes.token, None)
-    assert again is not None
+    again = await leases.list_fleet(first.token, None)
     assert again.heartbeat is None
-    assert {x.name: x for x in again.members} == {A: written, B: other}
-    (changed,) = [x for x in again.changes.leases if x.range_id == "r1"]
+    assert {x.name: x for x in [other, written, *again.members]} == {A: written, B: other}
+    (changed,) = [x for x in again.leases if x.range_id == "r1"]
     assert changed.owner == A
     assert changed.continuation is None
-    assert again.changes.total in {2, None}
+    assert again.total in {4, None}
 
 
 async def test_a_heartbeat_on_a_record_written_since_is_refused_and_the_fleet_is_listed(
     leases: LeaseContainer,
 ) -> None:
-    if not isinstance(leases, ListsFleet):
-        return  # its calls are made one by one
     first = Member(name=A, incarnation=A1)
     found = await leases.list_fleet(WHOLE, first)
-    if found is None:
-        return  # it wraps one of those
     stale = found.heartbeat
     assert stale is not None  # a record without a version is created
     fresh = await leases.put_member(replace(stale, heartbeats=1))
     for late in (replace(stale, heartbeats=2), first, replace(first, version=Version("x"))):
         found = await leases.list_fleet(WHOLE, late)
-        assert found is not None
         assert found.heartbeat is None
-        assert list(found.members) == [fresh]
+        assert [*found.members] == [fresh]
     await leases.remove_member(fresh)
     found = await leases.list_fleet(WHOLE, replace(fresh, heartbeats=2))
-    assert found is not None
     assert found.heartbeat is None
     assert list(found.members) == []

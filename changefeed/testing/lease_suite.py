@@ -23,7 +23,6 @@ from changefeed.testing.lease_cast import (
     C2,
     C3,
     R0,
-    W1,
     W2,
     A,
     B,
@@ -200,14 +199,6 @@ async def test_a_continuation_that_is_carried_along_is_not_written_by_acquiring(
     won = await leases.acquire(replace(owned.taken_by(B, B1), continuation=C1))
     assert won.continuation == C2
     assert await whole(leases) == won
-
-
-async def test_a_checkpoint_is_all_that_a_checkpoint_writes(leases: LeaseContainer) -> None:
-    owned = await owned_by_a(leases)
-    await leases.checkpoint(owned.renewed().stamped(write_id=W1, stamp=9.0).advanced_to(C1))
-    found = await whole(leases)
-    assert found.continuation == C1
-    assert (found.owner, found.renewals, found.stamp) == (A, owned.renewals, None)
 
 
 async def test_after_an_acquisition_the_old_owner_cannot_checkpoint(

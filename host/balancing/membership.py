@@ -14,7 +14,7 @@ A heartbeat that was answered is a sign of life for all leases of this incarnati
 A store that lost its last writes may show a record from before ours. It takes our name from
 nobody: one that was written before our own last heartbeat is watched, as at the start.
 
-Where the container takes a heartbeat with a listing, in one request, it goes along with that. A
+A heartbeat goes along with a listing, in one request where the container can do that. A
 call without an answer fails both; so after one each goes alone, the heartbeat at once, until
 both have been answered: neither is lost for what ails the other.
 """
@@ -29,14 +29,16 @@ from math import inf
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.container import Members
+from changefeed.leases.container import ListedFleet, Members
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.life import is_placeholder
-from changefeed.leases.listing import AskFleet, ListedFleet
+from changefeed.leases.listing import AskFleet
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import UserError
 
+_SOONEST_ALONG = 0.75
+"""Heartbeat intervals until the next goes along: with every second listing, as it is paid."""
 _LATEST_ALONG = 1.25
 """Heartbeat intervals until one goes alone: listings are not quite regular."""
 _PAUSE = 0.25
@@ -97,8 +99,7 @@ class Membership:
         self._writing = asyncio.Lock()
         self._sent = clock()
         self._went_along = asyncio.Event()
-        self._takes_along = False
-        self._listing_answered = self._heartbeat_answered = True
+        self._listing_answered, self._heartbeat_answered = False, True
 
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
@@ -146,9 +147,9 @@ class Membership:
                 passed = self._clock() - self._sent  # its answer may have come late
                 wait = max(_PAUSE * self._interval, self._interval - passed)
 
-    async def send_along(self, ask: AskFleet) -> ListedFleet | None:
+    async def send_along(self, ask: AskFleet) -> ListedFleet:
         """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises."""
-        due = self._clock() - self._sent >= self._interval / 2
+        due = self._clock() - self._sent >= _SOONEST_ALONG * self._interval
         if not (due and self._goes_along) or self._writing.locked():
             return await self._list(ask, None)
         async with self._writing:
@@ -156,7 +157,7 @@ class Membership:
             try:
                 sent, heartbeat = self._clock(), self._next_heartbeat()
                 found = await self._list(ask, heartbeat)
-                if found is not None and found.heartbeat is not None:
+                if found.heartbeat is not None:
                     self._written(found.heartbeat, sent)
             finally:
                 self._went_along.set()
@@ -164,12 +165,12 @@ class Membership:
 
     @property
     def _goes_along(self) -> bool:
-        return self._takes_along and self._listing_answered and self._heartbeat_answered
+        return self._listing_answered and self._heartbeat_answered
 
-    async def _list(self, ask: AskFleet, heartbeat: Member | None) -> ListedFleet | None:
+    async def _list(self, ask: AskFleet, heartbeat: Member | None) -> ListedFleet:
         self._listing_answered = False
         found = await ask(heartbeat)
-        self._takes_along, self._listing_answered = found is not None, True
+        self._listing_answered = True
         return found
 
     async def announce_stopping(self) -> None:

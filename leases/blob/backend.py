@@ -1,7 +1,7 @@
 """Azure Blob Storage among the lease containers: ``blob://ACCOUNT/CONTAINER/PREFIX``."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from pydantic import ConfigDict, SecretStr
@@ -11,7 +11,9 @@ from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.blob import diagnostics, opening
 from changefeed.leases.blob.address import BlobAccess
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.leases.separate_stores import SeparateStores
+from changefeed.leases.store import Store
+from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
 from changefeed.runtime.secret import HasSecrets
@@ -43,24 +45,18 @@ def _access(options: OpenOptions) -> BlobAccess:
     return settings.access if isinstance(settings, BlobSettings) else BlobAccess()
 
 
-def _container(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[LeaseContainer]:
-    return opening.open_leases(at.scheme, at.place, _access(options), create=options.create)
+def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
+    return opening.open_store(at.scheme, at.place, _access(options), create=options.create)
 
 
-def _ownership(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[OwnershipStore]:
-    return opening.open_ownership(at.scheme, at.place, _access(options), create=options.create)
-
-
-def _checkpoints(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[CheckpointStore]:
-    return opening.open_checkpoints(
-        at.scheme, at.place, _access(options), create=options.create
-    )
+@asynccontextmanager
+async def _container(at: Address, options: OpenOptions) -> AsyncIterator[LeaseContainer]:
+    """Ownership and checkpoints in blobs of their own, as the Event Hubs SDKs have them."""
+    async with _store(at, options) as store:
+        where = str(at)
+        yield SeparateStores(
+            StoredOwnership(store, where=where), StoredCheckpoints(store, where=where)
+        )
 
 
 async def _check(
@@ -74,9 +70,8 @@ async def _check(
 BACKEND = LeaseBackend(
     name="blob",
     place="//ACCOUNT/CONTAINER/PREFIX",
+    open_store=_store,
     open_container=_container,
-    open_ownership=_ownership,
-    open_checkpoints=_checkpoints,
     check=_check,
     settings=BlobSettings,
 )

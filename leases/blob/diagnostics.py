@@ -1,19 +1,15 @@
 """Looking at leases in Azure Blob Storage before hosts run on it, or when they cannot."""
 
 from collections.abc import AsyncIterator
-from uuid import uuid4
 
 from azure.storage.blob.aio import ContainerClient
 
 from changefeed.leases.blob.address import BlobAccess, BlobAddress, read_address
 from changefeed.leases.blob.connection import connect
 from changefeed.leases.blob.errors import translate_errors
-from changefeed.leases.blob.metadata import Kind
-from changefeed.leases.blob.tables import BlobTable
-from changefeed.leases.lease import HostName, Incarnation, Member
+from changefeed.leases.blob.store import BlobStore
+from changefeed.leases.store import may_write
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-
-_CHECK = Kind(folder="check", form=Member)
 
 
 async def check(
@@ -44,12 +40,7 @@ async def check(
 
 
 async def _rights(client: ContainerClient, address: BlobAddress) -> Diagnostic:
-    probes = BlobTable(client, address, _CHECK)
-    name = uuid4().hex
-    probe = Member(name=HostName(name), incarnation=Incarnation("check"))
-    written = await probes.insert(name, probe)
-    changed = None if written is None else await probes.update(name, written)
-    if changed is None or not await probes.delete(name, changed.version):
+    if not await may_write(BlobStore(client, address)):
         return problem(
             "rights",
             "a blob that was written could not be changed and deleted under its etag",

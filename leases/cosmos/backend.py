@@ -7,7 +7,7 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import diagnostics, opening
-from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.leases.store import Store
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, problem
 
@@ -26,16 +26,8 @@ def _container(
     )
 
 
-def _ownership(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[OwnershipStore]:
-    return opening.open_ownership(at.scheme, at.place, options.cosmos, create=options.create)
-
-
-def _checkpoints(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[CheckpointStore]:
-    return opening.open_checkpoints(at.scheme, at.place, options.cosmos, create=options.create)
+def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
+    return opening.open_store(at.scheme, at.place, options.cosmos, create=options.create)
 
 
 async def _check(
@@ -56,9 +48,8 @@ async def _check(
 BACKEND = LeaseBackend(
     name="cosmos",
     place="//HOST/DATABASE/CONTAINER",
+    open_store=_store,
     open_container=_container,
-    open_ownership=_ownership,
-    open_checkpoints=_checkpoints,
     check=_check,
     locating=("prefix", "processor", "feed"),
 )

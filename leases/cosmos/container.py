@@ -10,7 +10,7 @@ written after it, the conflict is raised, and the caller reads the lease again. 
 another kind carries the name of our attempt along, but not its owner and its time.)
 
 Where hosts of this kind alone share the leases, a listing asks the container's change feed for
-what was written since (``changes_since``), leases and members. It shows no deletes; ours are of
+what was written since (``list_fleet``), leases and members. It shows no deletes; ours are of
 leases that are not needed any more and of hosts that have said before that they stop, and seen
 within a minute, or when a write finds the record gone. A processor of another kind deletes the
 lease of a range that was split while it goes on in others, so beside one all are listed, as
@@ -21,25 +21,29 @@ two hosts in two regions would both win. All hosts must write in the same region
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 from uuid import uuid4
 
 from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import ListedFleet
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
 from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
 from changefeed.leases.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
-from changefeed.leases.cosmos.stores import CosmosMembers
+from changefeed.leases.cosmos.store import CosmosStore
 from changefeed.leases.errors import (
     ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
     LeaseGone,
+    MemberConflict,
 )
-from changefeed.leases.lease import Lease
-from changefeed.leases.listing import WHOLE, ListedChanges
+from changefeed.leases.lease import Lease, Member
+from changefeed.leases.store import WHOLE
+from changefeed.leases.stored import HOSTS, StoredMembers
 from changefeed.leases.stores import require_continuation
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
@@ -50,7 +54,7 @@ T = TypeVar("T")
 _ATTEMPTS = 5  # each lost to a write in between
 
 
-class CosmosLeases(CosmosMembers):
+class CosmosLeases(StoredMembers):
     """Ownership and checkpoint in one document: a ``LeaseContainer``.
 
     With ``only_look``, leases of a Java processor are returned as well, and nothing written.
@@ -64,7 +68,8 @@ class CosmosLeases(CosmosMembers):
         only_look: bool = False,
         changes: LeaseChanges | None = None,
     ) -> None:
-        super().__init__(items, form.names)
+        self._records = CosmosStore(items, form.names)
+        super().__init__(self._records, where=form.names.prefix)
         self._items = items
         self._changes = changes
         self._shared = False  # with processors of another kind, when last listed
@@ -85,15 +90,26 @@ class CosmosLeases(CosmosMembers):
         await self._finish_creating()
         return leases
 
-    async def changes_since(self, token: str) -> ListedChanges | None:
-        if self._changes is None:
-            return None
-        if not token:
-            begin = await self._changes.now()  # before the listing: what comes twice is no harm
-            leases, members = await together(self.list(), self.members())
-            next_token = WHOLE if self._shared or begin is None else begin
-            return ListedChanges(leases=leases, total=None, token=next_token, members=members)
-        written = await self._changes.since(token)
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        written = None
+        if heartbeat is not None:
+            with suppress(MemberConflict):
+                written = await self.put_member(heartbeat)
+        found = await self._written_since(token) if token else None
+        return replace(found or await self._all(), heartbeat=written)
+
+    async def _all(self) -> ListedFleet:
+        # Before the listing: what comes twice is no harm.
+        begin = None if self._changes is None else await self._changes.now()
+        leases, members = await together(self.list(), self.members())
+        token = WHOLE if self._shared or begin is None else begin
+        return ListedFleet(leases=leases, members=members, total=None, token=token)
+
+    async def _written_since(self, token: str) -> ListedFleet | None:
+        """Ask the change feed; ``None`` where a listing has to say it."""
+        written = None if self._changes is None else await self._changes.since(token)
         if written is None:
             return None
         documents_since, next_token = written
@@ -101,10 +117,10 @@ class CosmosLeases(CosmosMembers):
         found = [x for x in documents_since if str(x["id"]).startswith(begin_of_id)]
         if not all(map(_is_ours_alone, found)):
             return None
-        listed = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
-        members = self._members.among(documents_since)
+        leases = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
+        members = self._members(self._records.among(HOSTS, documents_since))
         await self._finish_creating()
-        return ListedChanges(leases=listed, total=None, token=next_token, members=members)
+        return ListedFleet(leases=leases, members=members, total=None, token=next_token)
 
     async def _finish_creating(self) -> None:
         """Let others in: a host that lists has created what was missing at its last look."""

@@ -36,11 +36,6 @@ class Names:
     def lock(self) -> str:
         return f"{self.prefix}.lock"
 
-    @property
-    def feed(self) -> str:
-        """The id of the document that says which feed the leases are about."""
-        return f"{self.prefix}.feed"
-
     def lease(self, range_id: str) -> str:
         return self.leases + _id_of(range_id)
 

@@ -34,7 +34,7 @@ from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
 from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.leases.cosmos.items import Items
-from changefeed.leases.cosmos.stores import CosmosCheckpoints, CosmosOwnership
+from changefeed.leases.cosmos.store import CosmosStore
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 
 _IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
@@ -79,19 +79,12 @@ async def open_leases(
 
 
 @asynccontextmanager
-async def open_ownership(
+async def open_store(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[CosmosOwnership]:
+) -> AsyncIterator[CosmosStore]:
+    """Open the records of a fleet beside its leases, or without any."""
     async with open_container_at(scheme, place, access, create=create) as opened:
-        yield CosmosOwnership(opened.items, opened.form.names)
-
-
-@asynccontextmanager
-async def open_checkpoints(
-    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[CosmosCheckpoints]:
-    async with open_container_at(scheme, place, access, create=create) as opened:
-        yield CosmosCheckpoints(opened.items, opened.form.names)
+        yield CosmosStore(opened.items, opened.form.names)
 
 
 @asynccontextmanager

@@ -8,10 +8,9 @@ from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.postgres import diagnostics, opening
 from changefeed.leases.postgres.connection import PostgresAccess
-from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.leases.store import Store
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
 from changefeed.runtime.secret import HasSecrets
@@ -36,22 +35,8 @@ def _access(options: OpenOptions) -> PostgresAccess:
     return settings.access if isinstance(settings, PostgresSettings) else PostgresAccess()
 
 
-def _container(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[LeaseContainer]:
-    return opening.open_leases(at.place, _access(options), create=options.create)
-
-
-def _ownership(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[OwnershipStore]:
-    return opening.open_ownership(at.place, _access(options), create=options.create)
-
-
-def _checkpoints(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[CheckpointStore]:
-    return opening.open_checkpoints(at.place, _access(options), create=options.create)
+def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
+    return opening.open_store(at.place, _access(options), create=options.create)
 
 
 async def _check(
@@ -65,9 +50,7 @@ async def _check(
 BACKEND = LeaseBackend(
     name="postgres",
     place="//USER@HOST/DATABASE",
-    open_container=_container,
-    open_ownership=_ownership,
-    open_checkpoints=_checkpoints,
+    open_store=_store,
     check=_check,
     settings=PostgresSettings,
     locating=("fleet", "schema", "host", "port", "dbname", "database"),

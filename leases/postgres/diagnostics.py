@@ -8,7 +8,7 @@ from changefeed.leases.postgres.schema import VERSION, quoted, stored_version
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _OLDEST = 120000
-_TABLES = ("leases", "ownership", "checkpoints", "members", "feeds")
+_TABLES = ("records",)
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _SERVER = """
     select current_setting('server_version') as version,

@@ -1,9 +1,8 @@
-"""The tables of leases, and their version.
+"""The one table of records with views of it for people, and their version.
 
-All fleets of a schema share its tables, kept apart by ``fleet``. ``key`` is the id of a
-range or the name of a host (or a hash, if that is longer than an index takes). ``version``
-is a random token of each write. Text holds ``\\0`` for NUL and ``\\\\`` for a backslash, since
-PostgreSQL has no NUL in texts.
+All fleets of a schema share it, kept apart by ``fleet``. ``id`` is the key (or a hash, if that
+is longer than an index takes). ``version`` is a random token of each write. Keys and positions
+hold ``\\0`` for NUL and ``\\\\`` for a backslash, since PostgreSQL has no NUL in texts.
 """
 
 from collections.abc import Sequence
@@ -13,67 +12,39 @@ from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.connection import Database
 
 _LOCK = int.from_bytes(b"CFHL", "big")  # an advisory lock: hosts that start together take turns
-_OWNED = """
-    fleet text not null,
-    key text not null,
-    version text not null,
-    range_id text not null,
-    low text not null,
-    high text not null,
-    parents text[] not null,
-    owner text,
-    incarnation text,
-    epoch bigint not null,
-    renewals bigint not null,
-    next_owner text,
-    ended boolean not null,
-    paused text,
-    stamp double precision,
-    checkpoint_epoch bigint not null,
-    write_id text,
-    last_progress double precision,
-    failing_since double precision,
-    stuck_since double precision,
-    last_error text,
-    load double precision,
-    moved boolean not null,
-    primary key (fleet, key)"""
-
-VERSION: Final = 5
+VERSION: Final = 6
 """The only version of the tables that is used. Lower numbers were never released."""
+_OWNED: Final = ("owner", "epoch", "ended", "paused", "next_owner", "health,last_error")
+
+
+def _view(name: str, kind: str, key: str, *fields: str, rest: str = "") -> str:
+    columns = [f"fleet, key as {key}"]
+    columns += [f"body::json #>> '{{{{{x}}}}}' as {x.rpartition(',')[2]}" for x in fields]
+    written = "to_timestamp((body::json ->> 'stamp')::float8) as written"
+    return (
+        f"create view {{schema}}.{name} as select {', '.join(columns)}, {written}{rest}"  # noqa: S608 - of constants
+        f" from {{schema}}.records where kind = '{kind}'"
+    )
+
+
 _CREATION: Sequence[str] = (
-    f"create table {{schema}}.leases (continuation text not null, {_OWNED})",
-    f"create table {{schema}}.ownership ({_OWNED})",
-    """create table {schema}.checkpoints (
+    """create table {schema}.records (
         fleet text not null,
-        key text not null,
+        kind text not null,
+        id text not null,
         version text not null,
-        range_id text not null,
-        continuation text not null,
-        epoch bigint not null,
-        write_id text,
-        primary key (fleet, key))""",
-    """create table {schema}.members (
-        fleet text not null,
         key text not null,
-        version text not null,
-        name text not null,
-        incarnation text not null,
-        heartbeats bigint not null,
-        stopping boolean not null,
-        stamp double precision,
-        address text not null,
-        software text not null,
-        settings text not null,
-        primary key (fleet, key))""",
-    "create table {schema}.feeds (fleet text primary key, identity text not null)",
+        body text not null,
+        position text,
+        primary key (fleet, kind, id))""",
     # Leases are rewritten all the time and never grow: leave room on each page, so that a
     # renewal is a heap-only update, and vacuum often.
-    *(
-        f"alter table {{schema}}.{table} set (fillfactor = 50,"
-        " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
-        for table in ("leases", "ownership", "checkpoints", "members")
-    ),
+    """alter table {schema}.records set (fillfactor = 50,
+        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)""",
+    _view("leases", "lease", "range_id", *_OWNED, rest=", position"),
+    _view("ownership", "ownership", "range_id", *_OWNED),
+    _view("checkpoints", "checkpoint", "range_id", "epoch", rest=", position"),
+    _view("members", "host", "name", "address", "software"),
 )
 """``{schema}`` is the quoted schema."""
 

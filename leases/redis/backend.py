@@ -8,10 +8,9 @@ from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.redis import diagnostics, opening
 from changefeed.leases.redis.connection import RedisAccess
-from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.leases.store import Store
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
 from changefeed.runtime.secret import HasSecrets
@@ -36,22 +35,8 @@ def _access(options: OpenOptions) -> RedisAccess:
     return settings.access if isinstance(settings, RedisSettings) else RedisAccess()
 
 
-def _container(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[LeaseContainer]:
-    return opening.open_leases(at.scheme, at.place, _access(options))
-
-
-def _ownership(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[OwnershipStore]:
-    return opening.open_ownership(at.scheme, at.place, _access(options))
-
-
-def _checkpoints(
-    at: Address, options: OpenOptions
-) -> AbstractAsyncContextManager[CheckpointStore]:
-    return opening.open_checkpoints(at.scheme, at.place, _access(options))
+def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
+    return opening.open_store(at.scheme, at.place, _access(options))
 
 
 async def _check(
@@ -65,9 +50,7 @@ async def _check(
 BACKEND = LeaseBackend(
     name="redis",
     place="//HOST:PORT/DB",
-    open_container=_container,
-    open_ownership=_ownership,
-    open_checkpoints=_checkpoints,
+    open_store=_store,
     check=_check,
     settings=RedisSettings,
     locating=("fleet", "db"),

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.redis.address import RedisAddress, read_address
 from changefeed.leases.redis.connection import Calls, Info, RedisAccess, connect, evicts, info
-from changefeed.leases.redis.tables import RedisTable
+from changefeed.leases.redis.store import RedisStore
+from changefeed.leases.store import may_write
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _OLDEST = 5
@@ -63,10 +63,6 @@ def _durability(server: Info) -> Diagnostic:
 
 
 async def _rights(client: object, address: RedisAddress) -> Diagnostic:
-    probes = RedisTable(client, Calls(address), address, "check", Member)
-    probe = Member(name=HostName("check"), incarnation=Incarnation("check"))
-    old = await probes.get("check")
-    written = await (probes.update("check", old) if old else probes.insert("check", probe))
-    if written is not None:
-        await probes.delete("check", written.version)
+    if not await may_write(RedisStore(client, Calls(address), address)):
+        return problem("rights", "a record that was written was not there", "is it a primary?")
     return fine("rights", "records can be read, created, changed and deleted")

@@ -1,5 +1,31 @@
 """Leases in a SQLite file: any number of host processes on one machine."""
 
-from changefeed.leases.sqlite.container import SqliteCheckpoints, SqliteLeases, SqliteOwnership
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-__all__ = ["SqliteCheckpoints", "SqliteLeases", "SqliteOwnership"]
+from changefeed.leases.sqlite.file import SqliteFile
+from changefeed.leases.sqlite.store import SqliteStore
+from changefeed.leases.stored import StoredLeases
+
+__all__ = ["SqliteLeases", "SqliteStore"]
+
+
+class SqliteLeases(StoredLeases):
+    """The leases of a file, which is opened on ``async with`` and made where there is none."""
+
+    def __init__(self, path: Path | str, **more: Any) -> None:
+        self._file = SqliteFile(path, **more)
+        super().__init__(SqliteStore(self._file), where=str(path))
+
+    async def __aenter__(self) -> Self:
+        await self._file.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._file.close()

@@ -1,4 +1,4 @@
-"""SQLite among the lease containers: ``sqlite:PATH``, which opening creates."""
+"""SQLite among the stores: ``sqlite:PATH``, which opening creates."""
 
 import asyncio
 import os
@@ -7,7 +7,8 @@ from pathlib import Path
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.sqlite.container import SqliteCheckpoints, SqliteLeases, SqliteOwnership
+from changefeed.leases.sqlite.file import SqliteFile
+from changefeed.leases.sqlite.store import SqliteStore
 from changefeed.runtime.backends import Address
 
 
@@ -21,9 +22,7 @@ async def _exists(address: Address, _: OpenOptions) -> bool:
 BACKEND = LeaseBackend(
     name="sqlite",
     place="PATH",
-    open_container=lambda address, _: SqliteLeases(address.place),
-    open_ownership=lambda address, _: SqliteOwnership(address.place),
-    open_checkpoints=lambda address, _: SqliteCheckpoints(address.place),
+    open_store=lambda address, _: SqliteStore(SqliteFile(address.place)),
     exists=_exists,
     absolute=os.path.realpath,  # links in a circle are left as they are
 )

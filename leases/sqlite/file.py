@@ -3,26 +3,28 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.sqlite.schema import FILE_CREATION, FILE_MARKS, FILE_NAMING, Row
+from changefeed.leases.sqlite.schema import CREATION, FILE_MARKS
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
-_SCHEMA = 2  # lower numbers were never released
+_SCHEMA = 3  # lower numbers were never released
+_BUSY_TIMEOUT = 5.0
 _SMALL_LOG = 16  # pages of SQLite's log of writes, where there was no room for more
 
 T = TypeVar("T")
+Row: TypeAlias = Mapping[str, Any]
 _Work = Callable[[sqlite3.Connection], Any]
 
 
@@ -43,10 +45,9 @@ class SqliteFile:
     the change. A change is whole even when its caller was cancelled meanwhile.
     """
 
-    def __init__(self, path: Path | str, busy_timeout: float, tables: Sequence[str]) -> None:
+    def __init__(self, path: Path | str, busy_timeout: float = _BUSY_TIMEOUT) -> None:
         self._path = Path(path)
         self._busy_timeout = busy_timeout
-        self._tables = tables
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
         self._file: OpenDatabase | None = None
@@ -228,7 +229,7 @@ class SqliteFile:
         if not self._is_ours(connection):
             connection.execute(f"pragma application_id = {_APPLICATION}")
             connection.execute(f"pragma user_version = {_SCHEMA}")
-        for creation in (FILE_CREATION, FILE_NAMING, *self._tables):
+        for creation in CREATION:
             connection.execute(creation)
 
     def _is_ours(self, connection: sqlite3.Connection) -> bool:

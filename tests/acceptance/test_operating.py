@@ -64,7 +64,7 @@ async def until_all_is_read(host: Running, place: Path) -> None:
 def positions(place: Path) -> list[int]:
     """Return the position of each lease, read past all code of ours."""
     with closing(sqlite3.connect(place / "leases.db")) as leases:
-        rows = leases.execute("select continuation from leases order by range_id").fetchall()
+        rows = leases.execute("select position from leases order by range_id").fetchall()
     return [int(x.partition("/")[2]) for (x,) in rows]
 
 

@@ -13,6 +13,7 @@ from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import LEASES
 from changefeed.leases.lease import Checkpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
+from changefeed.leases.stored import StoredCheckpoints
 from changefeed.leases.stores import CheckpointConflict, CheckpointStore
 from changefeed.runtime.backends import own_settings
 from tests.integration.emulator.running import running
@@ -34,10 +35,10 @@ async def opened(kind: str, directory: Path) -> AsyncIterator[CheckpointStore]:
         else:
             address = fresh_address(kind, directory)
         backend, where = LEASES.find(address)
-        assert backend.open_checkpoints is not None
         settings = own_settings(backend, {x: {"key": key} for x, key in KEYS.items()})
         options = OpenOptions(create=True, settings=settings)
-        yield await stack.enter_async_context(backend.open_checkpoints(where, options))
+        store = await stack.enter_async_context(backend.open_store(where, options))
+        yield StoredCheckpoints(store)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis", "blob", "cosmos"])

@@ -10,12 +10,10 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.feed_identity import (
-    KeepsFeedIdentity,
     compare_feeds,
     refuse_another_feed,
 )
 from changefeed.leases.lease import Lease, Member, Version
-from changefeed.leases.listing import WHOLE, ListsFleet
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.testing import (
     lease_changes_suite,
@@ -28,19 +26,9 @@ from changefeed.testing.lease_cast import as_written, new, whole
 from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
-from .containers import CONTAINERS
-
 pytestmark = pytest.mark.real_time
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
-
-
-async def test_the_fleet_is_listed_in_one_call_where_one_request_can_do_it(
-    leases: LeaseContainer, request: pytest.FixtureRequest
-) -> None:
-    can = request.node.callspec.id.startswith(("memory", "sqlite", "redis", "postgres"))
-    found = await leases.list_fleet(WHOLE, None) if isinstance(leases, ListsFleet) else None
-    assert (found is not None) == can
 
 
 async def test_hosts_that_start_together_make_one_container(connect: Connect) -> None:
@@ -54,18 +42,9 @@ async def test_hosts_that_start_together_make_one_container(connect: Connect) ->
 # The feed that leases are about
 
 
-keeping = pytest.mark.parametrize(
-    "connect",
-    [x for x in CONTAINERS if not str(x.id).startswith(("memory", "third-party"))],
-    indirect=True,
-)
-
-
-@keeping
 async def test_leases_of_a_feed_that_was_recreated_are_refused(
     leases: LeaseContainer,
 ) -> None:
-    assert isinstance(leases, KeepsFeedIdentity)
     await leases.create(new())  # of before anybody said a feed: they take the first
     assert await compare_feeds(leases, "first ü") is None
     await refuse_another_feed(leases, "first ü")
@@ -76,7 +55,6 @@ async def test_leases_of_a_feed_that_was_recreated_are_refused(
             await refuse(leases, "second")
 
 
-@keeping
 async def test_a_container_without_leases_takes_another_feed_as_one_that_was_reset(
     leases: LeaseContainer,
 ) -> None:

@@ -24,7 +24,7 @@ from changefeed.leases.cosmos import creation_lock as markers
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
-from changefeed.leases.listing import WHOLE, ListsChanges
+from changefeed.leases.store import WHOLE
 from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support import make
@@ -164,10 +164,19 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     assert (back.epoch, back.continuation) == (3, '"30"')
 
 
-async def changed(leases: LeaseContainer, token: str) -> tuple[set[str], str] | None:
-    assert isinstance(leases, ListsChanges)
-    found = await leases.changes_since(token)
-    return None if found is None else ({x.range_id for x in found.leases}, found.token)
+async def test_a_checkpoint_is_all_that_a_checkpoint_writes(place: Place) -> None:
+    leases = await place.leases()
+    owned = await owned_by_a(leases)
+    copy = owned.renewed().stamped(write_id=WriteId("w"), stamp=9.0)
+    await leases.checkpoint(copy.advanced_to(Continuation('"1"')))
+    found = await leases.read(owned.range_id)
+    assert found is not None
+    assert (found.continuation, found.owner, found.renewals) == ('"1"', A, owned.renewals)
+
+
+async def changed(leases: LeaseContainer, token: str) -> tuple[set[str], str]:
+    found = await leases.list_fleet(token)
+    return {x.range_id for x in found.leases}, found.token
 
 
 async def test_a_listing_of_what_has_changed_shows_leases_and_members_of_one_fleet_alone(
@@ -177,20 +186,16 @@ async def test_a_listing_of_what_has_changed_shows_leases_and_members_of_one_fle
     await leases.create(new(0))
     await leases.create(new(1))
     whole = await changed(leases, WHOLE)
-    assert whole is not None
     assert whole[0] == {"0", "1"}
     nothing = await changed(leases, whole[1])
-    assert nothing == (set(), nothing and nothing[1])
+    assert nothing[0] == set()
     await owned_by_a(other)
     await other.put_member(make.member("b"))
     await owned_by_a(leases)
     member = await leases.put_member(make.member("a"))
     found = await changed(leases, whole[1])
-    assert found is not None
     assert found[0] == {"0"}
-    assert isinstance(leases, ListsChanges)
-    again = await leases.changes_since(whole[1])
-    assert again is not None
+    again = await leases.list_fleet(whole[1])
     assert again.members == [member]
     assert await changed(leases, found[1]) == (set(), found[1])
 
@@ -201,11 +206,10 @@ async def test_beside_a_dotnet_host_all_leases_are_listed_because_it_deletes_som
     leases = await place.leases()
     await owned_by_a(leases)
     ours = await changed(leases, WHOLE)
-    assert ours is not None
     dotnet = await place.dotnet()
     (document,) = await dotnet.leases()
     await dotnet.acquire(document)
-    assert await changed(leases, ours[1]) is None
+    assert await changed(leases, ours[1]) == ({"0"}, WHOLE)
     assert await changed(leases, WHOLE) == ({"0"}, WHOLE)
 
 
@@ -213,11 +217,9 @@ async def test_leases_whose_change_feed_cannot_be_read_are_listed(place: Place) 
     leases = await place.leases()
     await leases.create(new())
     whole = await changed(leases, WHOLE)
-    assert whole is not None
     await place.fault("change_feed", "error", status=403, times=50)
-    assert await changed(leases, whole[1]) is None
+    assert await changed(leases, whole[1]) == ({"0"}, WHOLE)
     found = await changed(leases, WHOLE)
-    assert found is not None
     assert found[0] == {"0"}
 
 
@@ -361,9 +363,8 @@ async def test_creating_leases_is_marked_until_the_next_listing_of_any_kind(
     place: Place, listing: str
 ) -> None:
     leases = await place.leases()
-    assert isinstance(leases, ListsChanges)
     container = await place.raw()
-    begun = await leases.changes_since("")
+    begun = await leases.list_fleet()
     await leases.create(new(0))
     await leases.create(new(1))
     assert await markers_in(container) == {"p.lock"}
@@ -372,8 +373,7 @@ async def test_creating_leases_is_marked_until_the_next_listing_of_any_kind(
     if listing == "whole":
         await leases.list()
     else:
-        assert begun is not None
-        assert await leases.changes_since(begun.token) is not None
+        await leases.list_fleet(begun.token)
     assert await markers_in(container) == {"p.info"}
     assert await dotnet.initialize(RANGES)
     assert len(await dotnet.leases()) == 2

@@ -14,11 +14,11 @@ from changefeed.feeds.cosmos.address import CosmosAccess, read_address
 from changefeed.feeds.cosmos.feed import open_cosmos
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.blob.address import BlobAccess
-from changefeed.leases.blob.opening import open_leases as open_blob
+from changefeed.leases.blob.opening import open_store as open_blob
 from changefeed.leases.cosmos.opening import open_leases as open_cosmos_leases
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.postgres.opening import open_leases as open_postgres
-from changefeed.leases.redis.opening import open_leases as open_redis
+from changefeed.leases.postgres.opening import open_store as open_postgres
+from changefeed.leases.redis.opening import open_store as open_redis
 from changefeed.runtime.secret import Secret
 
 pytestmark = pytest.mark.real_time

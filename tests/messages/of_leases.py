@@ -81,12 +81,12 @@ async def _(folder: Path) -> object:
 
 @LEASES.says("SQLite of a newer version")
 async def _(folder: Path) -> object:
-    return await _list_after(folder / "leases.db", "pragma user_version = 3")
+    return await _list_after(folder / "leases.db", "pragma user_version = 4")
 
 
 @LEASES.says("a row in SQLite that was damaged")
 async def _(folder: Path) -> object:
-    damage = "update leases set owner = cast(x'616eff' as text)"
+    damage = "update records set body = json_set(body, '$.owner', 7)"
     return await _list_after(folder / "leases.db", damage)
 
 

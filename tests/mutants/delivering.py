@@ -11,7 +11,7 @@ from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.lease import Lease
-from changefeed.leases.tables import TableLeases
+from changefeed.leases.stored import StoredLeases
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.stop import Stop
 
@@ -88,7 +88,7 @@ def reading_begins_again_before_its_checkpoint_is_stored(m: Patch) -> None:
 
 @mutant(rule=13, kills=f"{_CONTAINERS}::test_a_continuation_that_is_carried_along")
 def to_acquire_writes_an_old_checkpoint_back(m: Patch) -> None:
-    m.patch(TableLeases, "acquire", TableLeases.replace)
+    m.patch(StoredLeases, "acquire", StoredLeases.replace)
 
 
 @mutant(rule=13, kills=_WORKER)

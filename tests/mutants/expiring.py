@@ -5,11 +5,12 @@ from dataclasses import replace
 from changefeed.host.balancing import rebalance
 from changefeed.host.balancing.membership import Membership
 from changefeed.host.workers import owned_lease
-from changefeed.leases import life, plan, tables
+from changefeed.leases import life, plan
 from changefeed.leases.expiry import ExpiryWatch
 from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryStore
 
-from .mutant import Patch, mutant, nothing
+from .mutant import Patch, mutant, nothing, put_in_any_version
 
 _EXPIRY = "unit/leases/test_expiry.py"
 _MEMBERSHIP = "unit/host/balancing/test_membership.py"
@@ -86,4 +87,4 @@ def a_host_that_restarts_waits_for_its_own_leases_to_expire(m: Patch) -> None:
     rule=2, kills="contract/test_lease_containers.py::test_of_two_incarnations_under_one_name"
 )
 def a_member_record_may_be_overwritten_by_anyone(m: Patch) -> None:
-    m.patch(tables, "member_put", lambda _, member: member)
+    m.patch(MemoryStore, "put", put_in_any_version)

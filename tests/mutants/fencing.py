@@ -1,7 +1,6 @@
 """Breaks of rules 5, 6 and 7: what a host may still do, and what it knows of its writes."""
 
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 from changefeed.host.balancing.membership import Membership, NameTaken
@@ -10,11 +9,12 @@ from changefeed.host.workers import owned_lease
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.leases import tables
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.cosmos import documents
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.leases.stored import StoredLeases
 
 from .mutant import Patch, mutant
 
@@ -61,13 +61,7 @@ def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
 
 @mutant(rule=5, kills=f"{_CONTAINERS}::test_nor_can_one_that_has_read_the_new_version")
 def a_checkpoint_of_an_epoch_that_is_over_counts(m: Patch) -> None:
-    m.patch(
-        tables,
-        "checkpointed",
-        lambda stored, lease: replace(
-            tables._unmoved(stored, lease), continuation=lease.continuation
-        ),
-    )
+    m.patch(StoredLeases, "checkpoint", StoredLeases.replace)
 
 
 @mutant(rule=5, kills="unit/leases/test_separate_stores.py")
@@ -140,9 +134,12 @@ def writes_of_one_lease_race(m: Patch) -> None:
     m.patch(OwnedLease, "__init__", hold)
 
 
-@mutant(rule=7, kills=f"{_CONTAINERS}::test_a_checkpoint_is_all_that_a_checkpoint_writes")
+@mutant(
+    rule=7,
+    kills="integration/test_cosmos_leases.py::test_a_checkpoint_is_all_that_a_checkpoint_writes",
+)
 def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
-    m.patch(tables, "checkpointed", tables.replaced)
+    m.patch(documents, "checkpoint_changes", documents.changes)
 
 
 @mutant(rule=7, kills="unit/host/workers/test_checkpointer.py")

@@ -3,8 +3,11 @@
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from changefeed.leases.memory import MemoryStore
+from changefeed.leases.store import Record
 
 _MISSING = object()
 
@@ -48,6 +51,16 @@ class Mutant:
 
 async def nothing(*_: object, **__: object) -> None:
     """Be in the place of what a mutant leaves out."""
+
+
+_put = MemoryStore.put
+
+
+async def put_in_any_version(self: MemoryStore, record: Record) -> Record | None:
+    """Write over whatever is there."""
+    stored = await self.get(record.kind, record.key)
+    version = "" if stored is None else stored.version
+    return await _put(self, replace(record, version=version))
 
 
 def mutant(*, rule: int, kills: str) -> Callable[[Break], Mutant]:

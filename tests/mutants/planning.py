@@ -10,13 +10,14 @@ from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.worker import Worker
-from changefeed.leases import plan, tables
+from changefeed.leases import plan
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.memory import MemoryStore
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
 
-from .mutant import Patch, mutant
+from .mutant import Patch, mutant, put_in_any_version
 
 _BALANCER = "unit/host/balancing/test_balancer.py"
 _HANDOFF = "unit/host/balancing/test_handoff.py"
@@ -68,7 +69,7 @@ def a_write_that_another_host_won_ends_ours(m: Patch) -> None:
 
 @mutant(rule=3, kills="contract/test_lease_containers.py::test_of_many_contenders_for_a_lease")
 def a_lease_may_be_written_in_any_version(m: Patch) -> None:
-    m.patch(tables, "_unmoved", lambda stored, _: stored)
+    m.patch(MemoryStore, "put", put_in_any_version)
 
 
 @mutant(rule=4, kills=f"{_BALANCER} {_HANDOFF}")

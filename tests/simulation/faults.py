@@ -70,6 +70,8 @@ class Faults:
         If the machine sleeps instead, its clock may stand still, as ``CLOCK_MONOTONIC`` does.
         """
         world = self._world
+        if world.loop.is_frozen(process.id):
+            return  # its clock would go back when the longer of two naps ends
         if seconds is None:
             seconds = self._random.choice([3.0, 20.0, 45.0, 90.0])
         world.tell(f"freeze {process.id} for {seconds:.0f} s")

@@ -16,8 +16,9 @@ from random import Random
 from typing import Any
 
 from changefeed.feeds.errors import FeedUnavailable
+from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.listing import ListedFleet
+from changefeed.leases.store import WHOLE
 from changefeed.testing.proxies import show_methods
 
 from .scout import Fate
@@ -287,9 +288,13 @@ class Link:
             result = self._perhaps_stale(request, name, result)
             if name == self._members:
                 result = self._perhaps_held(request, result)
-        if isinstance(result, ListedFleet):
-            members = self._perhaps_stale(request, request.name, result.members)
-            result = replace(result, members=self._perhaps_held(request, members))
+        if isinstance(result, ListedFleet) and result.token == WHOLE:
+            # What shows all each time may show it as it was; an answer about what was written
+            # since comes with the token that belongs to it.
+            leases = self._perhaps_stale(request, "list", result.leases)
+            members = self._perhaps_stale(request, "members", result.members)
+            members = self._perhaps_held(request, members)
+            result = replace(result, leases=leases, members=members)
         result = self._in_session(request, result)
         if self._random.random() < weather.fail_after:
             self._met(Fate.UNANSWERED, request)

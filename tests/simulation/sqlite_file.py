@@ -19,18 +19,17 @@ from unittest.mock import patch
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.leases.sqlite.container import SqliteFleet
+from changefeed.leases.sqlite import SqliteStore
 from changefeed.leases.sqlite.file import SqliteFile
-from changefeed.leases.sqlite.schema import LEASES, MEMBERS
+from changefeed.leases.store import Record
+from changefeed.leases.stored import LEASES, StoredLeases
 from changefeed.leases.stores import OwnershipStore
-from changefeed.leases.tables import TableLeases
 from changefeed.testing.proxies import show_methods
 
 from .probes import Probe
 from .stores import Surroundings
 
 T = TypeVar("T")
-_TABLES = (LEASES.creation, MEMBERS.creation)
 _ERRORS = {
     sqlite3.SQLITE_BUSY: "database is locked",
     sqlite3.SQLITE_FULL: "database or disk is full",
@@ -51,7 +50,7 @@ class SqliteStores:
         file._make_ours(self._witness)
         self._opened = [file]
         self._files: dict[str, _SimulatedFile] = {}
-        self._leases = _Leases(file)
+        self._leases = StoredLeases(SqliteStore(file))
         self._told = dict[RangeId, Lease]()
 
     @property
@@ -62,7 +61,8 @@ class SqliteStores:
         file = _SimulatedFile(self._path, self, self._around, process_id)
         self._opened.append(file)
         self._files[process_id] = file
-        return cast("LeaseContainer", _Counting(_Leases(file), self._around, process_id))
+        leases = StoredLeases(SqliteStore(file))
+        return cast("LeaseContainer", _Counting(leases, self._around, process_id))
 
     def connection(self, process_id: str) -> "BreakingConnection":
         return self._files[process_id].connection
@@ -75,8 +75,18 @@ class SqliteStores:
     def tell_changes(self, writer: str) -> None:
         """Tell the checker what ``writer`` has changed in the file."""
         before, around = self._told, self._around
-        rows = self._witness.execute(LEASES.selection())
-        self._told = {x.range_id: x for x in (LEASES.from_row(dict(row)) for row in rows)}
+        rows = self._witness.execute(
+            "select cast(version as text), kind, key, body, position from records"
+            " where kind = ?",
+            (LEASES,),
+        )
+        leases = [
+            self._leases.decode(
+                Record(kind=kind, key=key, body=body.encode(), position=at, version=version)
+            )
+            for version, kind, key, body, at in rows
+        ]
+        self._told = {x.range_id: x for x in leases}
         for range_id, lease in self._told.items():
             if lease != before.get(range_id):
                 around.checker.stored(before.get(range_id), lease, writer)
@@ -84,11 +94,6 @@ class SqliteStores:
                 around.created(writer, lease.range)
         for range_id in before.keys() - self._told.keys():
             around.checker.deleted(before[range_id], writer)
-
-
-class _Leases(SqliteFleet, TableLeases):
-    def __init__(self, file: SqliteFile) -> None:
-        super().__init__(file, LEASES)
 
 
 class _Counting:
@@ -116,7 +121,7 @@ class _FileAtOnce(SqliteFile):
     """Does at once what is to be done."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, 5.0, _TABLES)
+        super().__init__(path)
         self._connection = self.connection = self._connect()
         self.connection.execute("pragma synchronous = off")  # no power fails here
 

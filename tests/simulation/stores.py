@@ -1,21 +1,21 @@
 """What the leases of a world are kept in, and who tells of every write to it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, Literal, Protocol, cast
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.memory import (
-    MemoryCheckpoints,
     MemoryLeases,
-    MemoryOwnership,
-    MemoryTable,
+    MemoryStore,
 )
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.leases.store import WHOLE
+from changefeed.leases.stored import HOSTS, OWNERSHIP, StoredCheckpoints, StoredOwnership
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 from changefeed.testing.proxies import show_methods
 
@@ -78,10 +78,13 @@ class Stores(Protocol):
     def close(self) -> None: ...
 
 
-class ForgetfulOwnership(MemoryOwnership):
+class ForgetfulOwnership(StoredOwnership):
+    def __init__(self) -> None:
+        self._in_memory = MemoryStore()
+        super().__init__(self._in_memory)
+
     def forget(self) -> None:
-        for table in (self._leases, self._members):
-            cast("MemoryTable[Any]", table)._records.clear()  # versions go on
+        self._in_memory.forget(OWNERSHIP, HOSTS)  # versions go on
 
 
 class MemoryStores:
@@ -92,16 +95,13 @@ class MemoryStores:
         self._stores: list[object] = (
             [MemoryLeases()]
             if around.random.random() < 0.5
-            else [ForgetfulOwnership(), MemoryCheckpoints()]
+            else [ForgetfulOwnership(), StoredCheckpoints(MemoryStore())]
         )
         self._replicas = [Replicas() for _ in self._stores]
         aside = Random(
             around.random.getstate()[1][0]
         )  # without a draw: seeds keep their stories
-        lists_changes, lists_fleet = aside.random() >= 0.5, aside.random() >= 0.5
-        self._without: Sequence[str] = () if lists_fleet else ("list_fleet",)
-        if not lists_changes:
-            self._without = ("list_fleet", "changes_since")
+        self._lists_changes = aside.random() >= 0.5
 
     @property
     def records(self) -> OwnershipStore:
@@ -125,7 +125,7 @@ class MemoryStores:
         self, store: object, process_id: str, created: Callable[[FeedRange], None]
     ) -> "Witness":
         checker = self._around.checker
-        return Witness(store, checker, process_id, created, without=self._without)
+        return Witness(store, checker, process_id, created, lists_changes=self._lists_changes)
 
     @property
     def checkpoints_are_apart(self) -> bool:
@@ -158,7 +158,7 @@ class MemoryStores:
 class Witness:
     """A store that tells of every write, as the server does it: ``created`` of new leases.
 
-    It can do nothing that is named in ``without``.
+    Unless it ``lists_changes``, each listing shows all.
     """
 
     def __init__(
@@ -168,9 +168,9 @@ class Witness:
         writer: str,
         created: Callable[[FeedRange], None],
         *,
-        without: Sequence[str] = (),
+        lists_changes: bool = True,
     ) -> None:
-        self._without = without
+        self._lists_changes = lists_changes
         self._store = store
         self._checker = checker
         self._writer = writer
@@ -178,9 +178,9 @@ class Witness:
         show_methods(self, store)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._without:
-            raise AttributeError(name)
         method = getattr(self._store, name)
+        if name == "list_fleet" and not self._lists_changes:
+            return self._list_all
         if name == "delete":
             return self._delete
         if name == "remove_member":
@@ -201,6 +201,10 @@ class Witness:
             return answer
 
         return watched
+
+    async def _list_all(self, _: str = WHOLE, heartbeat: Member | None = None) -> ListedFleet:
+        found: ListedFleet = await self._store.list_fleet(WHOLE, heartbeat)
+        return replace(found, total=None, token=WHOLE)
 
     async def _remove_member(self, member: Member) -> None:
         await self._store.remove_member(member)

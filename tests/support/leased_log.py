@@ -35,6 +35,6 @@ def stored(place: Path, column: str) -> list[str | None]:
 
 def reset_positions(place: Path) -> None:
     """Put all leases to where their ranges begin, past all code of ours."""
-    begin = "substr(continuation, 1, instr(continuation, '/')) || '0'"
+    begin = "substr(position, 1, instr(position, '/')) || '0'"
     with closing(sqlite3.connect(place / "leases.db")) as leases, leases:
-        leases.execute(f"update leases set continuation = {begin}")
+        leases.execute(f"update records set position = {begin} where kind = 'lease'")

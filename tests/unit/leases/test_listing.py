@@ -12,20 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.conditional import ConditionalOwnership
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.listing import (
-    WHOLE,
-    AskFleet,
-    LeaseListing,
-    ListedChanges,
-    ListedFleet,
-)
+from changefeed.leases.listing import AskFleet, LeaseListing
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.postgres.tables import LEASES, PostgresTable
-from changefeed.leases.sqlite.container import SqliteLeases
+from changefeed.leases.postgres.store import PostgresStore
+from changefeed.leases.sqlite import SqliteLeases
+from changefeed.leases.store import WHOLE
+from changefeed.leases.stored import StoredLeases
 from tests.support import make
 from tests.support.shown_by_changes import ShownByChanges
 
@@ -40,13 +35,24 @@ class Counted(MemoryLeases):
         self.asked: list[tuple[str, int]] = []
         self.away = False
 
-    async def changes_since(self, token: str) -> ListedChanges | None:
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
         if self.away:
             raise ContainerUnavailable("no answer")
-        changes = await super().changes_since(token)
-        assert changes is not None
-        self.asked.append((token, len(changes.leases)))
-        return changes
+        found = await super().list_fleet(token, heartbeat)
+        self.asked.append((token, len(found.leases)))
+        return found
+
+
+async def alone(ask: AskFleet) -> ListedFleet:
+    """Send no heartbeat along."""
+    return await ask(None)
+
+
+async def leases_of(listing: LeaseListing) -> Sequence[Lease]:
+    leases, _ = await listing.list_fleet(alone)
+    return leases
 
 
 class Stage:
@@ -60,47 +66,42 @@ class Stage:
     async def filled(self) -> Sequence[Lease]:
         for n in range(3):
             await self.leases.create(make.lease(f"r{n}", at="0"))
-        return await self.listing.list()
+        return await leases_of(self.listing)
 
     async def agrees(self) -> bool:
-        known, stored = await self.listing.list(), await self.leases.list()
+        known, stored = await leases_of(self.listing), await self.leases.list()
         return {x.range_id: x for x in known} == {x.range_id: x for x in stored}
 
 
 async def test_at_rest_a_listing_answers_with_nothing_but_the_count() -> None:
     stage = Stage()
     assert len(await stage.filled()) == 3
-    assert len(await stage.listing.list()) == 3
+    assert len(await leases_of(stage.listing)) == 3
     assert [answered for _, answered in stage.leases.asked] == [3, 0]
 
 
 async def test_where_deletes_are_not_counted_one_is_seen_in_doubt_or_within_a_minute() -> None:
-    class Uncounted(MemoryLeases):
-        async def changes_since(self, token: str) -> ListedChanges | None:
-            changes = await super().changes_since(token)
-            return changes and replace(changes, total=None)
-
     now = 0.0
-    leases = Uncounted()
+    leases = ShownByChanges()
     listing = LeaseListing(leases, lambda: now)
     for n in range(3):
         await leases.create(make.lease(f"r{n}", at="0"))
-    known = await listing.list()
+    known = await leases_of(listing)
     await leases.delete(known[0])
-    assert len(await listing.list()) == 3
+    assert len(await leases_of(listing)) == 3
     listing.doubt()
-    assert len(await listing.list()) == 2
+    assert len(await leases_of(listing)) == 2
     await leases.delete(known[1])
-    assert len(await listing.list()) == 2
+    assert len(await leases_of(listing)) == 2
     now = 60.0
-    assert len(await listing.list()) == 1
+    assert len(await leases_of(listing)) == 1
 
 
 async def test_every_minute_all_are_listed() -> None:
     stage = Stage()
     await stage.filled()
     for stage.now in (30.0, 59.0, 60.0, 61.0):
-        await stage.listing.list()
+        await leases_of(stage.listing)
     assert [token == WHOLE for token, _ in stage.leases.asked] == [
         *(True, False, False),
         *(True, False),
@@ -113,65 +114,20 @@ async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
     await stage.leases.acquire(first.taken_by(A, A1))
     stage.leases.away = True
     with pytest.raises(ContainerUnavailable):
-        await stage.listing.list()
+        await leases_of(stage.listing)
     stage.leases.away = False
     assert await stage.agrees()
 
 
-class Asked(ShownByChanges):
-    """Knows what it was asked for; ``silent`` says nothing of changes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[str] = []
-        self.silent = False
-
-    async def members(self) -> Sequence[Member]:
-        self.asked.append("members")
-        return await super().members()
-
-    async def changes_since(self, token: str) -> ListedChanges | None:
-        self.asked.append("changes" if token else "whole")
-        return None if self.silent else await super().changes_since(token)
-
-
-async def alone(ask: AskFleet) -> ListedFleet | None:
-    """Send no heartbeat along."""
-    return await ask(None)
-
-
-async def test_members_that_the_same_answer_shows_are_not_asked_for() -> None:
-    container = Asked()
+async def test_members_are_known_by_what_was_written() -> None:
+    container = ShownByChanges()
     listing = LeaseListing(container, lambda: 0.0)
     a = await container.put_member(make.member("a"))
     assert await listing.list_fleet(alone) == ([], [a])
-    container.asked.clear()
     b = await container.put_member(make.member("b"))
     assert await listing.list_fleet(alone) == ([], [a, b])
     a = await container.put_member(replace(a, heartbeats=1))
     assert await listing.list_fleet(alone) == ([], [a, b])
-    assert container.asked == ["changes", "changes"]
-
-
-async def test_while_changes_cannot_be_said_members_are_asked_for_and_none_is_missed() -> None:
-    container = Asked()
-    listing = LeaseListing(container, lambda: 0.0)
-    a = await container.put_member(make.member("a"))
-    await listing.list_fleet(alone)
-    container.silent = True
-    a = await container.put_member(replace(a, heartbeats=1))
-    assert await listing.list_fleet(alone) == ([], [a])
-    container.silent = False
-    assert await listing.list_fleet(alone) == ([], [a])
-
-
-async def test_a_container_that_can_say_no_changes_at_all_is_asked_for_them_once() -> None:
-    container = Asked()
-    container.silent = True
-    listing = LeaseListing(container, lambda: 0.0)
-    for _ in range(3):
-        await listing.list_fleet(alone)
-    assert container.asked == ["whole", "members", "members", "members"]
 
 
 async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at_most() -> None:
@@ -187,7 +143,7 @@ async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at
 
 
 async def test_a_member_that_stops_is_known_no_more_as_soon_as_its_record_is_removed() -> None:
-    container = Asked()
+    container = ShownByChanges()
     listing = LeaseListing(container, lambda: 0.0)
     a = await container.put_member(make.member("a"))
     await listing.list_fleet(alone)
@@ -195,9 +151,6 @@ async def test_a_member_that_stops_is_known_no_more_as_soon_as_its_record_is_rem
     assert await listing.list_fleet(alone) == ([], [a])
     await container.remove_member(a)
     assert await listing.list_fleet(alone) == ([], [])
-    container.asked.clear()
-    await listing.list_fleet(alone)
-    assert container.asked == ["changes"]
 
 
 async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_whole() -> None:
@@ -210,10 +163,9 @@ async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_wh
                 raise ContainerRefused("there is no such function")
             return []
 
-    table = PostgresTable(cast("Any", Database()), LEASES, "public", "fleet")
-    leases = ConditionalOwnership(table, cast("Any", None), cast("Any", None))
-    listing = LeaseListing(cast("Any", leases), lambda: 0.0)
-    assert [await listing.list() for _ in range(2)] == [[], []]
+    store = PostgresStore(cast("Any", Database()), "public", "fleet")
+    listing = LeaseListing(StoredLeases(store), lambda: 0.0)
+    assert [await leases_of(listing) for _ in range(2)] == [[], []]
     assert asked == ["changes", "all", "all"]
 
 
@@ -241,7 +193,7 @@ async def follow(leases: LeaseContainer, steps: Sequence[tuple[str, int]]) -> No
             case "delete" if stored:
                 await leases.delete(stored)
             case "list":
-                known = sorted(await listing.list(), key=lambda x: x.range_id)
+                known = sorted(await leases_of(listing), key=lambda x: x.range_id)
                 assert known == sorted(await leases.list(), key=lambda x: x.range_id)
 
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.addresses import leases_exist
+from changefeed.leases.addresses import leases_exist, open_stores
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.leases.separate_stores import SeparateStores
-from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
+from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime import open_database
 from tests.support import make
 from tests.support.disks import small_disk_at
@@ -44,21 +43,13 @@ def change(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_a_person_can_read_the_leases(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        await leases.replace(lease.taken_by(A, A1).advanced_to(Continuation("c1")))
-        found = rows(path, "select range_id, owner, epoch, continuation from leases")
-    assert found == [("r0", "host a", 1, "c1")]
-
-
 async def test_both_stores_may_be_in_one_file(path: Path) -> None:
-    async with SqliteOwnership(path) as ownership, SqliteCheckpoints(path) as checkpoints:
-        leases = SeparateStores(ownership, checkpoints)
+    place = f"sqlite:{path}"
+    async with open_stores(place, place) as leases:
         lease = await leases.create(NEW)
         await leases.acquire(lease.taken_by(A, A1))
         assert rows(path, "select range_id, owner, epoch from ownership") == [("r0", A, 1)]
-        found = rows(path, "select range_id, continuation, epoch from checkpoints")
+        found = rows(path, "select range_id, position, epoch from checkpoints")
         assert found == [("r0", "c0", 1)]
 
 
@@ -205,7 +196,7 @@ async def test_a_look_at_the_file_keeps_the_locks_of_the_process(path: Path) -> 
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", another)
         assert await process.wait() == 0
         lease = await leases.replace(lease.renewed())
-    assert rows(path, "select renewals from leases") == [(1,)]
+    assert rows(path, "select json_extract(body, '$.renewals') from records") == [(1,)]
 
 
 async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
@@ -214,7 +205,7 @@ async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
     said: list[str] = []
 
     def refused(connection: sqlite3.Connection) -> None:
-        connection.execute("update leases set stamp = 7")
+        connection.execute("delete from records")
         raise LeaseConflict(NEW, "it was told to")
 
     async with SqliteLeases(path) as leases:
@@ -335,7 +326,7 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_is(path
     assert await asyncio.to_thread(path.read_bytes) == before
 
 
-@pytest.mark.parametrize("schema", [1, 3])
+@pytest.mark.parametrize("schema", [2, 4])
 async def test_another_schema_is_refused(path: Path, schema: int) -> None:
     async with SqliteLeases(path) as leases:
         await leases.create(NEW)

@@ -6,12 +6,12 @@ import pytest
 from redis.asyncio import ConnectionPool
 
 from changefeed.leases.blob import address as blob
-from changefeed.leases.conditional import short_key
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres import address as postgres
 from changefeed.leases.postgres.connection import connect
-from changefeed.leases.postgres.tables import decode, encode
+from changefeed.leases.postgres.store import decode, encode
 from changefeed.leases.redis import address as redis
+from changefeed.leases.store import short_key
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ async def silent(_: str, __: Callable[[], Awaitable[Any]]) -> Any:
     ("name", "arguments", "within"),
     [
         ("list", (), ANY),
-        ("changes_since", ("",), ANY),
         ("list_fleet", ("", None), ANY),
         ("list_fleet", ("", MEMBER), SOON),
         ("read", (LEASE.range_id,), SOON),

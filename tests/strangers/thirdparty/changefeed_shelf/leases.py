@@ -1,24 +1,21 @@
-"""``shelf:DIRECTORY``: leases and members in JSON files, each changed under a file lock."""
+"""``shelf:DIRECTORY``: records in a JSON file, which is changed under a file lock."""
 
 import asyncio
 import fcntl
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic
 
 import msgspec
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.lease import Lease, Member, Version
-from changefeed.leases.tables import KEEP, Decision, Record, TableLeases
+from changefeed.leases.store import WHOLE, Listed, Record
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem
 from changefeed_shelf.settings import ShelfSettings
@@ -26,53 +23,71 @@ from changefeed_shelf.settings import ShelfSettings
 _PAUSE = 0.005
 
 
-class _Content(msgspec.Struct, Generic[Record]):
+class _Content(msgspec.Struct):
     written: int = 0
-    records: dict[str, Record] = {}
+    records: list[Record] = []
 
 
-class FileTable(Generic[Record]):
-    def __init__(self, file: Path, kind: type[Record], lock_timeout: float) -> None:
+class ShelfStore:
+    """A ``Store`` in one file."""
+
+    def __init__(self, file: Path, lock_timeout: float) -> None:
         self._file = file
-        form: Any = _Content[kind]  # type: ignore[valid-type]
-        self._decoder: msgspec.json.Decoder[_Content[Record]] = msgspec.json.Decoder(form)
         self._lock_timeout = lock_timeout
 
-    async def all(self) -> Sequence[Record]:
+    async def list(
+        self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
+    ) -> Listed:
+        written = None if put is None else await self.put(put)
         content = await asyncio.to_thread(self._read)
-        return list(content.records.values())
+        found = [replace(x, position=None) for x in content.records if x.kind in kinds]
+        new = [x for x in found if int(x.version) > int(since or 0)]
+        return Listed(records=new, total=len(found), token=str(content.written), put=written)
 
-    async def get(self, key: str) -> Record | None:
+    async def get(self, kind: str, key: str) -> Record | None:
         content = await asyncio.to_thread(self._read)
-        return content.records.get(key)
+        return _found(content, kind, key)
 
-    async def change(
-        self, key: str, decide: Callable[[Record | None], Decision[Record]]
-    ) -> Record | None:
-        return await asyncio.to_thread(partial(self._change, key, decide))
+    async def put(self, record: Record) -> Record | None:
+        return await asyncio.to_thread(self._put, record)
 
-    def _change(
-        self, key: str, decide: Callable[[Record | None], Decision[Record]]
-    ) -> Record | None:
+    async def delete(self, kind: str, key: str, version: str) -> bool:
+        return await asyncio.to_thread(self._delete, kind, key, version)
+
+    def _put(self, record: Record) -> Record | None:
         with self._locked():
             content = self._read()
-            wanted = decide(content.records.get(key))
-            if wanted is KEEP:
-                return content.records.get(key)
+            stored = _found(content, record.kind, record.key)
+            if record.version != ("" if stored is None else stored.version):
+                return None
+            if stored is not None:
+                content.records.remove(stored)
+                if record.position is None:
+                    record = replace(record, position=stored.position)
             content.written += 1
-            if wanted is None:
-                written = content.records.pop(key, None)
-            else:
-                written = replace(wanted, version=Version(str(content.written)))
-                content.records[key] = written
-            fresh = self._file.with_suffix(".new")
-            fresh.write_bytes(msgspec.json.encode(content))
-            fresh.rename(self._file)
-            return None if wanted is None else written
+            record = replace(record, version=str(content.written))
+            content.records.append(record)
+            self._write(content)
+            return record
 
-    def _read(self) -> _Content[Record]:
+    def _delete(self, kind: str, key: str, version: str) -> bool:
+        with self._locked():
+            content = self._read()
+            stored = _found(content, kind, key)
+            if stored is None or stored.version != version:
+                return False
+            content.records.remove(stored)
+            self._write(content)
+            return True
+
+    def _write(self, content: _Content) -> None:
+        fresh = self._file.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(content))
+        fresh.rename(self._file)
+
+    def _read(self) -> _Content:
         try:
-            return self._decoder.decode(self._file.read_bytes())
+            return msgspec.json.decode(self._file.read_bytes(), type=_Content)
         except FileNotFoundError:
             return _Content()
 
@@ -90,6 +105,10 @@ class FileTable(Generic[Record]):
             os.close(handle)
 
 
+def _found(content: _Content, kind: str, key: str) -> Record | None:
+    return next((x for x in content.records if (x.kind, x.key) == (kind, key)), None)
+
+
 def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,17 +118,14 @@ def _try_lock(handle: int) -> bool:
 
 
 @asynccontextmanager
-async def _open(address: Address, options: OpenOptions) -> AsyncIterator[LeaseContainer]:
+async def _open(address: Address, options: OpenOptions) -> AsyncIterator[ShelfStore]:
     settings: ShelfSettings = options.settings
     directory = Path(address.place)
     try:
         await asyncio.to_thread(partial(directory.mkdir, exist_ok=True))
     except OSError as error:
         raise ContainerRefused(f"{directory}: {error.strerror}") from error
-    yield TableLeases(
-        FileTable(directory / "leases.json", Lease, settings.lock_timeout),
-        FileTable(directory / "members.json", Member, settings.lock_timeout),
-    )
+    yield ShelfStore(directory / "records.json", settings.lock_timeout)
 
 
 async def _check(address: Address, _: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
@@ -130,7 +146,7 @@ async def _exists(address: Address, _: OpenOptions) -> bool:
 BACKEND = LeaseBackend(
     name="shelf",
     place="DIRECTORY",
-    open_container=_open,
+    open_store=_open,
     check=_check,
     exists=_exists,
     settings=ShelfSettings,

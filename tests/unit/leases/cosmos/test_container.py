@@ -69,7 +69,7 @@ async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_lat
     bounded = BoundedContainer(leases, timeout=10, on_call=lambda _: None)
     await bounded.create(WHOLE)
     with pytest.raises(ContainerUnavailable, match="throttled"):
-        await bounded.changes_since("")
+        await bounded.list_fleet()
     unanswered, items.well = items.well, asyncio.Event()
     items.well.set()
     assert await bounded.list() == []
@@ -87,8 +87,7 @@ async def test_what_is_written_while_all_are_listed_is_shown_with_the_next_chang
             return []
 
     items: Any = WrittenMeanwhile()
-    listed = await CosmosLeases(items, Form(names=NAMES), changes=changes).changes_since("")
-    assert listed is not None
+    listed = await CosmosLeases(items, Form(names=NAMES), changes=changes).list_fleet()
     assert (changes.written, listed.token) == (2, "1")
 
 

@@ -8,9 +8,10 @@ there, and the server refuses the second one if it has done the first. So each w
 a token, and a write that was refused is looked up by it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Generic
+from os.path import commonprefix
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -25,76 +26,78 @@ from azure.storage.blob.aio import BlobClient, ContainerClient
 
 from changefeed.leases.blob.address import BlobAddress
 from changefeed.leases.blob.errors import translate_errors
-from changefeed.leases.blob.metadata import Found, Kind
-from changefeed.leases.conditional import short_key
-from changefeed.leases.lease import Version
-from changefeed.leases.tables import Record
+from changefeed.leases.blob.metadata import Found, record_in, stored
+from changefeed.leases.store import WHOLE, Listed, Record, short_key
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
 _LONGEST_NAME = 200
+_WITH_POSITION = "+"  # of a version: the record has a position
 _UNKNOWN = "unknown"  # an etag that no server gives
+_FOLDERS = {"host": "owner-hosts"}
+"""Listed with ``ownership`` in one request. Not under that name: some of the Event Hubs SDKs
+read whatever begins so.
+"""
 _TOKEN = "changefeedwrite"  # noqa: S105 - it names a write
 
 
-class BlobTable(Generic[Record]):
-    """The records of one kind under one prefix: a ``ConditionalTable``; versions are etags."""
+class BlobStore:
+    """The records under one prefix; versions are etags, with a mark where there is a position.
 
-    def __init__(
-        self, client: ContainerClient, address: BlobAddress, kind: Kind[Record]
-    ) -> None:
+    Blob Storage cannot say in time what was written since: each listing has everything.
+    """
+
+    def __init__(self, client: ContainerClient, address: BlobAddress) -> None:
         self._client = client
-        self._kind: Kind[Record] = kind
-        self.folder = f"{address.prefix}/{kind.folder}/"
-        """What the names of its blobs begin with."""
+        self._prefix = address.prefix
         self._where = str(address)
 
-    async def all(self) -> Sequence[Record]:
-        return await self.read(await self.blobs(self.folder))
-
-    async def blobs(self, beginning: str) -> Sequence[BlobProperties]:
-        """Return the blobs whose names begin like that, as one listing shows them."""
+    async def list(
+        self,
+        kinds: Collection[str],
+        since: str = WHOLE,  # noqa: ARG002 - of the protocol
+        put: Record | None = None,
+    ) -> Listed:
+        written = None if put is None else await self.put(put)
+        folders = {self.folder(x): x for x in kinds}
         with translate_errors(self._where):
-            listing = self._client.list_blobs(name_starts_with=beginning, include=["metadata"])
-            return [x async for x in listing]
+            # One listing shows all: each request is paid for.
+            listing = self._client.list_blobs(
+                name_starts_with=commonprefix([*folders]),  # noqa: RUF071 - no path
+                include=["metadata"],
+            )
+            blobs = [x async for x in listing]
 
-    async def read(self, blobs: Sequence[BlobProperties]) -> Sequence[Record]:
-        """Return the records of this table among blobs that were listed."""
-        ours = [x for x in blobs if x.name.startswith(self.folder)]
-        found = await for_each(ours, self._read, at_once=_AT_ONCE)
-        return [x for x in found if x is not None]
+        async def read(blob: BlobProperties) -> Record | None:
+            kind = folders.get(blob.name.rpartition("/")[0] + "/")
+            return None if kind is None else await self._read(kind, blob)
 
-    async def get(self, key: str) -> Record | None:
+        found = await for_each(blobs, read, at_once=_AT_ONCE)
+        records = [replace(x, position=None) for x in found if x is not None]
+        return Listed(records=records, total=None, token=WHOLE, put=written)
+
+    async def get(self, kind: str, key: str) -> Record | None:
         with translate_errors(self._where):
             try:
-                blob = await self._blob(key).get_blob_properties()
+                blob = await self._blob(kind, key).get_blob_properties()
             except ResourceNotFoundError:
                 await self._require_container()
                 return None
-        return await self._read(blob)
+        return await self._read(kind, blob)
 
-    async def insert(self, key: str, record: Record) -> Record | None:
-        return await self._put(key, record, match_condition=MatchConditions.IfMissing)
-
-    async def update(self, key: str, record: Record) -> Record | None:
-        return await self._put(key, record, **_if_match(record.version))
-
-    async def delete(self, key: str, version: Version) -> bool:
-        with translate_errors(self._where):
-            try:
-                await self._blob(key).delete_blob(**_if_match(version))
-            except ResourceNotFoundError:
-                await self._require_container()
-                return False
-            except ResourceModifiedError:
-                return False
-        return True
-
-    async def _put(self, key: str, record: Record, **condition: Any) -> Record | None:
-        wanted, token, blob = self._kind.write(record), uuid4().hex, self._blob(key)
+    async def put(self, record: Record) -> Record | None:
+        if record.position is None and record.version.endswith(_WITH_POSITION):
+            # The whole is written: with the position that this version has.
+            present = await self.get(record.kind, record.key)
+            if present is None or present.version != record.version:
+                return None
+            record = replace(record, position=present.position)
+        wanted, token = stored(record), uuid4().hex
         assert _TOKEN not in wanted.metadata, (
             f"the token would hide what {wanted.metadata} says"
         )
+        blob = self._blob(record.kind, record.key)
+        missing = {"match_condition": MatchConditions.IfMissing}
         with translate_errors(self._where):
             try:
                 put = await blob.upload_blob(
@@ -102,7 +105,7 @@ class BlobTable(Generic[Record]):
                     length=len(wanted.content),
                     overwrite=True,
                     metadata={**wanted.metadata, _TOKEN: token},
-                    **condition,
+                    **(_if_match(record.version) if record.version else missing),
                 )
                 etag: str | None = put["etag"]
             except (ResourceExistsError, ResourceModifiedError):
@@ -110,7 +113,18 @@ class BlobTable(Generic[Record]):
             except ResourceNotFoundError:
                 await self._require_container()
                 return None
-        return None if etag is None else replace(record, version=_version(etag))
+        return None if etag is None else _of_version(record, etag)
+
+    async def delete(self, kind: str, key: str, version: str) -> bool:
+        with translate_errors(self._where):
+            try:
+                await self._blob(kind, key).delete_blob(**_if_match(version))
+            except ResourceNotFoundError:
+                await self._require_container()
+                return False
+            except ResourceModifiedError:
+                return False
+        return True
 
     async def _etag_of(self, token: str, blob: BlobClient) -> str | None:
         """Return the etag of a write that was sent twice; ``None`` if another one is stored."""
@@ -120,7 +134,7 @@ class BlobTable(Generic[Record]):
             return None
         return str(found.etag) if (found.metadata or {}).get(_TOKEN) == token else None
 
-    async def _read(self, blob: Any) -> Record | None:
+    async def _read(self, kind: str, blob: Any) -> Record | None:
         """Read what was listed; ``None`` if it was deleted since."""
         found = Found(
             name=blob.name,
@@ -128,7 +142,7 @@ class BlobTable(Generic[Record]):
             written=blob.last_modified.timestamp(),
         )
         if not found.content_needed:
-            return replace(self._kind.read(found), version=_version(blob.etag))
+            return _of_version(record_in(kind, found), blob.etag)
         # Content and metadata of one download belong together; those of the listing may be
         # of the write before.
         with translate_errors(self._where):
@@ -139,34 +153,18 @@ class BlobTable(Generic[Record]):
                 return None
         properties = loaded.properties
         found = replace(found, metadata=properties.metadata or {})
-        return replace(self._kind.read(found, content), version=_version(properties.etag))
+        return _of_version(record_in(kind, found, content), properties.etag)
 
     async def _require_container(self) -> None:
         """Raise if the container is missing, and not only the blob."""
         await self._client.get_container_properties()
 
-    def _blob(self, key: str) -> BlobClient:
-        return self._client.get_blob_client(self.folder + blob_name(key))
+    def folder(self, kind: str) -> str:
+        """Return what the names of all blobs of a kind begin with."""
+        return f"{self._prefix}/{_FOLDERS.get(kind, kind)}/"
 
-
-class BlobFeedText:
-    """A blob of its own, ``PREFIX/feed``, with the text as its content: a ``FeedText``."""
-
-    def __init__(self, client: ContainerClient, address: BlobAddress) -> None:
-        self._blob = client.get_blob_client(f"{address.prefix}/feed")
-        self._where = str(address)
-
-    async def get(self) -> str | None:
-        with translate_errors(self._where):
-            try:
-                loaded = await self._blob.download_blob()
-                return (await loaded.readall()).decode()
-            except ResourceNotFoundError:
-                return None
-
-    async def put(self, identity: str) -> None:
-        with translate_errors(self._where):
-            await self._blob.upload_blob(identity.encode(), overwrite=True)
+    def _blob(self, kind: str, key: str) -> BlobClient:
+        return self._client.get_blob_client(self.folder(kind) + blob_name(key))
 
 
 def blob_name(key: str) -> str:
@@ -182,13 +180,15 @@ def blob_name(key: str) -> str:
     return name
 
 
-def _if_match(version: Version) -> dict[str, Any]:
+def _if_match(version: str) -> dict[str, Any]:
     """Return the condition that the version is unchanged; never true of one that is no etag."""
+    version = version.removesuffix(_WITH_POSITION)
     plain = version.isascii() and version.isalnum() and len(version) <= _LONGEST_NAME
     etag = f'"{version if plain else _UNKNOWN}"'
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
-def _version(etag: str) -> Version:
-    """Return an etag without its quotes, which listings leave out."""
-    return Version(etag.strip('"'))
+def _of_version(record: Record, etag: str) -> Record:
+    """Give a record its version: the etag without quotes, which listings leave out."""
+    mark = "" if record.position is None else _WITH_POSITION
+    return replace(record, version=etag.strip('"') + mark)

@@ -1,0 +1,328 @@
+"""Leases, checkpoints and members as records of a store: what each backend has in common.
+
+A version here is that of the store with the epoch before it. So a checkpoint under another
+epoch than the one that was read is refused before it is sent, and one that is sent meets the
+version that the acquisition has moved: after a host has acquired a lease, nobody writes under
+an older epoch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.leases.container import ListedFleet
+from changefeed.leases.errors import (
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseError,
+    LeaseGone,
+    MemberConflict,
+)
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
+from changefeed.leases.store import WHOLE, Record, Store
+from changefeed.leases.stores import CheckpointConflict, require_continuation
+
+_ATTEMPTS = 10
+LEASES: Final = "lease"
+OWNERSHIP: Final = "ownership"
+CHECKPOINTS: Final = "checkpoint"
+HOSTS: Final = "host"
+FEED: Final = "feed"
+
+_Kept = TypeVar("_Kept")
+
+
+class _Form(Generic[_Kept]):
+    """The bodies of one kind. ``without`` are fields that are not in them."""
+
+    def __init__(
+        self, kind: str, form: type[_Kept], *, where: str, without: Sequence[str] = ()
+    ) -> None:
+        self.kind = kind
+        self._decoder = msgspec.json.Decoder(form)
+        self._where = where
+        self._without = without
+
+    def body(self, value: _Kept) -> bytes:
+        fields = msgspec.to_builtins(value)
+        for name in self._without:
+            del fields[name]
+        return msgspec.json.encode(fields)
+
+    def value(self, record: Record) -> _Kept:
+        """Raise ``ContainerRefused`` for what is no such record."""
+        try:
+            return self._decoder.decode(record.body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self.refusal(record.key, str(error)) from error
+
+    def refusal(self, key: str, reason: str) -> ContainerRefused:
+        where = f"{self._where}: " if self._where else ""
+        return ContainerRefused(
+            f"{where}the record of {self.kind} {key!r} cannot be read ({reason}): it is"
+            " damaged, was changed by hand, or is another program's. While no host runs, mend"
+            f" it or delete it ({_DELETED[self.kind]}); or give this fleet a place of its own"
+        )
+
+
+_DELETED = {
+    LEASES: "its range then begins at feed.start",
+    OWNERSHIP: "it is then created again",
+    CHECKPOINTS: "then say where its range goes on, with: changefeed reset",
+    HOSTS: "its host then writes another",
+    FEED: "the next host then writes another",
+}
+
+
+class _Feed(msgspec.Struct, frozen=True):
+    identity: str
+
+
+class StoredMembers:
+    """The members of a fleet, and which feed it reads."""
+
+    def __init__(self, store: Store, *, where: str = "") -> None:
+        self._store = store
+        self._hosts = _Form(HOSTS, Member, where=where, without=["version"])
+        self._feeds = _Form(FEED, _Feed, where=where)
+
+    async def feed_identity(self) -> str | None:
+        found = await self._store.get(FEED, FEED)
+        return None if found is None else self._feeds.value(found).identity
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        """Write it; of hosts that do so at once, any may win."""
+        found = await self._store.get(FEED, FEED)
+        version = "" if found is None else found.version
+        body = self._feeds.body(_Feed(identity=identity))
+        await self._store.put(Record(kind=FEED, key=FEED, body=body, version=version))
+
+    async def members(self) -> Sequence[Member]:
+        return self._members((await self._store.list({HOSTS})).records)
+
+    async def put_member(self, member: Member) -> Member:
+        written = await self._store.put(self._host_record(member))
+        if written is not None:
+            return self._member(written)
+        stored = await self._store.get(HOSTS, member.name)
+        if stored is None:
+            raise MemberConflict(member, "its member record was removed")
+        by = self._member(stored).incarnation
+        raise MemberConflict(member, f"its member record was written by incarnation {by!r}")
+
+    async def remove_member(self, member: Member) -> None:
+        await self._store.delete(HOSTS, member.name, member.version)
+
+    def _host_record(self, member: Member) -> Record:
+        body = self._hosts.body(member)
+        return Record(kind=HOSTS, key=member.name, body=body, version=member.version)
+
+    def _members(self, records: Sequence[Record]) -> Sequence[Member]:
+        return [self._member(x) for x in records if x.kind == HOSTS]
+
+    def _member(self, record: Record) -> Member:
+        return replace(self._hosts.value(record), version=Version(record.version))
+
+
+class StoredOwnership(StoredMembers):
+    """Ownership without continuations: an ``OwnershipStore``."""
+
+    def __init__(self, store: Store, *, kind: str = OWNERSHIP, where: str = "") -> None:
+        super().__init__(store, where=where)
+        self._leases = _Form(kind, Lease, where=where, without=["version", "continuation"])
+
+    async def list(self) -> Sequence[Lease]:
+        listed = await self._store.list({self._leases.kind})
+        return [self.decode(x) for x in listed.records]
+
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        put = None if heartbeat is None else self._host_record(heartbeat)
+        listed = await self._store.list({self._leases.kind, HOSTS}, token, put)
+        return ListedFleet(
+            leases=[self.decode(x) for x in listed.records if x.kind != HOSTS],
+            members=self._members(listed.records),
+            total=listed.total,
+            token=listed.token,
+            heartbeat=None if listed.put is None else self._member(listed.put),
+        )
+
+    async def read(self, range_id: RangeId) -> Lease | None:
+        found = await self._store.get(self._leases.kind, range_id)
+        return None if found is None else self.decode(found)
+
+    async def create(self, lease: Lease) -> Lease:
+        return await self._created(lease.without_continuation())
+
+    async def replace(self, lease: Lease) -> Lease:
+        return await self._written(lease.without_continuation())
+
+    async def delete(self, lease: Lease) -> None:
+        _, version = _split(lease.version)
+        if not await self._store.delete(self._leases.kind, lease.range_id, version):
+            raise await self._refusal(lease)
+
+    async def _created(self, lease: Lease) -> Lease:
+        for _ in range(_ATTEMPTS):
+            written = await self._store.put(replace(self._record(lease), version=""))
+            stored = written or await self._store.get(self._leases.kind, lease.range_id)
+            if stored is not None:
+                return self.decode(stored)
+        raise ContainerUnavailable(
+            f"lease {lease.range_id!r} is created and deleted faster than it can be read"
+        )
+
+    async def _written(self, lease: Lease) -> Lease:
+        record = self._record(lease)
+        # What has no version was never read: to insert it is not what was asked for.
+        written = await self._store.put(record) if record.version else None
+        if written is None:
+            raise await self._refusal(lease)
+        return self.decode(written)
+
+    async def _refusal(self, lease: Lease, reason: str = "") -> LeaseError:
+        """Say why a write of ``lease`` was refused: by what is stored by now."""
+        stored = await self.read(lease.range_id)
+        if stored is None:
+            return LeaseGone(lease, "there is no such lease")
+        return LeaseConflict(
+            lease,
+            reason or f"written since; now owned by {stored.owner!r} in epoch {stored.epoch}",
+        )
+
+    def _record(self, lease: Lease) -> Record:
+        _, version = _split(lease.version)
+        return Record(
+            kind=self._leases.kind,
+            key=lease.range_id,
+            body=self._leases.body(lease),
+            position=lease.continuation,
+            version=version,
+        )
+
+    def decode(self, record: Record) -> Lease:
+        """Return the lease that a record holds. Raise ``ContainerRefused`` for none of ours."""
+        lease = self._leases.value(record)
+        if lease.range_id != record.key:
+            raise self._leases.refusal(record.key, f"it is of range {lease.range_id!r}")
+        position = None if record.position is None else Continuation(record.position)
+        version = _joined(lease.epoch, record.version)
+        return replace(lease, continuation=position, version=version)
+
+
+class StoredLeases(StoredOwnership):
+    """Ownership and checkpoint in one record: a ``LeaseContainer``."""
+
+    def __init__(self, store: Store, *, where: str = "") -> None:
+        super().__init__(store, kind=LEASES, where=where)
+
+    async def read(self, range_id: RangeId) -> Lease | None:
+        lease = await super().read(range_id)
+        if lease is not None and lease.continuation is None:
+            raise self._leases.refusal(range_id, "it has no position")
+        return lease
+
+    async def create(self, lease: Lease) -> Lease:
+        require_continuation(lease)
+        return await self._created(lease)
+
+    async def replace(self, lease: Lease) -> Lease:
+        written = await self._written(lease)
+        return written if lease.continuation is not None else written.without_continuation()
+
+    async def acquire(self, lease: Lease) -> Lease:
+        # One record, one version: a writer that has not read this write cannot checkpoint.
+        return await self._written(lease.without_continuation())
+
+    async def checkpoint(self, lease: Lease) -> Lease:
+        require_continuation(lease)
+        epoch, _ = _split(lease.version)
+        if epoch not in (None, lease.epoch):
+            reason = f"a checkpoint of epoch {lease.epoch}, but epoch {epoch} has begun"
+            raise await self._refusal(lease, reason)
+        return await self._written(replace(lease, checkpoint_epoch=lease.epoch))
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """What is kept beside the position of a checkpoint: the epoch that has claimed it."""
+
+    epoch: int
+    write_id: WriteId | None = None
+
+
+class StoredCheckpoints:
+    """Checkpoints alone: a ``CheckpointStore``."""
+
+    def __init__(self, store: Store, *, where: str = "") -> None:
+        self._store = store
+        self._claims = _Form(CHECKPOINTS, _Claim, where=where)
+
+    async def read(self, range_id: RangeId) -> Checkpoint | None:
+        found = await self._store.get(CHECKPOINTS, range_id)
+        return None if found is None else self._checkpoint(found)
+
+    async def create(self, checkpoint: Checkpoint) -> Checkpoint:
+        for _ in range(_ATTEMPTS):
+            written = await self._store.put(self._record(checkpoint, ""))
+            stored = written or await self._store.get(CHECKPOINTS, checkpoint.range_id)
+            if stored is not None:
+                return self._checkpoint(stored)
+        raise ContainerUnavailable(
+            f"the checkpoint of {checkpoint.range_id!r} is created and deleted faster than "
+            "it can be read"
+        )
+
+    async def write(self, checkpoint: Checkpoint) -> Checkpoint:
+        name = f"the checkpoint of {checkpoint.range_id!r}"
+        epoch, version = _split(checkpoint.version)
+        if epoch is not None and epoch > checkpoint.epoch:
+            raise CheckpointConflict(f"{name} was claimed for epoch {epoch}")
+        record = self._record(checkpoint, version)
+        written = await self._store.put(record) if version else None
+        if written is not None:
+            return self._checkpoint(written)
+        if await self._store.get(CHECKPOINTS, checkpoint.range_id) is None:
+            raise CheckpointConflict(f"{name} is not there")
+        raise CheckpointConflict(f"{name} was written since it was read")
+
+    async def delete(self, checkpoint: Checkpoint) -> None:
+        _, version = _split(checkpoint.version)
+        await self._store.delete(CHECKPOINTS, checkpoint.range_id, version)
+
+    def _record(self, checkpoint: Checkpoint, version: str) -> Record:
+        claim = _Claim(epoch=checkpoint.epoch, write_id=checkpoint.write_id)
+        return Record(
+            kind=CHECKPOINTS,
+            key=checkpoint.range_id,
+            body=self._claims.body(claim),
+            position=checkpoint.continuation,
+            version=version,
+        )
+
+    def _checkpoint(self, record: Record) -> Checkpoint:
+        claim = self._claims.value(record)
+        if record.position is None:
+            raise self._claims.refusal(record.key, "it has no position")
+        return Checkpoint(
+            range_id=RangeId(record.key),
+            continuation=Continuation(record.position),
+            epoch=claim.epoch,
+            write_id=claim.write_id,
+            version=_joined(claim.epoch, record.version),
+        )
+
+
+def _joined(epoch: int, version: str) -> Version:
+    assert version, f"epoch {epoch}: what is stored has a version"
+    return Version(f"{epoch} {version}")
+
+
+def _split(version: str) -> tuple[int | None, str]:
+    """Take a version apart; what is none from here has no epoch."""
+    epoch, _, of_store = version.partition(" ")
+    return int(epoch) if epoch.isascii() and epoch.isdecimal() else None, of_store
