@@ -330,7 +330,7 @@ def read(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["pause"], "there are no leases at"),
+        (["pause", "--all"], "there are no leases at"),
         (["reset", "--all", "--to=now"], "there are no leases at"),
         (["dead-letters", "list"], "there are no dead letters at"),
         (["dead-letters", "replay", "--all", "--observer=log"], "there are no dead letters at"),
@@ -364,10 +364,10 @@ def test_a_range_that_has_ended_is_shown_as_that_and_not_operated_on(
     assert (code, "2 leases (1 without owner, 1 ended)" in shown) == (0, True)
     leases = "--leases=sqlite:leases.db"
     reset = ("--to=beginning", "--yes", "--feed=eventlog:log", leases)
-    for command in (["pause"], ["resume"], ["release"], ["reset", *reset[:-1]]):
+    for command in (["pause", "--all"], ["resume"], ["release"], ["reset", *reset[:-1]]):
         code, said = told(command[0], RANGES[0], *command[1:], leases)
         assert (code, f"range {RANGES[0]} has ended" in said) == (2, True), said
-    assert told("pause", leases) == (0, f"{RANGES[1]}: paused\n")
+    assert told("pause", "--all", leases) == (0, f"{RANGES[1]}: paused\n")
     code, said = told("reset", "--all", *reset)
     assert code == 0
     assert f"not read again, as they have ended: {RANGES[0]}" in said

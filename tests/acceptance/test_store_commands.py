@@ -147,7 +147,7 @@ async def test_what_is_not_created_yet_is_said_with_advice_by_each_command(
     operator: Operator,
 ) -> None:
     for command in (
-        *(["status"], ["pause"], ["resume"], ["release", RANGES[0]], ["check"]),
+        *(["status"], ["pause", "--all"], ["resume"], ["release", RANGES[0]], ["check"]),
         ["reset", "--all", "--to=now", "--yes"],
     ):
         said = (await operator(*command, code=2)).replace("\n", "")
@@ -159,7 +159,7 @@ async def test_a_server_that_is_away_is_said_by_each_command(
 ) -> None:
     for server in store.servers:
         server.kill()
-    for command in (["status"], ["pause"], ["release", RANGES[0]]):
+    for command in (["status"], ["pause", "--all"], ["release", RANGES[0]]):
         said = await operator(*command, code=1)
         assert f"127.0.0.1:{store.owner.port}" in said.replace("\n", ""), said
     assert "look at the network" in await operator("check", "--json", code=2)

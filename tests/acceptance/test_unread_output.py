@@ -60,7 +60,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (f"pause {LEASES}", [f"{FIRST}: paused", f"{SECOND}: paused"]),
+        (f"pause --all {LEASES}", [f"{FIRST}: paused", f"{SECOND}: paused"]),
         (f"release {FIRST} {LEASES}", [f"{FIRST}: has no owner; there is nothing to release"]),
         (f"split {FIRST} {PLACES}", [f"{FIRST}: split; it goes on in"]),
         (f"positions save saved {PLACES}", ["saved: 2 leases"]),

@@ -190,7 +190,7 @@ class World:
         return self._checkpoints_are_apart and no_parts
 
     def _letters_fail(self) -> bool:
-        # Few worlds put anything aside in bad weather: where something is, the letters fail too.
+        # Few worlds put anything aside in bad weather: where one does, letters fail, too.
         at_least = 0.1 if self.moods.poison or self.moods.stubborn else 0.0
         likely = max(self.weather.fail_before, self._aims.letters_fail, at_least)
         return self.random.random() < likely
