@@ -20,7 +20,8 @@ only then is something lost:
 1. the catalog: what retention has deleted (``Partition.start``), and ``Row.kept_from``;
 2. the names of segments, from a listing of ``segments_prefix``;
 3. flushes for what ``covering`` leaves, from ``kept_from`` on;
-4. where one is missing: 1 and 2 again, then 3 for what is left. Missing again is damage.
+4. where one is missing: 1 and 2 again, and the runs, which are asked for by their names, since
+   a listing may be late; then 3 for what is left. Missing again is damage.
 """
 
 import re

@@ -1,8 +1,9 @@
 """What of a row is in segments: its runs, ``compacted/<era>/<broker>/<n>``, on any broker.
 
 Runs follow each other, so the next is asked for by its number; where one begins that
-retention has made room before, a listing says. A run is found by halving among those
-that there are.
+retention has made room before, a listing says. A listing may be late, and then proves nothing:
+a run begins at an object with a table, so it is asked for by each such number that the catalog
+says is deleted, back from the newest. A run is found by halving among those that there are.
 """
 
 from collections import OrderedDict
@@ -10,11 +11,22 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Ends, FlushDamaged, Key, by_key
+from changefeed.feeds.brokers.flush import (
+    TABLE_EVERY,
+    Ends,
+    FlushDamaged,
+    Key,
+    by_key,
+    table_before,
+)
 from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.runtime.together import together
 
 _RUNS = 256
+_AT_ONCE = 16
+_BETWEEN_RUNS = 128
+"""Tables from the beginning of a run to that of the next: twice those of a run's default."""
 
 
 class KnownRun:
@@ -64,39 +76,60 @@ class CompactedRow:
         ``kept_from`` is the row's: where it lies behind what is known some runs, or some
         objects that never were in one, are deleted. ``again``: something was missing.
         """
+        await self._follow()
+        behind = self.end + 1 < kept_from and self._listed_for != kept_from
+        if not self.final and (behind or again or not self._listed_for):
+            await self._list()
+            await self._follow()
+            if self.end + 1 < kept_from:
+                await self._ask(kept_from)
+                await self._follow()
+            self._listed_for = kept_from
+        return self.end
+
+    async def _follow(self) -> None:
+        """Take in the runs that follow on the last one that is known."""
         while not self.final:
             run = await self._run(self.end + 1)
             if run is None:
                 break
             self._take(run)
-        behind = self.end + 1 < kept_from and self._listed_for != kept_from
-        if not self.final and (behind or again or not self._listed_for):
-            self._listed_for = kept_from
-            if await self._list():
-                return await self.look(kept_from)
-        return self.end
 
     async def look_behind(self, kept_from: int) -> None:
         """Look for runs if objects may be deleted that are not known to be in any."""
         if self.end + 1 < kept_from and self._listed_for != kept_from:
             await self.look(kept_from)
 
-    async def _list(self) -> bool:
-        """Learn of runs from a listing; return whether there were any that are new."""
+    async def _list(self) -> None:
+        """Learn of runs from a listing."""
         after = compacted_key(self.era, self.broker, self.end)
         listed = await self._store.list(compacted_prefix(self.era, self.broker), after)
         numbers = sorted(x for x in (number_of(y.key) for y in listed) if x is not None)
         for number in reversed(numbers):
             run = await self._run(number)
             if run is not None:
-                known = self._starts[-1] if self._starts else 0  # others look meanwhile
-                self._starts += [x for x in numbers if known < x < number]
-                self._take(run)
-                return True
-        return False
+                self._take(run, [x for x in numbers if x < number])
+                return
 
-    def _take(self, run: KnownRun) -> None:
+    async def _ask(self, kept_from: int) -> None:
+        """Learn of runs by asking for each that may begin before what is kept."""
+        found: list[KnownRun] = []
+        numbers = range(table_before(kept_from), self.end, -TABLE_EVERY)
+        since = 0
+        while numbers and since < _BETWEEN_RUNS:
+            runs = await together(*(self._run(x) for x in numbers[:_AT_ONCE]))
+            there = [x for x in runs if x is not None]
+            found += there
+            since = 0 if there else since + _AT_ONCE
+            numbers = numbers[_AT_ONCE:]
+        if found:
+            self._take(found[0], [x.run.first for x in reversed(found[1:])])
+
+    def _take(self, run: KnownRun, before: Sequence[int] = ()) -> None:
+        """Take in a run, and those that begin at some numbers before it."""
         if run.run.last > self.end:
+            known = self._starts[-1] if self._starts else 0  # others look meanwhile
+            self._starts += [x for x in before if known < x < run.run.first]
             self._starts.append(run.run.first)
             self.end = run.run.last
             self.final = run.run.final
@@ -166,9 +199,9 @@ class CompactedRow:
         """Return a run by its first number, if it is there still."""
         return await self._run(number)
 
-    async def final_run(self) -> KnownRun | None:
-        """Return the run before the seal, if there is one."""
-        await self.look()
+    async def final_run(self, kept_from: int) -> KnownRun | None:
+        """Return the run before the seal, if there is one; ``kept_from`` is the row's."""
+        await self.look(kept_from)
         return await self._run(self._starts[-1]) if self.final else None
 
     async def _first(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:

@@ -201,7 +201,7 @@ class RowReader:
         if last < 1:
             return {}
         if table_before(last) < self.kept_from:
-            final = await self.compacted.final_run()
+            final = await self.compacted.final_run(self.kept_from)
             if final is not None:
                 return final.ends
         numbers = range(table_before(last), last + 1)

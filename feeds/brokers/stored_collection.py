@@ -131,10 +131,22 @@ class StoredCollection:
             found = ()
         if not found:
             await self.look_again(name)
-            found = await self._part(name, after, end, max_bytes)
+            named = await self._named(name, after)
+            found = named or await self._part(name, after, end, max_bytes)
         if not found:
             raise damaged(name, after, end)
         return found
+
+    async def _named(self, name: RangeId, after: int) -> StoredSegment | None:
+        """Return the segment that a run names for what follows: a listing may be late."""
+        partition = self.kept(name, after)
+        with _damage_of(name):
+            row = await self._row(partition.era, partition.broker, fresh=False)
+            await row.compacted.look(row.kept_from, again=True)
+            found = await row.compacted.find((self._name, name), after + 1)
+        if found is None:
+            return None
+        return StoredSegment(found.key, found.size, SegmentBounds(found.first, found.last))
 
     async def look_again(self, name: RangeId) -> None:
         """Forget what was listed of a partition, and read the newest catalog."""

@@ -43,3 +43,11 @@ class WatchedStore(MemoryStore):
         for key in keys:
             await self.before("delete", key)
         await super().delete(keys)
+
+
+class LateStore(MemoryStore):
+    """Lists nothing of runs and segments yet."""
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        late = prefix.startswith(("compacted/", "segments/"))
+        return () if late else await super().list(prefix, after)

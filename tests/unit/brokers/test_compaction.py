@@ -35,6 +35,7 @@ from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import NotAppended
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
+from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredSegment
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
@@ -42,7 +43,7 @@ from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, keys_of, put, virtual_us
-from tests.support.watched_store import WatchedStore
+from tests.support.watched_store import LateStore, WatchedStore
 
 P1 = "e1.p01.v00-ff"
 COMPACTING = dataclasses.replace(
@@ -385,6 +386,18 @@ async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missin
         async with broker(store, "broker-2", BY_HAND) as other:
             with pytest.raises(RangeDamaged, match="records 1 to 10 are missing"):
                 await other.read("users", RangeId(P1), 0)
+
+
+async def test_an_engine_reads_what_a_run_names_though_no_listing_shows_it_yet() -> None:
+    store = LateStore()
+    async with broker(store) as core:
+        await fill(core, 70)
+        await asyncio.sleep(20)
+        assert flush_key(1, "broker-1", 1) not in store.objects
+        stored = await StoredCollection.open(store, "orders")
+        found = await stored.part(RangeId(P1), 0, 70, 1)
+        assert isinstance(found, StoredSegment)
+        assert found.bounds == (1, 64)
 
 
 async def test_a_segment_stays_while_some_of_it_is_kept() -> None:

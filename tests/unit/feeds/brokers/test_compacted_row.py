@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.brokers.compacted import CompactedRun, Segment, encode_run
 from changefeed.feeds.brokers.compacted_row import CompactedRow
-from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.flush import TABLE_EVERY, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.feeds.eventlog.segment_rows import Group
 from changefeed.feeds.feed import RangeId
+from tests.support.watched_store import LateStore
 
 P1 = RangeId("e1.p01.v00-ff")
 KEY = ("orders", P1)
@@ -42,8 +44,8 @@ class SlowStore(MemoryStore):
         return found
 
 
-def row_of(store: MemoryStore, runs: range) -> CompactedRow:
-    """Make runs of four objects each, with a record each; none begins at object 1."""
+def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
+    """Make runs of some objects each, with a record each; none begins at object 1."""
     for n in runs:
         end = PartitionEnd(collection="orders", partition=P1, last=n, stored=n)
         segment = Segment(
@@ -56,7 +58,8 @@ def row_of(store: MemoryStore, runs: range) -> CompactedRow:
             tail_crc=1,
             stored=n,
         )
-        run = replace(RUN, first=4 * n + 1, last=4 * n + 4, ends=(end,), segments=(segment,))
+        first, last = objects * n + 1, objects * n + objects
+        run = replace(RUN, first=first, last=last, ends=(end,), segments=(segment,))
         store.objects[compacted_key(1, "b", run.first)] = encode_run(run)
     return CompactedRow(store, "c", 1, "b")
 
@@ -88,3 +91,12 @@ async def test_runs_that_are_deleted_while_several_search_hide_none_that_are_kep
     found = await asyncio.gather(*(first_of(fresh, n) for n in range(20, 30)))
     assert found == list(range(20, 30))
     assert fresh.starts == tuple(4 * n + 1 for n in range(20, 30))
+
+
+@pytest.mark.parametrize("objects", [TABLE_EVERY, 64 * TABLE_EVERY])
+async def test_runs_that_no_listing_shows_yet_are_found_where_objects_are_deleted(
+    objects: int,
+) -> None:
+    row = row_of(LateStore(), range(3, 9), objects)
+    await row.look(8 * objects + 1)
+    assert [await first_of(row, n) for n in range(3, 9)] == [*range(3, 9)]
