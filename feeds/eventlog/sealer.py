@@ -237,7 +237,10 @@ class Sealer:
     def _gathered(
         self, partition: int, first: int, last: int
     ) -> Generator[Sequence[StoredBlock], None, None]:
-        """Yield blocks that follow each other, as many as make a row group."""
+        """Yield blocks that follow each other, as many as make a row group.
+
+        The last may have grown since it was looked for: it is taken as it is now.
+        """
         found = self._catalog.by_number[partition]
         gathered: list[StoredBlock] = []
         size, wanted = 0, first
@@ -249,7 +252,7 @@ class Sealer:
                 size += sum(map(len, block.columns))
                 wanted = block.last + 1
                 count = wanted - gathered[0].first
-                if size >= _GROUP_BYTES or count >= _GROUP_RECORDS or block.last == last:
+                if size >= _GROUP_BYTES or count >= _GROUP_RECORDS or block.last >= last:
                     yield gathered
                     gathered, size = [], 0
         if wanted <= last:

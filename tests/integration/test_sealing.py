@@ -264,6 +264,29 @@ async def test_a_block_that_grows_while_its_segment_is_made_is_not_given_up(path
     assert len(files(path)) == 3
 
 
+async def test_a_block_that_grows_before_its_segment_is_made_is_sealed_whole(
+    path: Path,
+) -> None:
+    async with EventLogWriter.open(path) as writer:
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        await writer.append(full_records(1, 3000))
+        await writer.seal(ALL)
+        await writer.append(full_records(50, 3001))  # to one block of each range, and no more
+
+        def append_meanwhile(step: str) -> None:
+            if step == "the file is begun" and not done.is_set():
+                done.set()
+                asyncio.run_coroutine_threadsafe(
+                    writer.append(full_records(50, 3051)), loop
+                ).result()
+
+        made = [*await writer.seal(ALL, reached=append_meanwhile), *await writer.seal(ALL)]
+        assert [x.range_id for x in made] == [HURT, SOUND]
+        assert sum(x.last - x.first + 1 for x in made) == 100
+    found = await everything(path)
+    assert sum(map(len, found.values())) == 3101
+
+
 async def test_blocks_that_are_sealed_between_two_looks_are_found(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
