@@ -34,6 +34,7 @@ from changefeed.host.settings import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.parts import with_parts
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
@@ -277,9 +278,8 @@ class Fleet:
         async def even() -> bool:
             owners = await self.owners()
             loads = (await self.loads()).values()
-            known = {x.id for x in await self.feed.ranges()} - await self._ended()
             return (
-                known == set(owners)
+                await self._known() == set(owners)
                 and sum(loads) == len(owners)
                 and max(loads, default=0) - min(loads, default=0) <= 1
             )
@@ -293,9 +293,12 @@ class Fleet:
         """
 
         async def nothing_behind() -> bool:
-            known = {x.id for x in await self.feed.ranges()} - await self._ended()
             lags = await self.lags()
-            return known == set(lags) and not any(lags.values()) and not await self._is_over()
+            return (
+                await self._known() == set(lags)
+                and not any(lags.values())
+                and not await self._is_over()
+            )
 
         await self._until(nothing_behind, self.lags)
 
@@ -315,8 +318,11 @@ class Fleet:
     async def _open_leases(self) -> list[Lease]:
         return [x for x in await self.container.list() if not x.ended]
 
-    async def _ended(self) -> set[RangeId]:
-        return {x.range_id for x in await self.container.list() if x.ended}
+    async def _known(self) -> set[RangeId]:
+        """Return the ranges that are to be read, those which operators have made among them."""
+        leases = await self.container.list()
+        ranges = with_parts(self.feed, await self.feed.ranges(), leases)
+        return {x.id for x in ranges} - {x.range_id for x in leases if x.ended}
 
     async def _is_over(self) -> bool:
         """Whether a range was read to its end, and its lease does not say so yet."""

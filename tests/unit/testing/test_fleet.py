@@ -6,6 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from changefeed import Change, ContainerRefused, Member, MemoryFeed, MemoryLeases
+from changefeed.feeds.feed import RangeId
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.merging import merge
+from changefeed.host.parts.splitting import split
+from changefeed.host.settings import LeaseSettings
 from changefeed.testing import Fleet, run_in_virtual_time
 
 
@@ -38,6 +43,31 @@ async def test_an_era_is_caught_up_with_once_its_ranges_have_leases() -> None:
         await fleet.caught_up()
         assert sorted(await fleet.owners()) == ["r2", "r3", "r4"]
         assert [x.key for x in fleet.log.changes] == ["key-1", "key-1"]
+
+
+async def test_ranges_that_an_operator_splits_and_merges_are_balanced_and_caught_up_with() -> (
+    None
+):
+    async with Fleet(ranges=1) as fleet:
+        fleet.start("anna")
+        fleet.start("ben")
+        await fleet.caught_up()
+        leased = LeasedFeed(
+            feed=fleet.feed, container=fleet.container, settings=LeaseSettings()
+        )
+        parts = [x.id for x in await split(leased, RangeId("r0"), 2)]
+        for n in range(20):
+            fleet.append(f"key-{n}")
+        await fleet.balanced()
+        assert await fleet.loads() == {"anna": 1, "ben": 1}
+        await fleet.caught_up()
+        assert sorted(await fleet.lags()) == sorted(parts)
+        merged = await merge(leased, parts, patience=60)
+        fleet.append("key-20")
+        await fleet.balanced()
+        await fleet.caught_up()
+        assert [*await fleet.lags()] == [merged.id]
+        assert (len(fleet.log.times), fleet.log.repeats) == (21, 0)
 
 
 async def test_an_observer_of_the_users_fails_into_the_dead_letters() -> None:
