@@ -105,10 +105,10 @@ def test_who_gives_no_answer_has_changed_nothing(
     (tmp_path / "bytes").write_bytes(b"\xff\n")
     assert run(f"positions save saved {PLACES}", tmp_path).returncode == 0
     reset_positions(tmp_path)
-    before = stored(tmp_path, "continuation")
+    before = stored(tmp_path, "position")
     done = run(f"{command} {PLACES} {given}", tmp_path)
     assert (done.returncode, "nothing was changed" in done.stdout) == (1, True), done.stderr
-    assert stored(tmp_path, "continuation") == before
+    assert stored(tmp_path, "position") == before
 
 
 WATCHED = """

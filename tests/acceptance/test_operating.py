@@ -364,7 +364,7 @@ def test_a_range_that_has_ended_is_shown_as_that_and_not_operated_on(
     assert (code, "2 leases (1 without owner, 1 ended)" in shown) == (0, True)
     leases = "--leases=sqlite:leases.db"
     reset = ("--to=beginning", "--yes", "--feed=eventlog:log", leases)
-    for command in (["pause", "--all"], ["resume"], ["release"], ["reset", *reset[:-1]]):
+    for command in (["pause"], ["resume"], ["release"], ["reset", *reset[:-1]]):
         code, said = told(command[0], RANGES[0], *command[1:], leases)
         assert (code, f"range {RANGES[0]} has ended" in said) == (2, True), said
     assert told("pause", "--all", leases) == (0, f"{RANGES[1]}: paused\n")

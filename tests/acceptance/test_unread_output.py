@@ -48,7 +48,7 @@ def run(
 
 
 def at_the_beginning(place: Path) -> bool:
-    return all(str(x).endswith("/0") for x in stored(place, "continuation"))
+    return all(str(x).endswith("/0") for x in stored(place, "position"))
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ def test_all_ranges_are_moved_though_nobody_reads_of_the_first(
 
 
 def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path) -> None:
-    before = stored(place, "continuation")
+    before = stored(place, "position")
     with unread() as pipe:
         done = run(f"reset --all --to=beginning {PLACES}", place, pipe)
-    assert (done.returncode, stored(place, "continuation")) == (1, before)
+    assert (done.returncode, stored(place, "position")) == (1, before)
     assert "Move 2 ranges?" in done.stderr
     assert "nothing was changed" in done.stderr
 
