@@ -10,8 +10,7 @@ from changefeed.feeds.addresses import FEEDS, open_feed
 from changefeed.feeds.backend import FeedBackend, OpenOptions, backend_sections
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.memory import BACKEND as MEMORY
-from changefeed.leases.addresses import LEASES, open_container, open_stores
-from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.addresses import LEASES, open_container
 from changefeed.runtime.backends import BackendTable, BuiltIn, own_settings
 from changefeed.runtime.errors import UserError
 from tests.support.thirdparty import importable, site_with_shelf, with_metadata
@@ -171,9 +170,3 @@ async def test_a_package_brings_feed_and_leases(tmp_path: Path, shelf: Path) -> 
             assert list(await leases.list()) == []
         with pytest.raises(UserError, match=r"backends\.shelf.lock_timeout"):
             open_container("shelf:x", OpenOptions(backends={"shelf": {"lock_timeout": 0}}))
-
-
-async def test_a_container_that_cannot_keep_one_half_alone_is_refused(shelf: Path) -> None:
-    with importable(shelf), pytest.raises(ContainerRefused, match="shelf:x cannot keep owner"):
-        async with open_stores("shelf:x", "sqlite:y"):
-            pass
