@@ -194,9 +194,7 @@ class Faults:
         moods.calm()
 
 
-LISTINGS = frozenset(
-    {"list", "changes_since", "changes", "list_fleet", "members", "ranges", "query"}
-)
+LISTINGS = frozenset({"list", "changes", "list_fleet", "members", "ranges", "query"})
 _ENOUGH = 4  # ranges, so that some have their checkpoints
 _KINDS: list[frozenset[str] | None] = [
     None,

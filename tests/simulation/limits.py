@@ -86,7 +86,7 @@ def too_many_calls(
     each = ranges * (seconds / _SHORTEST_RETRY + 10)
     bounds = {
         # All are listed where some were deleted, and twice at the end of a range.
-        ("list", "changes_since", "list_fleet"): 2 * looks + 2 * ranges,
+        ("list", "list_fleet"): 2 * looks + 2 * ranges,
         ("members",): looks,
         ("query",): 2 * looks,
         ("changes",): looks,

@@ -123,7 +123,7 @@ async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        *(("list", 20), ("changes_since", 18), ("members", 16)),
+        *(("list", 20), ("list_fleet", 18), ("members", 16)),
         *(("ranges", 6), ("replace", 60)),
     ],
 )

@@ -11,7 +11,7 @@ from .progress import Violation
 from .running import simulate
 
 R1 = RangeId("r1")
-DEATH = 63  # a host is killed, and the others live on
+DEATH = 2  # a host is killed, and the others live on
 
 
 def look_until(
@@ -51,7 +51,6 @@ def test_whoever_joins_meanwhile_has_the_expiration_of_owners_to_itself_once() -
     "name",
     [
         "list",
-        "changes_since",
         "list_fleet",
         "query",
         "put_member",
@@ -82,5 +81,5 @@ def test_a_world_whose_hosts_list_in_a_loop_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Balancer, "next_listing", lambda *_, **__: 0.05)
-    with pytest.raises(Violation, match=r"called list/changes_since/list_fleet \d+ times in"):
+    with pytest.raises(Violation, match=r"called list/list_fleet \d+ times in"):
         simulate(10_000)

@@ -6,7 +6,7 @@ from .mixture import HOSTS, WorldKind
 from .running import simulate
 from .sources import FeedKind
 
-SUSPENDS = 5  # the machine of a host sleeps
+SUSPENDS = 13  # the machine of a host sleeps
 
 
 @pytest.mark.parametrize("kind", dict.fromkeys(HOSTS), ids=lambda x: x.flags)
@@ -31,7 +31,7 @@ def test_nothing_is_lost_whatever_lasts_meanwhile(seed: int) -> None:
 def test_nothing_is_read_twice_where_a_host_sees_the_members_of_the_fleet_as_they_were() -> (
     None
 ):
-    outcome = simulate(13, wild=True, troubled=True, renewal="host")
+    outcome = simulate(0, wild=True, troubled=True, renewal="host")
     assert any("members stand still" in x for x in outcome.story)
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_repeated_or_left_over_where_acknowledgements_are_late(seed: 
 
 
 def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
-    outcome = simulate(6, wild=True)
+    outcome = simulate(2, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
     wild: bool,  # noqa: FBT001 - whether people do more than that
     feed: FeedKind,
 ) -> None:
-    outcome = simulate(48, feed, wild=wild, splits=True)
+    outcome = simulate(0, feed, wild=wild, splits=True)
     assert any("done by hand" in x for x in outcome.story)
 
 
