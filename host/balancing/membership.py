@@ -11,8 +11,8 @@ all the while.
 A heartbeat that was answered is a sign of life for all leases of this incarnation
 (``changefeed.leases.life``), from the moment it was sent.
 
-A store that lost its last writes may show a record from before ours. It takes our name from
-nobody: one that was written before our own last heartbeat is watched, as at the start.
+A store that lost its last writes may show an older record of our name. That does not mean that
+another process has the name: the record is watched for heartbeats, as at the start.
 
 A heartbeat goes along with a listing, in one request where the container can do that. A
 call without an answer fails both; so after one each goes alone, the heartbeat at once, until
@@ -223,8 +223,8 @@ class Membership:
         return next((x for x in members if x.name == self._member.name), None)
 
     async def _refuse_unless_forgotten(self, found: Member) -> None:
-        """Raise ``NameTaken``, unless the record is one from before ours, which a store that
-        lost its last writes shows again: then nobody keeps it alive.
+        """Raise ``NameTaken``, unless the record is older than ours: a store that lost its last
+        writes shows such a one, and no process writes heartbeats to it.
         """
         if (found.stamp or inf) >= (self._member.stamp or 0.0):
             raise NameTaken(self._member.name, found.incarnation)

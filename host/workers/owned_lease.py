@@ -323,7 +323,8 @@ class OwnedLease:
     async def _claim_again(self, stored: Lease) -> None:
         """Go on with what the store has forgotten: the last one to own it is this host.
 
-        That begins an epoch above all that were seen, so whoever goes by the old copy loses.
+        The new epoch is higher than any that this host has seen, so a write that is based on
+        the old copy is refused.
         """
         checkpoint = self._continuation
         ours = replace(self._lease.renewed(), version=stored.version).stamped(
