@@ -187,3 +187,13 @@ class Member:
     @property
     def sign_of_life(self) -> tuple[Incarnation, int]:
         return (self.incarnation, self.heartbeats)
+
+
+def require_continuation(lease: Lease) -> Continuation:
+    """Return the continuation of a lease that must have one."""
+    if lease.continuation is None:
+        raise ValueError(
+            f"the lease of {lease.range_id!r} carries no continuation; a new one starts from"
+            " where the feed settled, a checkpoint is made by advanced_to()"
+        )
+    return lease.continuation

@@ -12,7 +12,7 @@ from typing import NoReturn
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.store import WHOLE, Listed, Record
+from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.backends import Address
 
@@ -44,16 +44,14 @@ class MemoryStore:
     async def put(self, record: Record) -> Record | None:
         place = record.kind, record.key
         stored = self._records.get(place)
-        if record.version != ("" if stored is None else stored.version):
+        wanted = written_over(stored, record)
+        if wanted is None:
             return None
-        position = record.position
-        if position is None and stored is not None:
-            position = stored.position
         version = str(next(self._versions))
         assert stored is None or int(version) > int(stored.version), (
             f"{place}: version {version} after {stored.version}"
         )
-        self._records[place] = replace(record, position=position, version=version)
+        self._records[place] = replace(wanted, version=version)
         return self._records[place]
 
     async def delete(self, kind: str, key: str, version: str) -> bool:
@@ -62,10 +60,6 @@ class MemoryStore:
             return False
         del self._records[kind, key]
         return True
-
-    def forget(self, *kinds: str) -> None:
-        """Lose all records of these kinds, as a server does that kept them in memory alone."""
-        self._records = {x: y for x, y in self._records.items() if y.kind not in kinds}
 
 
 class MemoryLeases(StoredLeases):

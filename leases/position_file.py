@@ -10,8 +10,7 @@ import msgspec
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.lease import Lease
-from changefeed.leases.stores import require_continuation
+from changefeed.leases.lease import Lease, require_continuation
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,20 +35,23 @@ import msgspec
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import (
+    CheckpointConflict,
     CheckpointMissing,
     ContainerUnavailable,
     LeaseConflict,
     LeaseError,
     LeaseGone,
 )
-from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
-from changefeed.leases.store import WHOLE
-from changefeed.leases.stores import (
-    CheckpointConflict,
-    CheckpointStore,
-    OwnershipStore,
+from changefeed.leases.lease import (
+    Checkpoint,
+    Lease,
+    Member,
+    Version,
+    WriteId,
     require_continuation,
 )
+from changefeed.leases.store import WHOLE
+from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 
 _ATTEMPTS = 10  # each that fails lost to another write
 
@@ -72,7 +75,7 @@ class SeparateStores:
     repeat everything, or skip whatever was written since.
     """
 
-    def __init__(self, ownership: OwnershipStore, checkpoints: CheckpointStore) -> None:
+    def __init__(self, ownership: StoredOwnership, checkpoints: StoredCheckpoints) -> None:
         self._ownership = ownership
         self._checkpoints = checkpoints
 

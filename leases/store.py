@@ -7,7 +7,7 @@ a listing leaves out. What is in it, and what a refused write means, is told in 
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import uuid4
 
@@ -81,6 +81,40 @@ class Store(Protocol):
     async def delete(self, kind: str, key: str, version: str) -> bool:
         """Delete it, if its version is unchanged, and say whether that is so."""
         ...
+
+
+def written_over(stored: Record | None, record: Record) -> Record | None:
+    """Return what is to be stored, still without its new version, where a store can look
+    and write with nothing in between. ``None`` if the write is refused.
+    """
+    if record.version != ("" if stored is None else stored.version):
+        return None
+    if record.position is None and stored is not None:
+        return replace(record, position=stored.position)
+    return record
+
+
+_WITH_POSITION = "+"
+
+
+def version_of(etag: str, position: str | None) -> str:
+    """Return the version of a store that writes records whole: it says whether there is a
+    position, so that only a write over one has to read it.
+    """
+    return etag if position is None else etag + _WITH_POSITION
+
+
+def etag_of(version: str) -> str:
+    return version.removesuffix(_WITH_POSITION)
+
+
+async def with_position(store: "Store", record: Record) -> Record | None:
+    """Return a record with the position that is stored in its version, if it carries none.
+    ``None`` if that version has moved on.
+    """
+    if record.position is not None or etag_of(record.version) == record.version:
+        return record
+    return written_over(await store.get(record.kind, record.key), record)
 
 
 async def may_write(store: Store) -> bool:

@@ -8,13 +8,14 @@ an older epoch.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import (
+    CheckpointConflict,
     ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
@@ -22,16 +23,18 @@ from changefeed.leases.errors import (
     LeaseGone,
     MemberConflict,
 )
-from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
+from changefeed.leases.kinds import CHECKPOINTS, FEED, HOSTS, LEASES, OWNERSHIP
+from changefeed.leases.lease import (
+    Checkpoint,
+    Lease,
+    Member,
+    Version,
+    WriteId,
+    require_continuation,
+)
 from changefeed.leases.store import WHOLE, Record, Store
-from changefeed.leases.stores import CheckpointConflict, require_continuation
 
 _ATTEMPTS = 10
-LEASES: Final = "lease"
-OWNERSHIP: Final = "ownership"
-CHECKPOINTS: Final = "checkpoint"
-HOSTS: Final = "host"
-FEED: Final = "feed"
 
 _Kept = TypeVar("_Kept")
 
@@ -129,7 +132,7 @@ class StoredMembers:
 
 
 class StoredOwnership(StoredMembers):
-    """Ownership without continuations: an ``OwnershipStore``."""
+    """Leases without their continuations: who reads each range."""
 
     def __init__(self, store: Store, *, kind: str = OWNERSHIP, where: str = "") -> None:
         super().__init__(store, where=where)
@@ -168,14 +171,8 @@ class StoredOwnership(StoredMembers):
             raise await self._refusal(lease)
 
     async def _created(self, lease: Lease) -> Lease:
-        for _ in range(_ATTEMPTS):
-            written = await self._store.put(replace(self._record(lease), version=""))
-            stored = written or await self._store.get(self._leases.kind, lease.range_id)
-            if stored is not None:
-                return self.decode(stored)
-        raise ContainerUnavailable(
-            f"lease {lease.range_id!r} is created and deleted faster than it can be read"
-        )
+        record = replace(self._record(lease), version="")
+        return self.decode(await _present(self._store, record, f"lease {lease.range_id!r}"))
 
     async def _written(self, lease: Lease) -> Lease:
         record = self._record(lease)
@@ -256,7 +253,7 @@ class _Claim(msgspec.Struct, frozen=True):
 
 
 class StoredCheckpoints:
-    """Checkpoints alone: a ``CheckpointStore``."""
+    """Checkpoints alone: one for each range. Raises as containers do."""
 
     def __init__(self, store: Store, *, where: str = "") -> None:
         self._store = store
@@ -267,17 +264,17 @@ class StoredCheckpoints:
         return None if found is None else self._checkpoint(found)
 
     async def create(self, checkpoint: Checkpoint) -> Checkpoint:
-        for _ in range(_ATTEMPTS):
-            written = await self._store.put(self._record(checkpoint, ""))
-            stored = written or await self._store.get(CHECKPOINTS, checkpoint.range_id)
-            if stored is not None:
-                return self._checkpoint(stored)
-        raise ContainerUnavailable(
-            f"the checkpoint of {checkpoint.range_id!r} is created and deleted faster than "
-            "it can be read"
-        )
+        """Store a first checkpoint, or return the one that is there."""
+        name = f"the checkpoint of {checkpoint.range_id!r}"
+        record = self._record(checkpoint, "")
+        return self._checkpoint(await _present(self._store, record, name))
 
     async def write(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Write it if its version is unchanged and no later epoch has claimed the range.
+
+        Return the stored copy, with its new version; raise ``CheckpointConflict`` if
+        there is none or it is not the one we read.
+        """
         name = f"the checkpoint of {checkpoint.range_id!r}"
         epoch, version = _split(checkpoint.version)
         if epoch is not None and epoch > checkpoint.epoch:
@@ -291,6 +288,7 @@ class StoredCheckpoints:
         raise CheckpointConflict(f"{name} was written since it was read")
 
     async def delete(self, checkpoint: Checkpoint) -> None:
+        """Forget it, if its version is unchanged; one that was written since stays."""
         _, version = _split(checkpoint.version)
         await self._store.delete(CHECKPOINTS, checkpoint.range_id, version)
 
@@ -315,6 +313,15 @@ class StoredCheckpoints:
             write_id=claim.write_id,
             version=_joined(claim.epoch, record.version),
         )
+
+
+async def _present(store: Store, record: Record, name: str) -> Record:
+    """Insert a record, or return the one that is there."""
+    for _ in range(_ATTEMPTS):
+        stored = await store.put(record) or await store.get(record.kind, record.key)
+        if stored is not None:
+            return stored
+    raise ContainerUnavailable(f"{name} is created and deleted faster than it can be read")
 
 
 def _joined(epoch: int, version: str) -> Version:

@@ -10,8 +10,7 @@ from changefeed.feeds.feed import Feed, FeedRange
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.stores import require_continuation
+from changefeed.leases.lease import HostName, Incarnation, Lease, require_continuation
 
 from .measured import Measured
 from .places import Ports, Store, counted_place

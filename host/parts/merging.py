@@ -31,10 +31,9 @@ from changefeed.host.workers.parts import forget, refuse_taken
 from changefeed.host.workers.successors import is_left_over, wait_for_parts
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import Lease, require_continuation
 from changefeed.leases.operations.pause import MERGING, Claim, is_paused_by
 from changefeed.leases.operations.update import update_lease
-from changefeed.leases.stores import require_continuation
 from changefeed.runtime.errors import UserError
 
 _NEXT_ATTEMPT = 1.0

@@ -14,9 +14,8 @@ from changefeed.host.parts.leased_feed import LeasedFeed, open_leases
 from changefeed.host.parts.stopping import finish, stopped_ranges
 from changefeed.host.retries import Retrier
 from changefeed.host.workers.parts import create_parts, parts_of, refuse_taken
-from changefeed.leases.lease import HostName
+from changefeed.leases.lease import HostName, require_continuation
 from changefeed.leases.operations.pause import SPLITTING, Claim
-from changefeed.leases.stores import require_continuation
 
 _OPERATOR = HostName("operator")
 

@@ -13,17 +13,16 @@ an epoch never goes down when such processors and our hosts take turns.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.kinds import CHECKPOINTS, OWNERSHIP
 from changefeed.leases.store import Record
 
 LONGEST = 6000
-OWNERSHIP: Final = "ownership"
-CHECKPOINT: Final = "checkpoint"
 _OURS = "changefeed"
 _IN_CONTENT = "content"
 _JSON_SAFE = "{}[]:,\"'_-.~!*()$&+=/@;"
@@ -91,7 +90,7 @@ def _for_others(record: Record) -> Mapping[str, str]:
     if record.kind == OWNERSHIP:
         owner = msgspec.json.decode(record.body).get("owner")
         return {"ownerid": quote(owner or "", safe=_TEXT_SAFE)}
-    if record.kind == CHECKPOINT:
+    if record.kind == CHECKPOINTS:
         position = record.position or ""
         number = position if _is_number(position) else "0"
         return {"offset": quote(position, safe=_TEXT_SAFE), "sequencenumber": number}
@@ -107,7 +106,7 @@ def _of_others(kind: str, found: Found) -> Record:
         body: Any = {"range": {"id": partition}, "owner": owner, "epoch": epoch}
         body["stamp"] = found.written
         return Record(kind=kind, key=partition, body=msgspec.json.encode(body))
-    if kind == CHECKPOINT:
+    if kind == CHECKPOINTS:
         body = msgspec.json.encode({"epoch": epoch})
         offset = unquote(found.metadata["offset"])
         return Record(kind=kind, key=partition, body=body, position=offset)

@@ -27,14 +27,22 @@ from azure.storage.blob.aio import BlobClient, ContainerClient
 from changefeed.leases.blob.address import BlobAddress
 from changefeed.leases.blob.errors import translate_errors
 from changefeed.leases.blob.metadata import Found, record_in, stored
-from changefeed.leases.store import WHOLE, Listed, Record, short_key
+from changefeed.leases.kinds import HOSTS
+from changefeed.leases.store import (
+    WHOLE,
+    Listed,
+    Record,
+    etag_of,
+    short_key,
+    version_of,
+    with_position,
+)
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
 _LONGEST_NAME = 200
-_WITH_POSITION = "+"  # of a version: the record has a position
 _UNKNOWN = "unknown"  # an etag that no server gives
-_FOLDERS = {"host": "owner-hosts"}
+_FOLDERS = {HOSTS: "owner-hosts"}
 """Listed with ``ownership`` in one request. Not under that name: some of the Event Hubs SDKs
 read whatever begins so.
 """
@@ -86,12 +94,10 @@ class BlobStore:
         return await self._read(kind, blob)
 
     async def put(self, record: Record) -> Record | None:
-        if record.position is None and record.version.endswith(_WITH_POSITION):
-            # The whole is written: with the position that this version has.
-            present = await self.get(record.kind, record.key)
-            if present is None or present.version != record.version:
-                return None
-            record = replace(record, position=present.position)
+        whole = await with_position(self, record)
+        return None if whole is None else await self._put(whole)
+
+    async def _put(self, record: Record) -> Record | None:
         wanted, token = stored(record), uuid4().hex
         assert _TOKEN not in wanted.metadata, (
             f"the token would hide what {wanted.metadata} says"
@@ -182,7 +188,7 @@ def blob_name(key: str) -> str:
 
 def _if_match(version: str) -> dict[str, Any]:
     """Return the condition that the version is unchanged; never true of one that is no etag."""
-    version = version.removesuffix(_WITH_POSITION)
+    version = etag_of(version)
     plain = version.isascii() and version.isalnum() and len(version) <= _LONGEST_NAME
     etag = f'"{version if plain else _UNKNOWN}"'
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
@@ -190,5 +196,4 @@ def _if_match(version: str) -> dict[str, Any]:
 
 def _of_version(record: Record, etag: str) -> Record:
     """Give a record its version: the etag without quotes, which listings leave out."""
-    mark = "" if record.position is None else _WITH_POSITION
-    return replace(record, version=etag.strip('"') + mark)
+    return replace(record, version=version_of(etag.strip('"'), record.position))

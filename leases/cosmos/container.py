@@ -41,10 +41,10 @@ from changefeed.leases.errors import (
     LeaseGone,
     MemberConflict,
 )
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.kinds import HOSTS
+from changefeed.leases.lease import Lease, Member, require_continuation
 from changefeed.leases.store import WHOLE
-from changefeed.leases.stored import HOSTS, StoredMembers
-from changefeed.leases.stores import require_continuation
+from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
 

@@ -21,11 +21,17 @@ from changefeed.leases.cosmos.items import (
     PreconditionFailed,
 )
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.store import WHOLE, Listed, Record
+from changefeed.leases.store import (
+    WHOLE,
+    Listed,
+    Record,
+    etag_of,
+    version_of,
+    with_position,
+)
 from changefeed.runtime.for_each import for_each
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
-_WITH_POSITION = "+"  # of a version: the record has a position
 
 
 class CosmosStore:
@@ -65,17 +71,15 @@ class CosmosStore:
         return None if found is None else self._record(kind, found)
 
     async def put(self, record: Record) -> Record | None:
-        if record.position is None and record.version.endswith(_WITH_POSITION):
-            # The whole is written: with the position that this version has.
-            present = await self.get(record.kind, record.key)
-            if present is None or present.version != record.version:
-                return None
-            record = replace(record, position=present.position)
+        whole = await with_position(self, record)
+        return None if whole is None else await self._put(whole)
+
+    async def _put(self, record: Record) -> Record | None:
         document = self._document(record)
         try:
             if not record.version:
                 return self._record(record.kind, await self._items.create(document))
-            etag = await self._items.replace(document, record.version.rstrip(_WITH_POSITION))
+            etag = await self._items.replace(document, etag_of(record.version))
             return self._record(record.kind, {**document, "_etag": etag})
         except ItemNotFound:
             return None
@@ -86,9 +90,8 @@ class CosmosStore:
             return self._record(record.kind, found)
 
     async def delete(self, kind: str, key: str, version: str) -> bool:
-        etag = version.rstrip(_WITH_POSITION)
         try:
-            await self._items.delete(self._names.record(kind, key), etag)
+            await self._items.delete(self._names.record(kind, key), etag_of(version))
         except (ItemNotFound, PreconditionFailed):
             return False
         return True
@@ -114,11 +117,10 @@ class CosmosStore:
                 f"{document['id']!r} is no {kind} record: give this fleet a prefix, or a "
                 "container, of its own"
             )
-        mark = "" if position is None else _WITH_POSITION
         return Record(
             kind=kind,
             key=key,
             body=msgspec.json.encode(document.get("record")),
             position=position,
-            version=document["_etag"] + mark,
+            version=version_of(document["_etag"], position),
         )

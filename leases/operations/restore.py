@@ -19,10 +19,9 @@ from uuid import uuid4
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseGone
-from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.lease import Lease, WriteId, require_continuation
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.release import vacate
-from changefeed.leases.stores import require_continuation
 
 
 class Change(enum.Enum):

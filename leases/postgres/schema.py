@@ -9,21 +9,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.kinds import VIEWS, View
 from changefeed.leases.postgres.connection import Database
 
 _LOCK = int.from_bytes(b"CFHL", "big")  # an advisory lock: hosts that start together take turns
 VERSION: Final = 6
 """The only version of the tables that is used. Lower numbers were never released."""
-_OWNED: Final = ("owner", "epoch", "ended", "paused", "next_owner", "health,last_error")
 
 
-def _view(name: str, kind: str, key: str, *fields: str, rest: str = "") -> str:
-    columns = [f"fleet, key as {key}"]
-    columns += [f"body::json #>> '{{{{{x}}}}}' as {x.rpartition(',')[2]}" for x in fields]
-    written = "to_timestamp((body::json ->> 'stamp')::float8) as written"
+def _view(view: View) -> str:
+    columns = ["fleet", f"key as {view.key}"]
+    columns += [f"body::json #>> '{{{{{','.join(x)}}}}}' as {x[-1]}" for x in view.fields]
+    columns.append("to_timestamp((body::json ->> 'stamp')::float8) as written")
+    columns += ["position"] * view.has_position
     return (
-        f"create view {{schema}}.{name} as select {', '.join(columns)}, {written}{rest}"  # noqa: S608 - of constants
-        f" from {{schema}}.records where kind = '{kind}'"
+        f"create view {{schema}}.{view.name} as select {', '.join(columns)}"  # noqa: S608 - of constants
+        f" from {{schema}}.records where kind = '{view.kind}'"
     )
 
 
@@ -41,10 +42,7 @@ _CREATION: Sequence[str] = (
     # renewal is a heap-only update, and vacuum often.
     """alter table {schema}.records set (fillfactor = 50,
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)""",
-    _view("leases", "lease", "range_id", *_OWNED, rest=", position"),
-    _view("ownership", "ownership", "range_id", *_OWNED),
-    _view("checkpoints", "checkpoint", "range_id", "epoch", rest=", position"),
-    _view("members", "host", "name", "address", "software"),
+    *map(_view, VIEWS),
 )
 """``{schema}`` is the quoted schema."""
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.sqlite.file import SqliteFile
-from changefeed.leases.sqlite.store import SqliteStore
+from changefeed.leases.sqlite.store import open_store
 from changefeed.runtime.backends import Address
 
 
@@ -22,7 +21,7 @@ async def _exists(address: Address, _: OpenOptions) -> bool:
 BACKEND = LeaseBackend(
     name="sqlite",
     place="PATH",
-    open_store=lambda address, _: SqliteStore(SqliteFile(address.place)),
+    open_store=lambda address, _: open_store(address.place),
     exists=_exists,
     absolute=os.path.realpath,  # links in a circle are left as they are
 )

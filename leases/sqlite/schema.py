@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from changefeed.leases.kinds import VIEWS, View
+
 _RECORDS: Final = """
 create table if not exists records (
     version integer primary key autoincrement,
@@ -11,16 +13,16 @@ create table if not exists records (
     position text,
     unique (kind, key))
 """
-_OWNED: Final = ("owner", "epoch", "ended", "paused", "next_owner", "health.last_error")
 
 
-def _view(name: str, kind: str, key: str, *fields: str, rest: str = "") -> str:
-    columns = [f"key as {key}"]
-    columns += [f"json_extract(body, '$.{x}') as {x.rpartition('.')[2]}" for x in fields]
-    written = "datetime(json_extract(body, '$.stamp'), 'unixepoch') as written"
+def _view(view: View) -> str:
+    columns = [f"key as {view.key}"]
+    columns += [f"json_extract(body, '$.{'.'.join(x)}') as {x[-1]}" for x in view.fields]
+    columns.append("datetime(json_extract(body, '$.stamp'), 'unixepoch') as written")
+    columns += ["position"] * view.has_position
     return (
-        f"create view if not exists {name} as select {', '.join(columns)}, {written}{rest}"  # noqa: S608 - of constants
-        f" from records where kind = '{kind}'"
+        f"create view if not exists {view.name} as select {', '.join(columns)}"  # noqa: S608 - of constants
+        f" from records where kind = '{view.kind}'"
     )
 
 
@@ -29,10 +31,7 @@ CREATION: Final = (
     "create table if not exists file (id text not null)",
     "insert into file select lower(hex(randomblob(16))) where not exists (select 1 from file)",
     _RECORDS,
-    _view("leases", "lease", "range_id", *_OWNED, rest=", position"),
-    _view("ownership", "ownership", "range_id", *_OWNED),
-    _view("checkpoints", "checkpoint", "range_id", "epoch", rest=", position"),
-    _view("members", "host", "name", "address", "software"),
+    *map(_view, VIEWS),
 )
 FILE_MARKS: Final = "select id, (select sum(seq) from sqlite_sequence) from file"
 """The name, and how many writes there were: SQLite never counts back."""

@@ -20,15 +20,15 @@ random name in it.
 """
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from changefeed.leases.sqlite.file import Row, SqliteFile, rows
-from changefeed.leases.store import WHOLE, Listed, Record
+from changefeed.leases.store import WHOLE, Listed, Record, written_over
 
 _GET = (
     "select cast(version as text) as version, kind, key, body, position from records"
@@ -48,23 +48,22 @@ class _Row(msgspec.Struct, frozen=True):
     position: str | None = None
 
 
+@asynccontextmanager
+async def open_store(path: str) -> "AsyncIterator[SqliteStore]":
+    """Open the file, which is made where there is none."""
+    file = SqliteFile(path)
+    await file.open()
+    try:
+        yield SqliteStore(file)
+    finally:
+        await file.close()
+
+
 class SqliteStore:
-    """Opens the file on ``async with``, making it where there is none; closes it after."""
+    """The records of a file that is open."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
-
-    async def __aenter__(self) -> Self:
-        await self._file.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._file.close()
 
     async def list(
         self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
@@ -114,22 +113,13 @@ class SqliteStore:
 
     def _put(self, record: Record, connection: sqlite3.Connection) -> Record | None:
         stored = self._get(record.kind, record.key, connection)
-        if record.version != ("" if stored is None else stored.version):
+        wanted = written_over(stored, record)
+        if wanted is None:
             return None
-        position = record.position
-        if position is None and stored is not None:
-            position = stored.position
-        values = record.kind, record.key, record.body.decode(), position
-        row = connection.execute(_PUT, values).lastrowid
-        version = str(row)
-        assert stored is None or version != stored.version, f"{values[:2]}: {version} again"
-        return Record(
-            kind=record.kind,
-            key=record.key,
-            body=record.body,
-            position=position,
-            version=version,
-        )
+        values = wanted.kind, wanted.key, wanted.body.decode(), wanted.position
+        version = str(connection.execute(_PUT, values).lastrowid)
+        assert version != record.version, f"{values[:2]}: {version} again"
+        return replace(wanted, version=version)
 
     def _delete(
         self, kind: str, key: str, version: str, connection: sqlite3.Connection

@@ -1,4 +1,4 @@
-"""Our checkpoint stores keep the contract of ``CheckpointStore``."""
+"""Our checkpoint stores keep the contract of ``StoredCheckpoints``."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,10 +11,10 @@ from hypothesis import given
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import LEASES
+from changefeed.leases.errors import CheckpointConflict
 from changefeed.leases.lease import Checkpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stored import StoredCheckpoints
-from changefeed.leases.stores import CheckpointConflict, CheckpointStore
 from changefeed.runtime.backends import own_settings
 from tests.integration.emulator.running import running
 from tests.support.any_record import CHECKPOINTS, any_record
@@ -27,7 +27,7 @@ FIRST = Checkpoint(range_id=R0, continuation=Continuation("0"), epoch=2, write_i
 
 
 @asynccontextmanager
-async def opened(kind: str, directory: Path) -> AsyncIterator[CheckpointStore]:
+async def opened(kind: str, directory: Path) -> AsyncIterator[StoredCheckpoints]:
     async with AsyncExitStack() as stack:
         if kind == "cosmos":
             url = await stack.enter_async_context(running())
@@ -44,7 +44,7 @@ async def opened(kind: str, directory: Path) -> AsyncIterator[CheckpointStore]:
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis", "blob", "cosmos"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[CheckpointStore]:
+) -> AsyncIterator[StoredCheckpoints]:
     if request.param == "memory":
         yield MemoryCheckpoints()
         return
@@ -57,7 +57,7 @@ def further(checkpoint: Checkpoint) -> Checkpoint:
 
 
 async def test_the_first_to_create_a_checkpoint_decides_what_it_is(
-    store: CheckpointStore,
+    store: StoredCheckpoints,
 ) -> None:
     assert await store.read(R0) is None
     created = await store.create(FIRST)
@@ -67,7 +67,7 @@ async def test_the_first_to_create_a_checkpoint_decides_what_it_is(
 
 
 async def test_a_checkpoint_is_written_in_the_version_that_was_read(
-    store: CheckpointStore,
+    store: StoredCheckpoints,
 ) -> None:
     created = await store.create(FIRST)
     written = await store.write(further(created))
@@ -78,14 +78,16 @@ async def test_a_checkpoint_is_written_in_the_version_that_was_read(
     assert await store.read(R0) == written
 
 
-async def test_a_checkpoint_of_an_epoch_that_is_over_is_refused(store: CheckpointStore) -> None:
+async def test_a_checkpoint_of_an_epoch_that_is_over_is_refused(
+    store: StoredCheckpoints,
+) -> None:
     created = await store.create(FIRST)
     with pytest.raises(CheckpointConflict, match="claimed for epoch 2"):
         await store.write(replace(further(created), epoch=1))
     assert await store.read(R0) == created
 
 
-async def test_a_checkpoint_that_is_not_there_is_not_written(store: CheckpointStore) -> None:
+async def test_a_checkpoint_that_is_not_there_is_not_written(store: StoredCheckpoints) -> None:
     created = await store.create(FIRST)
     await store.delete(created)
     with pytest.raises(CheckpointConflict, match="is not there"):
@@ -94,7 +96,7 @@ async def test_a_checkpoint_that_is_not_there_is_not_written(store: CheckpointSt
 
 
 async def test_a_checkpoint_is_deleted_in_the_version_that_was_read(
-    store: CheckpointStore,
+    store: StoredCheckpoints,
 ) -> None:
     created = await store.create(FIRST)
     written = await store.write(replace(created, write_id=WriteId("b")))
@@ -112,7 +114,7 @@ async def test_a_checkpoint_is_deleted_in_the_version_that_was_read(
 @any_record
 @given(first=CHECKPOINTS, second=CHECKPOINTS)
 async def test_every_field_of_a_checkpoint_comes_back(
-    store: CheckpointStore, first: Checkpoint, second: Checkpoint
+    store: StoredCheckpoints, first: Checkpoint, second: Checkpoint
 ) -> None:
     created = await store.create(first)
     assert replace(created, version=Version("")) == first

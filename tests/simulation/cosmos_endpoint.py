@@ -28,10 +28,9 @@ from changefeed.leases.cosmos.items import (
 )
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
-from changefeed.leases.stores import OwnershipStore
 
 from .network import Replicas, Server, listing
-from .stores import Surroundings
+from .stores import Records, Surroundings
 
 T = TypeVar("T")
 _FORM = Form(names=Names("simulated"))
@@ -173,7 +172,7 @@ class CosmosStores:
         self._leases = CosmosLeases(cast("Items", items), _FORM)
 
     @property
-    def records(self) -> OwnershipStore:
+    def records(self) -> Records:
         return self._leases
 
     def connect(self, process_id: str) -> LeaseContainer:

@@ -13,10 +13,10 @@ from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import LEAST, TOLERANCE
 from changefeed.leases.parts import with_parts
-from changefeed.leases.stores import OwnershipStore
 
 from .process import Process
 from .progress import Violation
+from .stores import Records
 
 if TYPE_CHECKING:
     from .world import World
@@ -31,7 +31,7 @@ class Ending:
         self._world = world
 
     @property
-    def _store(self) -> OwnershipStore:
+    def _store(self) -> Records:
         return self._world.stores.records
 
     async def settle_down(self) -> None:
@@ -167,7 +167,6 @@ class Ending:
         renewals = 0 if at_rest else len(owners) * (_STILL / 10.0 + 1)
         bounds = {
             "list": looks + _STILL / 20.0 + 1,
-            "changes_since": looks + 1,
             "list_fleet": looks + 1,
             "members": looks,
             "put_member": looks,

@@ -18,16 +18,16 @@ from unittest.mock import patch
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.kinds import LEASES
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteStore
 from changefeed.leases.sqlite.file import SqliteFile
 from changefeed.leases.store import Record
-from changefeed.leases.stored import LEASES, StoredLeases
-from changefeed.leases.stores import OwnershipStore
+from changefeed.leases.stored import StoredLeases
 from changefeed.testing.proxies import show_methods
 
 from .probes import Probe
-from .stores import Surroundings
+from .stores import Records, Surroundings
 
 T = TypeVar("T")
 _ERRORS = {
@@ -54,7 +54,7 @@ class SqliteStores:
         self._told = dict[RangeId, Lease]()
 
     @property
-    def records(self) -> OwnershipStore:
+    def records(self) -> Records:
         return self._leases
 
     def connect(self, process_id: str) -> LeaseContainer:

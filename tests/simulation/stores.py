@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
+from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.memory import (
     MemoryLeases,
@@ -15,8 +16,7 @@ from changefeed.leases.memory import (
 )
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.store import WHOLE
-from changefeed.leases.stored import HOSTS, OWNERSHIP, StoredCheckpoints, StoredOwnership
-from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.testing.proxies import show_methods
 
 from .network import LATENCY, Link, Replicas, Server, Way, Weather
@@ -24,6 +24,8 @@ from .probes import Probe
 from .scout import Scout
 
 StoreKind = Literal["memory", "sqlite", "cosmos"]
+Records: TypeAlias = StoredOwnership | CosmosLeases
+"""Leases and members as they are, in a store of ours or in the documents of Cosmos DB."""
 _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
 
 
@@ -67,7 +69,7 @@ class Stores(Protocol):
     """Where leases are kept."""
 
     @property
-    def records(self) -> OwnershipStore:
+    def records(self) -> Records:
         """Leases and members as they are, whatever the weather."""
         ...
 
@@ -84,7 +86,7 @@ class ForgetfulOwnership(StoredOwnership):
         super().__init__(self._in_memory)
 
     def forget(self) -> None:
-        self._in_memory.forget(OWNERSHIP, HOSTS)  # versions go on
+        self._in_memory._records.clear()  # versions go on
 
 
 class MemoryStores:
@@ -104,8 +106,8 @@ class MemoryStores:
         self._lists_changes = aside.random() >= 0.5
 
     @property
-    def records(self) -> OwnershipStore:
-        return cast("OwnershipStore", self._stores[0])
+    def records(self) -> Records:
+        return cast("Records", self._stores[0])
 
     def connect(self, process_id: str) -> LeaseContainer:
         around = self._around
@@ -118,7 +120,7 @@ class MemoryStores:
             return cast("LeaseContainer", links[0])
         ownership, checkpoints = links
         return SeparateStores(
-            cast("OwnershipStore", ownership), cast("CheckpointStore", checkpoints)
+            cast("StoredOwnership", ownership), cast("StoredCheckpoints", checkpoints)
         )
 
     def _witness(
@@ -138,7 +140,7 @@ class MemoryStores:
 
     async def lose_checkpoint(self, range_id: RangeId) -> Checkpoint | None:
         """Take a checkpoint away; return it, if it was there."""
-        checkpoints = cast("CheckpointStore", self._stores[1])
+        checkpoints = cast("StoredCheckpoints", self._stores[1])
         lost = await checkpoints.read(range_id)
         if lost is not None:
             await checkpoints.delete(lost)
@@ -148,7 +150,7 @@ class MemoryStores:
         """Put it back, unless there is another by now, or the lease is gone."""
         lease = await self.records.read(lost.range_id)
         if lease is not None and not lease.ended:
-            await cast("CheckpointStore", self._stores[1]).create(lost)
+            await cast("StoredCheckpoints", self._stores[1]).create(lost)
             self._around.checker.hit(Probe.CHECKPOINT_LOST)
 
     def close(self) -> None:

@@ -11,8 +11,8 @@ import pytest
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
-from changefeed.leases.sqlite import SqliteLeases, SqliteStore
-from changefeed.leases.sqlite.file import SqliteFile
+from changefeed.leases.sqlite import SqliteLeases
+from changefeed.leases.sqlite.store import open_store
 from changefeed.leases.stored import StoredCheckpoints
 from tests.support import make
 
@@ -48,7 +48,7 @@ def change(path: Path, *statements: str) -> None:
 
 @asynccontextmanager
 async def open_checkpoints(path: Path) -> AsyncIterator[StoredCheckpoints]:
-    async with SqliteStore(SqliteFile(path)) as store:
+    async with open_store(str(path)) as store:
         yield StoredCheckpoints(store, where=str(path))
 
 

@@ -15,7 +15,7 @@ import msgspec
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.store import WHOLE, Listed, Record
+from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem
 from changefeed_shelf.settings import ShelfSettings
@@ -58,17 +58,16 @@ class ShelfStore:
         with self._locked():
             content = self._read()
             stored = _found(content, record.kind, record.key)
-            if record.version != ("" if stored is None else stored.version):
+            wanted = written_over(stored, record)
+            if wanted is None:
                 return None
             if stored is not None:
                 content.records.remove(stored)
-                if record.position is None:
-                    record = replace(record, position=stored.position)
             content.written += 1
-            record = replace(record, version=str(content.written))
-            content.records.append(record)
+            written = replace(wanted, version=str(content.written))
+            content.records.append(written)
             self._write(content)
-            return record
+            return written
 
     def _delete(self, kind: str, key: str, version: str) -> bool:
         with self._locked():

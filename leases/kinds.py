@@ -1,0 +1,48 @@
+"""The kinds of records that a fleet keeps, and what a person sees of them.
+
+Stores that have tables show each kind as a view, with these columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+LEASES: Final = "lease"
+"""Who reads a range, with its position: ownership and checkpoint together."""
+OWNERSHIP: Final = "ownership"
+CHECKPOINTS: Final = "checkpoint"
+HOSTS: Final = "host"
+FEED: Final = "feed"
+"""One record: which feed the leases are about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The view ``name`` of the records of a kind: ``key`` is what their key is called, and
+    ``fields`` are paths in the body, the last part of which names the column. ``stamp``, the
+    time of the last write, comes behind them.
+    """
+
+    name: str
+    kind: str
+    key: str
+    fields: Sequence[tuple[str, ...]]
+    has_position: bool = False
+
+
+_OWNED = (
+    *(("owner",), ("epoch",), ("ended",), ("paused",), ("next_owner",)),
+    ("health", "last_error"),
+)
+VIEWS: Final = (
+    View(name="leases", kind=LEASES, key="range_id", fields=_OWNED, has_position=True),
+    View(name="ownership", kind=OWNERSHIP, key="range_id", fields=_OWNED),
+    View(
+        name="checkpoints",
+        kind=CHECKPOINTS,
+        key="range_id",
+        fields=[("epoch",)],
+        has_position=True,
+    ),
+    View(name="members", kind=HOSTS, key="name", fields=[("address",), ("software",)]),
+)
