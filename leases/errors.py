@@ -4,7 +4,6 @@ LeaseError                  about one lease; ``lease`` is the copy we tried to w
 ├── LeaseConflict           its version moved on: read again, and look for our own write
 ├── LeaseGone               there is no such lease: stop reading, nothing to release
 └── LeaseLost               it is no longer ours: stop reading, nothing to release
-CheckpointConflict          the checkpoint of a range moved on: of checkpoints kept apart
 MemberConflict              another process wrote the member record of our name: stop
 ContainerError
 ├── ContainerUnavailable    no answer: a write may have happened, or may yet
@@ -38,10 +37,6 @@ class LeaseGone(LeaseError):
 
 class LeaseLost(LeaseError):
     """Another host owns it now, or we could not renew it in time."""
-
-
-class CheckpointConflict(Exception):
-    """The stored checkpoint has another version, or was claimed for a later epoch."""
 
 
 class MemberConflict(Failure):

@@ -35,7 +35,6 @@ import msgspec
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import (
-    CheckpointConflict,
     CheckpointMissing,
     ContainerUnavailable,
     LeaseConflict,
@@ -51,7 +50,7 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.leases.store import WHOLE
-from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
+from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints, StoredOwnership
 
 _ATTEMPTS = 10  # each that fails lost to another write
 

@@ -15,7 +15,6 @@ import msgspec
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import (
-    CheckpointConflict,
     ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
@@ -250,6 +249,10 @@ class _Claim(msgspec.Struct, frozen=True):
 
     epoch: int
     write_id: WriteId | None = None
+
+
+class CheckpointConflict(Exception):
+    """The stored checkpoint has another version, or was claimed for a later epoch."""
 
 
 class StoredCheckpoints:

@@ -11,10 +11,9 @@ from hypothesis import given
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import LEASES
-from changefeed.leases.errors import CheckpointConflict
 from changefeed.leases.lease import Checkpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
-from changefeed.leases.stored import StoredCheckpoints
+from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints
 from changefeed.runtime.backends import own_settings
 from tests.integration.emulator.running import running
 from tests.support.any_record import CHECKPOINTS, any_record

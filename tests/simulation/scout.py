@@ -6,8 +6,9 @@ from enum import Enum, auto
 from typing import Literal
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.errors import CheckpointConflict, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Checkpoint, Lease
+from changefeed.leases.stored import CheckpointConflict
 
 from .checkers import OPERATOR, Call, Checker
 from .probes import Probe, Probes
