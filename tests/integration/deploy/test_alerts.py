@@ -19,7 +19,7 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Sections
-from tests.support.promtool import RULES, check_alerts, promtool
+from tests.support.promtool import RULES, check_alerts, check_expressions, promtool
 from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
 
@@ -262,6 +262,31 @@ def test_brokers_that_come_and_go_and_have_work_raise_no_alert(tmp_path: Path) -
         _of("changefeed_broker_compaction_failures_total"): "0x30 1x30",
     }
     check_alerts(tmp_path, {**ALIVE, **series}, 60, [])
+
+
+@pytest.mark.parametrize(
+    ("alert", "metric"),
+    [
+        ("ChangefeedNoHosts", "changefeed_leases_owned"),
+        ("ChangefeedNoBrokerWrites", "changefeed_broker_writing"),
+    ],
+)
+def test_the_job_that_is_gone_is_named_while_another_lives(
+    alert: str, metric: str, tmp_path: Path
+) -> None:
+    """Over a weekend, since who is to see it may be away."""
+    series = {
+        f'{metric}{{job="shop",instance="a"}}': "1x3000",
+        f'{metric}{{job="bank",instance="b"}}': "1x9 stale",
+        f'{metric}{{job="bank",instance="c"}}': "1x5 stale",
+    }
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    expected = {f"group by (job) ({firing})": [{"labels": '{job="bank"}', "value": 1}]}
+    check_expressions(tmp_path, ALIVE | series, 3000, expected)
+
+
+def test_a_prometheus_that_has_never_seen_a_host_says_so(tmp_path: Path) -> None:
+    check_alerts(tmp_path, {}, 20, ["ChangefeedNoHosts"])
 
 
 def rules() -> list[dict[str, str]]:
