@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,16 @@ from changefeed.host.settings import Settings, load_settings
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigFlags(SettingsFlags):
+    # A pod names its file once, for its host and for what a person runs beside it.
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            envvar="CHANGEFEED_CONFIG",
+            help="A TOML file with settings (see init-config).",
+        ),
+    ] = None
+
     def settings(self) -> Settings:
         """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
         return load_settings(self.config, self.nested())

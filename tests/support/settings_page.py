@@ -22,8 +22,8 @@ A value is taken from the first of these places that has one:
    `--observer`, `--option key=value`, `--name`, `--start`);
 2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, two underscores between section and
    name; a whole section is JSON, and so is a table such as `observer.options`;
-3. the file that `--config` names: TOML, and `changefeed init-config` writes one with all of
-   this in it;
+3. the file that `--config` names, or else `CHANGEFEED_CONFIG`: TOML, and
+   `changefeed init-config` writes one with all of this in it;
 4. the default.
 
 What is wrong in them is reported with its place before anything is started, and the command

@@ -145,6 +145,32 @@ def test_the_values_of_the_tutorial_make_three_hosts_with_its_settings(tmp_path:
     assert ended(sys.executable, "-c", observer, cwd=tmp_path).returncode == 0
 
 
+COMMANDS = {
+    "tutorial": ROOT / "docs/tutorials/on-kubernetes.md",
+    "notes": CHART / "templates/NOTES.txt",
+}
+
+
+@pytest.mark.parametrize("page", COMMANDS.values(), ids=COMMANDS)
+def test_what_a_person_runs_in_a_pod_has_the_settings_of_its_host(
+    page: Path, tmp_path: Path
+) -> None:
+    config = 'leases.container = "sqlite:/nowhere/of-the-chart.db"'
+    (made := tmp_path / "made.yaml").write_text(
+        template("shop", f"--set-literal=config={config}")
+    )
+    (config_map,) = of_kind("ConfigMap", made)["data"].items()
+    (tmp_path / config_map[0]).write_text(config_map[1])
+    (host,) = next(pods(made))["containers"]
+    (mounted,) = (x["mountPath"] for x in host["volumeMounts"] if x["name"] == "settings")
+    env = {x["name"]: x["value"].replace(mounted, str(tmp_path)) for x in host["env"]}
+    (command,) = re.findall(
+        r"^ *kubectl .* exec .* -- (changefeed .*)$", page.read_text(), re.M
+    )
+    done = ended(sys.executable, "-m", *command.split(), cwd=ROOT, env=env)
+    assert "/nowhere/of-the-chart.db" in done.stderr, done.stderr
+
+
 def test_hosts_have_the_time_that_their_settings_ask_for() -> None:
     (pod,) = pods(PLAIN)
     settings = load_settings(None, {})

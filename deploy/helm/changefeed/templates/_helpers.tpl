@@ -84,6 +84,7 @@ securityContext:
 ports:
   - { name: http, containerPort: {{ .Values.port }} }
 env:
+  - { name: CHANGEFEED_CONFIG, value: /etc/changefeed/settings/changefeed.toml }
   - { name: CHANGEFEED_WEB__BIND, value: 0.0.0.0 }
   - { name: CHANGEFEED_WEB__PORT, value: {{ .Values.port | quote }} }
   {{- range $variable, $key := .Values.secretFiles.variables }}
