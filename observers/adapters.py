@@ -1,8 +1,9 @@
 """Makes an observer of what users write: a class or a function, async or plain.
 
-Plain methods may block, so they run in a thread, one for each observer. A class without
-any async method is also made there: what it keeps, a SQLite handle say, sees one thread
-in all its life. A class with an async method is made on the event loop.
+Plain methods may block, so they run in a thread, one for each observer; so does the
+constructor, of whatever class: it may load a model, and leases must be renewed meanwhile.
+What a class without any async method keeps, a SQLite handle say, sees one thread in all its
+life. An observer whose methods are all async has no thread once it is made.
 
 A thread cannot be interrupted. A plain call that is cancelled goes on until the user's
 function has ended and raises ``CancelledError`` only then, so that no host releases a
@@ -69,8 +70,10 @@ def adapt(target: Any, options: Mapping[str, object] | None = None) -> ObserverF
 class _Plan:
     """How to make the user's object, and how to call it."""
 
+    name: str
     make: Callable[[], Any]
-    made_in_thread: bool
+    all_async: bool
+    """Whether none of its methods needs a thread."""
     takes_context: bool
 
 
@@ -78,8 +81,9 @@ def _function_plan(target: Any, name: str) -> _Plan:
     plain = isinstance(target, partial) or inspect.isroutine(target)
     process = target if plain else target.__call__
     return _Plan(
+        name=name,
         make=partial(SimpleNamespace, process=process),
-        made_in_thread=False,
+        all_async=inspect.iscoroutinefunction(process),
         takes_context=takes_context(process, name),
     )
 
@@ -99,8 +103,9 @@ def _class_plan(cls: type, maker: Callable[..., Any], options: dict[str, Any]) -
             check_binds(function, f"{name}.{method}", _METHODS[method])
     check_options(maker, name, options)
     return _Plan(
+        name=name,
         make=partial(maker, **options),
-        made_in_thread=not any(map(inspect.iscoroutinefunction, methods.values())),
+        all_async=all(map(inspect.iscoroutinefunction, methods.values())),
         takes_context=takes_context(methods["process"], f"{name}.process"),
     )
 
@@ -117,8 +122,7 @@ class _Adapted:
     async def open(self, context: Context) -> None:
         self._name = f"observer of {context.range.id}"
         if self._object is None:
-            make = self._plan.make
-            self._object = await self._run(make) if self._plan.made_in_thread else make()
+            self._object = await self._make()
         if hasattr(self._object, "open"):
             await self._call(self._object.open, context)
 
@@ -133,8 +137,26 @@ class _Adapted:
             if hasattr(self._object, "close"):
                 await self._call(self._object.close, context, reason)
         finally:
-            if self._thread is not None:
-                self._thread.stop()
+            self._stop_thread()
+
+    async def _make(self) -> Any:
+        try:
+            made = await self._run(self._plan.make)
+        except RuntimeError as error:
+            if "event loop" not in str(error):
+                raise
+            raise RuntimeError(
+                f"the constructor of {self._plan.name} runs in a thread, because it may block: "
+                f"make what needs the event loop in 'async def open' ({error})"
+            ) from error
+        if self._plan.all_async:
+            self._stop_thread()
+        return made
+
+    def _stop_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None
 
     async def _call(self, function: Callable[..., Any], *arguments: object) -> None:
         if inspect.iscoroutinefunction(function):

@@ -18,11 +18,12 @@ from changefeed.observers.error_text import describe
 from changefeed.observers.unawaited import log_what_nobody_awaits
 
 
-class OneThread:
-    """One thread that makes one call after the other.
+class OneThread(concurrent.futures.Executor):
+    """One thread that makes one call after the other; see ``run``.
 
     Not a ``ThreadPoolExecutor``: Python joins those at exit, and one handler that hangs
-    would keep the process alive for ever.
+    would keep the process alive for ever. Still an executor: the loop is asked to run a call,
+    so that a loop with a clock of its own knows of it.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,8 +33,7 @@ class OneThread:
     async def run(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Call it in the thread; see the module on what cancellation does."""
         call = _Call(partial(copy_context().run, function, *arguments))
-        self._calls.put(call)
-        ended = asyncio.wrap_future(call.ended)
+        ended = asyncio.get_running_loop().run_in_executor(self, call)
         try:
             await asyncio.wait({ended})
         except asyncio.CancelledError:
@@ -41,13 +41,20 @@ class OneThread:
             raise
         return ended.result()
 
+    def submit(
+        self, fn: Callable[..., Any], /, *_: object, **__: object
+    ) -> concurrent.futures.Future[Any]:
+        assert isinstance(fn, _Call), "calls come from run"
+        self._calls.put(fn)
+        return fn.ended
+
     def stop(self) -> None:
         """Let the thread end once its calls have."""
         self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            call.make()
+            call()
             del call  # an idle thread holds no changes
 
 
@@ -68,7 +75,7 @@ class _Call:
         self.ended: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._function = function
 
-    def make(self) -> None:
+    def __call__(self) -> None:
         if not self.ended.set_running_or_notify_cancel():
             return
         try:

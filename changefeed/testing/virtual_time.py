@@ -5,10 +5,14 @@ A test of an hour takes milliseconds, and the same calls come in the same order 
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, wait
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_LONGEST_CALL = 10.0
 
 
 class NothingCanHappen(AssertionError):
@@ -18,8 +22,10 @@ class NothingCanHappen(AssertionError):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """``loop.time()`` starts at zero and jumps to the next timer when nothing is ready.
 
-    For code that waits by ``asyncio.sleep`` and timeouts. Threads and sockets do not wait for
-    its clock: what depends on them belongs on an ordinary loop.
+    For code that waits by ``asyncio.sleep`` and timeouts. A call in the thread of an observer
+    takes no virtual time: the loop stands still until it has ended, for ten real seconds at
+    most. Other threads and sockets do not wait for its clock: what depends on them belongs on
+    an ordinary loop.
     """
 
     def __init__(self) -> None:
@@ -28,6 +34,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        if executor is None:
+            return super().run_in_executor(None, func, *args)
+        call = executor.submit(func, *args)
+        wait([call], timeout=_LONGEST_CALL)
+        return asyncio.wrap_future(call, loop=self)
 
     def skip(self, seconds: float) -> None:
         """Let time pass, as a process that is paused would see it pass."""

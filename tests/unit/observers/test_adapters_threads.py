@@ -138,23 +138,55 @@ async def test_an_idle_thread_holds_no_changes() -> None:
     await closed(observer)
 
 
-async def test_an_async_method_stays_on_the_loop_beside_plain_ones() -> None:
-    seen: list[bool] = []
+async def test_async_methods_alone_run_on_the_loop_and_constructors_never_do() -> None:
+    on_loop: list[bool] = []
+
+    def note() -> None:
+        on_loop.append(threading.current_thread() is threading.main_thread())
 
     class Mixed:
         def __init__(self) -> None:
-            seen.append(threading.current_thread() is threading.main_thread())
+            note()
 
         def open(self, _context: Context) -> None:
-            seen.append(threading.current_thread() is threading.main_thread())
+            note()
 
         async def process(self, _changes: Sequence[Change]) -> None:
-            seen.append(threading.current_thread() is threading.main_thread())
+            note()
 
     observer = await opened(Mixed)
     await observer.process(CONTEXT, [make.change(1)])
     await closed(observer)
-    assert seen == [True, False, True]
+    assert on_loop == [False, False, True]
+
+
+class MadeInThread:
+    threads: list[threading.Thread]
+
+    def __init__(self) -> None:
+        self.threads.append(threading.current_thread())
+
+    async def process(self, _changes: Sequence[Change]) -> None: ...
+
+
+async def test_an_async_observer_keeps_no_thread_once_it_is_made() -> None:
+    MadeInThread.threads = []
+    observer = await opened(MadeInThread)
+    await asyncio.to_thread(MadeInThread.threads[0].join, 10)
+    assert not MadeInThread.threads[0].is_alive()
+    await closed(observer)
+
+
+class NeedsLoop:
+    def __init__(self) -> None:
+        self.client = asyncio.get_running_loop().create_future()
+
+    async def process(self, _changes: Sequence[Change]) -> None: ...
+
+
+async def test_a_constructor_that_needs_the_loop_is_told_where_there_is_one() -> None:
+    with pytest.raises(RuntimeError, match=r"NeedsLoop.*'async def open'"):
+        await opened(NeedsLoop)
 
 
 async def test_a_plain_function_around_something_async_is_awaited() -> None:
