@@ -165,7 +165,7 @@ def test_what_a_person_runs_in_a_pod_has_the_settings_of_its_host(
     (mounted,) = (x["mountPath"] for x in host["volumeMounts"] if x["name"] == "settings")
     env = {x["name"]: x["value"].replace(mounted, str(tmp_path)) for x in host["env"]}
     (command,) = re.findall(
-        r"^ *kubectl .* exec .* -- (changefeed .*)$", page.read_text(), re.M
+        r"^ *kubectl .* exec .* -- (changefeed .*)$", page.read_text(), re.MULTILINE
     )
     done = ended(sys.executable, "-m", *command.split(), cwd=ROOT, env=env)
     assert "/nowhere/of-the-chart.db" in done.stderr, done.stderr

@@ -20,8 +20,10 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Helm reads a tag of digits alone as a number. */}}
 {{- define "changefeed.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{ .Values.image.repository }}:{{ if kindIs "float64" $tag }}{{ int64 $tag }}{{ else }}{{ $tag }}{{ end }}
 {{- end -}}
 
 {{- define "changefeed.brokers.serviceAccount" -}}
