@@ -11,10 +11,9 @@ are reset to. How many changes a move repeats or skips is as exact as the feed's
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import uuid4
 
 from changefeed.feeds.errors import FeedError
@@ -25,8 +24,8 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
     RemembersRanges,
-    StartAt,
 )
+from changefeed.feeds.starts import start_in
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
@@ -39,7 +38,6 @@ from changefeed.runtime.together import together
 
 _TRIES = 20  # the owner of a paused range writes it, too, until it is done
 _LOOK = 0.5
-_WORDS: Mapping[str, StartAt] = {"beginning": "beginning", "now": "now"}
 
 
 class RangeInUse(Exception):
@@ -70,22 +68,6 @@ class Move:
     @property
     def range_id(self) -> RangeId:
         return self.lease.range_id
-
-
-def start_in(text: str) -> StartAt | None:
-    """Read ``beginning``, ``now`` or a time; ``None`` for what must be a continuation.
-
-    Raise ``ValueError`` for a time without a zone.
-    """
-    if text in _WORDS:
-        return _WORDS[text]
-    try:
-        time_ = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if time_.tzinfo is None:
-        raise ValueError(f"the time {text} has no zone: write it as 2026-01-31T12:00Z")
-    return time_
 
 
 async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: str) -> Move:

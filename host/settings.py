@@ -7,7 +7,6 @@ in seconds.
 
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,6 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, model_valida
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.starts import start_in, not_in_future
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.secret import HasSecrets
@@ -55,16 +55,15 @@ def _start_in(given: object) -> object:
     """Take words, text with a zone and times. A number would be seconds since 1970, and is
     rather a year.
     """
-    time = given
-    if isinstance(given, str) and given not in ("beginning", "now"):
-        with suppress(ValueError):
-            time = datetime.fromisoformat(given)
-    if time in ("beginning", "now") or (isinstance(time, datetime) and time.tzinfo is not None):
-        return time
-    raise ValueError(
-        "should be beginning, now, or a time with its zone, as 2026-01-31T12:00Z or "
-        "2026-01-31T13:00+01:00"
-    )
+    if isinstance(given, datetime):
+        return not_in_future(given)
+    start = start_in(given) if isinstance(given, str) else None
+    if start is None:
+        raise ValueError(
+            "should be beginning, now, or a time with its zone, as 2026-01-31T12:00Z or "
+            "2026-01-31T13:00+01:00"
+        )
+    return start
 
 
 class FeedSettings(Section):
@@ -76,7 +75,7 @@ class FeedSettings(Section):
         "beginning"
     )
     """Where to start a range that has no lease yet: beginning, now, or a time with its
-    zone. Settled once, when its lease is created."""
+    zone, not in the future. Settled once, when its lease is created."""
     poll_interval: Seconds = 1.0
     """How long to wait at the end of a range before asking for more."""
     max_poll_interval: Seconds | None = None

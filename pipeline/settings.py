@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from changefeed.feeds.starts import start_in
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.runtime.paths import expanded
@@ -121,6 +122,11 @@ class WebSettings(Section):
     """Without one there is no server; 0 takes any free port, and the log says which."""
 
 
+def _refuse_wrong_time(start: str) -> str:
+    start_in(start)  # what else may be wrong with it, the source says
+    return start
+
+
 class PipelineSettings(AllSettings):
     """All settings of a pipeline."""
 
@@ -133,8 +139,9 @@ class PipelineSettings(AllSettings):
     """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
     directory: str = Field(examples=["data/tables"])
     """One folder for each table, and ``_checkpoints``."""
-    start: str = "beginning"
-    """Where a table without a checkpoint starts: beginning, now, or a time with its zone."""
+    start: Annotated[str, AfterValidator(_refuse_wrong_time)] = "beginning"
+    """Where a table without a checkpoint starts: beginning, now, or a time with its zone,
+    not in the future."""
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
     What does not fit is in the column ``rescued``."""

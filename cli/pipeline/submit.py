@@ -38,7 +38,7 @@ def submit(
     What is not known here is passed on to spark-submit: --executor-memory=4g, --archives, ….
     """
     with exit_on_error():
-        settings = load_settings(config, {})
+        settings = load_settings(config, {} if start is None else {"start": start})
         line = command(
             settings,
             config.absolute(),

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from changefeed.feeds.feed import RangeId, StartAt
+from changefeed.feeds.starts import start_in
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import absolute, with_mode
 from changefeed.pipeline.source.offsets import Offset
@@ -96,22 +96,18 @@ def pieces_text(pieces: Sequence[Slice]) -> str:
 
 def point(text: str, name: str) -> StartAt | Offset:
     """Read a point in a feed: a word, a time with its zone, or an offset as JSON."""
-    if text == "beginning":
-        return "beginning"
-    if text == "now":
-        return "now"
     if text.startswith("{"):
         return Offset.of(text)
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
+        start = start_in(text)
+    except ValueError as error:
+        raise PipelineRefused(f"{name}={text!r}: {error}") from error
+    if start is None:
         raise PipelineRefused(
             f"{name}={text!r}: write beginning, now, a time as 2026-01-31T12:00:00+00:00, or "
             f"an offset as JSON"
-        ) from None
-    if time.tzinfo is None:
-        raise PipelineRefused(f"{name}={text!r} does not say its time zone: add +00:00 for UTC")
-    return time
+        )
+    return start
 
 
 def _address(address: str, mode: str | None) -> str:

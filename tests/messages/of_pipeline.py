@@ -34,6 +34,7 @@ for _cause, _case in {
         'aggregates=[{"name": "latest", "window": "1 h"}]'
     ),
     "a list as a setting of Spark": _settings('spark={"spark.x": [1]}'),
+    "a start that is no time with a zone": _settings(START="2026-01-31"),
     "a flag whose name has spaces": _settings("a b c=1"),
 }.items():
     PIPELINE.says(_cause)(_case)

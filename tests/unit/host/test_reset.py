@@ -7,7 +7,7 @@ import pytest
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.reset import RangeInUse, carry_out, planned, refuse_in_use, start_in
+from changefeed.host.reset import RangeInUse, carry_out, planned, refuse_in_use
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.lease import HostName, Incarnation, Lease
@@ -68,15 +68,6 @@ async def test_a_continuation_is_tried_on_the_feed_before_it_is_written() -> Non
         await planned(feed, container, R0, "nonsense")
     with pytest.raises(LeaseGone):
         await planned(feed, container, RangeId("r9"), "now")
-
-
-def test_a_place_to_start_is_a_word_a_time_or_else_a_continuation() -> None:
-    assert start_in("now") == "now"
-    assert str(start_in("2026-01-31T12:00Z")) == "2026-01-31 12:00:00+00:00"
-    assert start_in('"7052"') is None
-    assert start_in("27296216/3") is None
-    with pytest.raises(ValueError, match="has no zone"):
-        start_in("2026-01-31T12:00")
 
 
 async def test_a_range_of_a_living_host_is_refused_as_soon_as_that_renews() -> None:

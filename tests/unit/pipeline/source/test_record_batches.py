@@ -124,7 +124,7 @@ def test_the_path_of_a_log_does_not_depend_on_where_spark_runs(
         ({"maxChanges": "5"}, "'maxchanges'; there are: feed"),
         ({"bodySchema": "n INT"}, "with_bodies"),
         ({"startingAt": "yesterday"}, "yesterday"),
-        ({"startingAt": "2026-01-31"}, "time zone"),
+        ({"startingAt": "2026-01-31"}, "no zone"),
         ({"columns": "key,value"}, "'value'; there are: range"),
         ({"columns": "key,key"}, "once"),
         ({"maxChangesPerTrigger": "0"}, "from 1 on"),
