@@ -44,7 +44,7 @@ from changefeed.leases.errors import ContainerError, ContainerUnavailable, Membe
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
-from changefeed.leases.timeouts import BoundedContainer
+from changefeed.leases.timeouts import BoundedContainer, LeaseWrites
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.cancellation import cancelled_on_request
@@ -99,12 +99,18 @@ class Host:
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._clock = clock
         self._wall = wall
+        self._writes = LeaseWrites(
+            expiration=settings.leases.expiration,
+            clock=clock,
+            when_failing=partial(self._events.retrying, "write leases"),
+        )
         bounded = BoundedContainer(
             container,
             timeout=settings.leases.call_timeout,
             renewal_timeout=settings.leases.renewal_timeout,
             on_call=self._events.container_call,
             patience=Patience(_PATIENCE),
+            writes=self._writes,
         )
         self._memory = LeaseMemory()
         self.container = self._container = RememberingContainer(bounded, self._memory)
@@ -124,6 +130,7 @@ class Host:
             wall=wall,
             clock=clock,
             on_beat=self._beat,
+            may_beat=lambda: not self._writes.failing,
         )
         self._balancer = Balancer(self.name, settings.leases)
         retrier = Retrier(self._events, self._random)

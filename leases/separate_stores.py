@@ -66,9 +66,10 @@ class SeparateStores:
     - ``write_id`` of a copy that was read names the last write of ownership. A writer
       whose ``checkpoint`` got no answer finds the lease still its own, and writes again.
     - ``checkpoint_epoch`` is stored with ownership, so it follows at the next renewal.
-    - ``acquire`` may be cut short between its two writes. A host that finds its ``write_id``
-      then owns the lease, but has not shut out the old owner: it must ``acquire`` again,
-      without a new epoch. So must a host that another has made owner by ``replace``.
+    - ``acquire`` may be cut short between its two writes. Where the second fails, the lease
+      is released. A host that finds its ``write_id`` all the same owns the lease, but has not
+      shut out the old owner: it must ``acquire`` again, without a new epoch. So must a host
+      that another has made owner by ``replace``.
 
     A lease whose checkpoint is missing is refused. To start over without a word would
     repeat everything, or skip whatever was written since.
@@ -161,6 +162,17 @@ class SeparateStores:
         # The continuation we carry may be an old one, since a checkpoint does not move the
         # version we compete for. What counts is the one that we find and claim.
         owned = await self._replace_ownership(lease)
+        try:
+            return await self._claimed(lease, owned)
+        except ContainerUnavailable:
+            # Else it would be ours, unread, for as long as the checkpoints fail us alone.
+            freed = replace(owned.released(), write_id=WriteId(uuid4().hex))
+            with suppress(LeaseError, ContainerUnavailable):
+                await self._ownership.replace(freed)
+            raise
+
+    async def _claimed(self, lease: Lease, owned: Lease) -> Lease:
+        """Shut the old owner out of the checkpoint; return the lease whole."""
         for _ in range(_ATTEMPTS):
             try:
                 stored = await self.read(lease.range_id)

@@ -1,7 +1,13 @@
-"""A lease container that always answers in time, or says that it did not."""
+"""A lease container that always answers in time, or says that it did not.
+
+It also shows whether the host can write leases at all. A host that lists them and cannot write
+them keeps nothing that the plan gives it, and would look alive by its heartbeats for ever.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
 from typing import TypeVar
 
 from changefeed.feeds.feed import RangeId
@@ -10,9 +16,52 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.store import WHOLE
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
+from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")
+_LONGEST_REST = 10  # expirations
+
+
+class LeaseWrites:
+    """What came of the writes of leases by one host. Times are in seconds, on ``clock``.
+
+    ``when_failing`` is called once they fail, with the last error and the expiration.
+    """
+
+    def __init__(
+        self,
+        *,
+        expiration: float,
+        clock: Clock,
+        when_failing: Callable[[ContainerUnavailable, float], None] = lambda *_: None,
+    ) -> None:
+        self._expiration = expiration
+        self._clock = clock
+        self._when_failing = when_failing
+        self._since: float | None = None
+        self._last = -inf
+
+    @property
+    def failing(self) -> bool:
+        """Whether there were only failures for an expiration.
+
+        After some time without another failure, more after each try, it is worth a try again:
+        the host may have had nothing to write meanwhile.
+        """
+        lasted = 0.0 if self._since is None else self._last - self._since
+        longest = min(lasted, _LONGEST_REST * self._expiration)
+        return lasted >= self._expiration and self._clock() - self._last < longest
+
+    def succeeded(self) -> None:
+        self._since = None
+
+    def failed(self, error: ContainerUnavailable) -> None:
+        was_failing, self._last = self.failing, self._clock()
+        if self._since is None:
+            self._since = self._last
+        if self.failing and not was_failing:
+            self._when_failing(error, self._expiration)
 
 
 class BoundedContainer:
@@ -21,7 +70,8 @@ class BoundedContainer:
 
     A call that ran out of time, or that its client gave up, raises ``ContainerUnavailable``: a
     write may have happened. So does one that the server refuses, as long as there is
-    ``patience`` for it. ``on_call`` gets the name of each call, for the metrics.
+    ``patience`` for it. ``on_call`` gets the name of each call, for the metrics; ``writes``
+    what came of each write of a lease.
     """
 
     def __init__(
@@ -32,12 +82,14 @@ class BoundedContainer:
         renewal_timeout: float | None = None,
         on_call: Callable[[str], None],
         patience: Patience | None = None,
+        writes: LeaseWrites | None = None,
     ) -> None:
         self._container = container
         self._timeout = timeout
         self._renewal_timeout = timeout if renewal_timeout is None else renewal_timeout
         self._on_call = on_call
         self._patience = patience or Patience(0)
+        self._writes = writes or LeaseWrites(expiration=timeout, clock=elapsed_time)
 
     async def list(self) -> Sequence[Lease]:
         return await self._bounded("list", self._container.list())
@@ -55,13 +107,16 @@ class BoundedContainer:
         return await self._bounded("create", self._container.create(lease))
 
     async def replace(self, lease: Lease) -> Lease:
-        return await self._soon("replace", self._container.replace(lease))
+        with self._writing(proves=lease.next_owner is None):
+            return await self._soon("replace", self._container.replace(lease))
 
     async def acquire(self, lease: Lease) -> Lease:
-        return await self._bounded("acquire", self._container.acquire(lease))
+        with self._writing():
+            return await self._bounded("acquire", self._container.acquire(lease))
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        return await self._soon("checkpoint", self._container.checkpoint(lease))
+        with self._writing():
+            return await self._soon("checkpoint", self._container.checkpoint(lease))
 
     async def delete(self, lease: Lease) -> None:
         await self._bounded("delete", self._container.delete(lease))
@@ -81,6 +136,19 @@ class BoundedContainer:
     async def keep_feed_identity(self, identity: str) -> None:
         keeping = self._container.keep_feed_identity(identity)
         await self._bounded("keep_feed_identity", keeping)
+
+    @contextmanager
+    def _writing(self, *, proves: bool = True) -> Iterator[None]:
+        """Count what comes of it. A conflict says nothing about whether writes get through, and
+        a request for a lease nothing about whether it could be read then.
+        """
+        try:
+            yield
+        except ContainerUnavailable as error:
+            self._writes.failed(error)
+            raise
+        if proves:
+            self._writes.succeeded()
 
     async def _soon(self, name: str, call: Awaitable[T]) -> T:
         return await self._bounded(name, call, self._renewal_timeout)

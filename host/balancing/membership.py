@@ -17,6 +17,10 @@ another process has the name: the record is watched for heartbeats, as at the st
 A heartbeat goes along with a listing, in one request where the container can do that. A
 call without an answer fails both; so after one each goes alone, the heartbeat at once, until
 both have been answered: neither is lost for what ails the other.
+
+A host that lists leases and cannot write them sends no heartbeats (``may_beat``): the others
+then give its share of the ranges to hosts that can. One write of a lease that gets through, and
+it beats again.
 """
 
 import asyncio
@@ -67,6 +71,7 @@ class Membership:
 
     ``dead`` are incarnations whose processes have ended for certain. ``on_beat`` is called
     with the time, on ``clock``, at which a heartbeat was sent, once it has been answered.
+    ``may_beat`` says whether this host is of use to the others.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Membership:
         wall: Callable[[], float],
         clock: Clock = elapsed_time,
         on_beat: Callable[[float], None] = lambda _: None,
+        may_beat: Callable[[], bool] = lambda: True,
     ) -> None:
         self._container = container
         self._member = member
@@ -96,6 +102,7 @@ class Membership:
         self._wall = wall
         self._clock = clock
         self._on_beat = on_beat
+        self._may_beat = may_beat
         self._writing = asyncio.Lock()
         self._sent = clock()
         self._went_along = asyncio.Event()
@@ -138,6 +145,9 @@ class Membership:
                 self._went_along.clear()
                 if self._goes_along:
                     continue
+            if not self._may_beat():
+                wait = _PAUSE * self._interval
+                continue
             try:
                 await self._beat()
             except ContainerUnavailable as error:
@@ -165,7 +175,7 @@ class Membership:
 
     @property
     def _goes_along(self) -> bool:
-        return self._listing_answered and self._heartbeat_answered
+        return self._listing_answered and self._heartbeat_answered and self._may_beat()
 
     async def _list(self, ask: AskFleet, heartbeat: Member | None) -> ListedFleet:
         self._listing_answered = False

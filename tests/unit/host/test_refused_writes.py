@@ -1,0 +1,113 @@
+"""Stories of a host that may read what is stored, and cannot write leases."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.separate_stores import SeparateStores
+from changefeed.testing.fleet import Fleet
+from tests.support import make
+from tests.support.logs import captured_logs
+from tests.support.looking import start
+from tests.support.proxies import proxied
+
+NOTICED = 75.0
+"""An expiration of failures, one without heartbeats, and some listings."""
+SETTLED = 30.0
+
+
+class Refusing:
+    """Goes around the calls of a ``proxied`` container. While ``out``, it refuses to write
+    leases, and checkpoints that are kept apart.
+    """
+
+    def __init__(self) -> None:
+        self.out = True
+
+    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if self.out and name in {"acquire", "replace", "checkpoint", "write"}:
+            raise ContainerUnavailable("503: not writable here")
+        return await call()
+
+
+async def test_the_others_read_what_a_host_would_that_cannot_acquire() -> None:
+    feed, container, refusing = make.memory_feed(4, 40), MemoryLeases(), Refusing()
+    async with Fleet(feed, container) as fleet:
+        with captured_logs("WARNING") as logs:
+            start(fleet, "a")
+            fleet.start("b", container=proxied(container, refusing))
+            await asyncio.sleep(NOTICED)
+        assert await fleet.loads() == {"a": 4, "b": 0}
+        assert len(fleet.log.delivered) == 40
+        said = [x for x in logs if x.get("doing") == "write leases"]
+        assert [x["error"] for x in said] == ["503: not writable here"]
+        refusing.out = False
+        await asyncio.sleep(2 * NOTICED)
+        assert await fleet.loads() == {"a": 2, "b": 2}
+
+
+async def test_the_others_read_what_a_host_would_that_may_not_write_checkpoints() -> None:
+    feed, ownership, checkpoints = (
+        make.memory_feed(4, 40),
+        MemoryOwnership(),
+        MemoryCheckpoints(),
+    )
+    refusing = Refusing()
+    async with Fleet(feed, SeparateStores(ownership, checkpoints)) as fleet:
+        start(fleet, "a")
+        fleet.start("b", container=SeparateStores(ownership, proxied(checkpoints, refusing)))
+        await asyncio.sleep(NOTICED)
+        assert await fleet.loads() == {"a": 4, "b": 0}
+        assert len(fleet.log.delivered) == 40
+        read_by_a = 0
+        for _ in range(100):
+            await asyncio.sleep(10)
+            read_by_a += (await fleet.loads())["a"] == 4
+        assert read_by_a > 75  # b tries again now and then, and less and less often
+        refusing.out = False
+        await asyncio.sleep(400)
+        assert await fleet.loads() == {"a": 2, "b": 2}
+
+
+async def test_a_host_that_cannot_write_any_more_loses_its_leases() -> None:
+    feed, container, refusing = MemoryFeed(4), MemoryLeases(), Refusing()
+    refusing.out = False
+    async with Fleet(feed, container) as fleet:
+        start(fleet, "a")
+        fleet.start("b", container=proxied(container, refusing))
+        await asyncio.sleep(SETTLED)
+        assert await fleet.loads() == {"a": 2, "b": 2}
+        refusing.out = True
+        for n in range(40):
+            feed.append(f"key-{n}")
+        await asyncio.sleep(NOTICED)
+        assert await fleet.loads() == {"a": 4, "b": 0}
+        assert len(fleet.log.times) == 40
+
+
+class OneLocked(MemoryLeases):
+    """Refuses to let anybody acquire the lease of r8."""
+
+    async def acquire(self, lease: Lease) -> Lease:
+        if lease.range_id == "r8":
+            raise ContainerUnavailable("another transaction holds the row")
+        return await super().acquire(lease)
+
+
+async def test_one_lease_that_nobody_can_write_moves_no_other() -> None:
+    container = OneLocked()
+    by_heartbeats = {"leases": {"renewal": "host"}}  # what is at rest is not written
+    async with Fleet(MemoryFeed(9), container, settings=by_heartbeats) as fleet:
+        start(fleet, "ab")
+        await asyncio.sleep(SETTLED)
+        before = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
+        assert sum((await fleet.loads()).values()) == 8
+        with captured_logs("WARNING") as logs:
+            await asyncio.sleep(4 * NOTICED)
+        after = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
+        assert after == before
+        assert "another transaction holds the row" in {x.get("error") for x in logs}
