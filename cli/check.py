@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from changefeed.cli.existing import will_be_made
 from changefeed.cli.exit_codes import USER_ERROR, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -16,7 +17,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES, check_leases
 from changefeed.leases.coverage import check_coverage
-from changefeed.leases.errors import ContainerError
+from changefeed.leases.errors import ContainerError, ContainerMissing
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 from changefeed.runtime.errors import UserError
 
@@ -34,8 +35,9 @@ def check(
     Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
     to live, consistency, clocks. Leases must hold each key of the feed once, and stand where
     it can be read.
-    Ends with 0 if hosts can run, 2 if they cannot. It changes nothing but one item of its
-    own, which it deletes again.
+    Ends with 0 if hosts can run, 2 if they cannot. It makes no container that is not there:
+    it says whether hosts make it. In one that is there it writes one item of its own, and
+    deletes it again.
     """
     with exit_on_error():
         found = asyncio.run(_found(flags.settings()))
@@ -44,11 +46,20 @@ def check(
 
 async def _found(settings: Settings) -> Sequence[Diagnostic]:
     found = [*_unused_sections(settings), *[x async for x in _feed(settings)]]
-    for address in settings.leases.addresses:
-        found += [x async for x in _place_of_leases(settings, address)]
-    if not any(x.severity is Severity.PROBLEM for x in found):
-        found += [x async for x in _leases(settings)]
+    try:
+        for address in settings.leases.addresses:
+            found += [x async for x in _place_of_leases(settings, address)]
+        if not any(x.severity is Severity.PROBLEM for x in found):
+            found += [x async for x in _leases(settings)]
+    except ContainerMissing as missing:
+        found.append(_missing(missing, settings))
     return found
+
+
+def _missing(missing: ContainerMissing, settings: Settings) -> Diagnostic:
+    if not will_be_made(missing, settings):
+        return problem("leases", str(missing))
+    return warning("leases", str(missing), "if the name is right, there is nothing to do")
 
 
 def _unused_sections(settings: Settings) -> Iterator[Diagnostic]:
@@ -96,12 +107,14 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
     try:
         async with (
             asyncio.timeout(_LONGEST),
-            open_leases(settings) as container,
+            open_leases(settings, must_exist=True) as container,
             open_feed(settings.feed.address, settings.open_options) as feed,
         ):
             leases, members = await container.list(), await container.members()
             found = check_coverage(feed, container, start=settings.feed.start_at)
             wrong = [x async for x in found]
+    except ContainerMissing:
+        raise
     except (ContainerError, FeedError) as error:
         yield _failed("leases", error)
     except TimeoutError:

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from aiohttp import web
 
-from changefeed.cli.existing import existing_leases, refuse_to_create
+from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import ObserverFlags, with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -74,7 +74,6 @@ def dashboard(
 async def _serve(
     settings: Settings, signals: StopSignals, *, actions: bool, every: float
 ) -> None:
-    await refuse_to_create(settings)
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(FleetInspector.of(settings))
         peers = await stack.enter_async_context(Peers.opened())

@@ -10,7 +10,6 @@ from typing import Annotated
 import aiohttp
 import typer
 
-from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import FAILED, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -50,7 +49,6 @@ def doctor(
 
 
 async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
-    await refuse_to_create(settings)
     looks: list[Look] = []
     async with FleetInspector.of(settings) as fleet:
         until = time.monotonic() + watch

@@ -1,27 +1,39 @@
 """Leases that are there already: to look at them, or to change them, must not make any."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases.addresses import leases_exist
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerMissing
+from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
-from changefeed.runtime.errors import UserError
-
-
-async def refuse_to_create(settings: Settings) -> None:
-    """Raise ``UserError`` where opening would make the container, as SQLite's does."""
-    for address in settings.leases.addresses:
-        if not await leases_exist(address, settings.open_options):
-            _, _, place = address.partition(":")
-            raise UserError(f"there are no leases at {place} yet: no host has run with them")
 
 
 @asynccontextmanager
 async def existing_leases(settings: Settings) -> AsyncIterator[BoundedContainer]:
-    leases = settings.leases.model_copy(update={"create_container": False})
-    settings = settings.model_copy(update={"leases": leases})
-    await refuse_to_create(settings)
-    async with open_leases(settings) as container:
-        yield BoundedContainer(container, timeout=leases.call_timeout, on_call=lambda _: None)
+    """Open the leases. Raise ``ContainerMissing`` where there are none."""
+    timeout = settings.leases.call_timeout
+    async with open_leases(settings, must_exist=True) as container:
+        yield BoundedContainer(container, timeout=timeout, on_call=lambda _: None)
+
+
+@asynccontextmanager
+async def leases_if_any(settings: Settings) -> AsyncIterator[LeaseContainer]:
+    """Open the leases to plan what to write. Where the first write makes the container, show
+    none; else raise ``ContainerMissing``.
+    """
+    container: LeaseContainer = MemoryLeases()
+    async with AsyncExitStack() as stack:
+        try:
+            container = await stack.enter_async_context(existing_leases(settings))
+        except ContainerMissing as missing:
+            if not will_be_made(missing, settings):
+                raise
+        yield container
+
+
+def will_be_made(missing: ContainerMissing, settings: Settings) -> bool:
+    """Whether a host with these settings makes the container that is not there."""
+    return missing.made_by_run or settings.leases.create_container

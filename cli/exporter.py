@@ -21,7 +21,6 @@ import typer
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -69,7 +68,6 @@ def exporter(
 async def _export(
     settings: Settings, lag_per_host: int, scaler_port: int | None, signals: StopSignals
 ) -> None:
-    await refuse_to_create(settings)
     async with FleetInspector.of(settings) as fleet:
         with listening_socket(settings.web) as listening:
             looks = Looks(fleet, asyncio.get_running_loop().time)

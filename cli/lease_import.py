@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from changefeed.cli.existing import leases_if_any
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -16,7 +17,6 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
@@ -73,7 +73,7 @@ async def _import_document(
         for lease in wanted:
             if not lease.ended and lease.continuation is not None:
                 await feed.lag(lease.range_id, lease.continuation)  # refuses another feed's
-    async with open_leases(settings) as container:
+    async with leases_if_any(settings) as container:
         positions = {x.range_id: x.continuation for x in wanted}
         for listed in await container.list():
             stored = await container.read(listed.range_id)
@@ -83,7 +83,7 @@ async def _import_document(
                     f"hosts may be further on. Name a container without leases, or set "
                     f"positions with: changefeed reset"
                 )
-        await _create(wanted, container, dry_run=dry_run)
+    await _create(wanted, settings, dry_run=dry_run)
 
 
 async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool) -> None:
@@ -111,18 +111,19 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
         ranges = await feed.ranges()
     wanted = importing.imported(found, ranges)
     say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")
-    async with open_leases(settings) as container:
-        await _create(wanted, container, dry_run=dry_run)
+    await _create(wanted, settings, dry_run=dry_run)
 
 
-async def _create(wanted: Sequence[Lease], container: LeaseContainer, *, dry_run: bool) -> None:
+async def _create(wanted: Sequence[Lease], settings: Settings, *, dry_run: bool) -> None:
     """Create those leases that are not there yet, or print what would happen."""
-    for lease in wanted:
-        stored = await container.read(lease.range_id)
-        if stored is not None:
-            say(f"range {lease.range_id}: there already, at {stored.continuation}")
-        elif dry_run:
-            say(f"range {lease.range_id}: would start at {lease.continuation}")
-        else:
-            await container.create(lease)
-            say(f"range {lease.range_id}: starts at {lease.continuation}")
+    opening = leases_if_any(settings) if dry_run else open_leases(settings)
+    async with opening as container:
+        for lease in wanted:
+            stored = await container.read(lease.range_id)
+            if stored is not None:
+                say(f"range {lease.range_id}: there already, at {stored.continuation}")
+            elif dry_run:
+                say(f"range {lease.range_id}: would start at {lease.continuation}")
+            else:
+                await container.create(lease)
+                say(f"range {lease.range_id}: starts at {lease.continuation}")

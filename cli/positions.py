@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing import existing_leases, leases_if_any
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -27,11 +26,9 @@ from changefeed.host.liveness import living_hosts
 from changefeed.host.operations.phrases import counted, repeats
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases.addresses import leases_exist
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
-from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.restore import Change, Step, carry_out, read_all, steps_to
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
@@ -132,7 +129,7 @@ async def _restore(
 ) -> bool:
     async with (
         open_feed(settings.feed.address, settings.open_options) as opened,
-        _as_they_are(settings) if dry_run else open_leases(settings) as container,
+        leases_if_any(settings) as container,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
         _refuse_another_feed(document, feed)
@@ -148,21 +145,11 @@ async def _restore(
         if not yes and not confirmed(f"Restore {counted(len(steps), 'lease')}?"):
             say("nothing was changed")
             return False
-        done = await _carry_out(container, steps)
-        if done:
-            await container.keep_feed_identity(feed.identity)
+        async with open_leases(settings) as opened_to_write:
+            done = await _carry_out(opened_to_write, steps)
+            if done:
+                await opened_to_write.keep_feed_identity(feed.identity)
         return done
-
-
-@asynccontextmanager
-async def _as_they_are(settings: Settings) -> AsyncIterator[LeaseContainer]:
-    """Open the leases without creating any: where there are none, none are to be seen."""
-    for address in settings.leases.addresses:
-        if not await leases_exist(address, settings.open_options):
-            yield MemoryLeases()
-            return
-    async with existing_leases(settings) as container:
-        yield container
 
 
 def _refuse_another_feed(document: Positions, feed: Feed) -> None:

@@ -14,7 +14,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -68,7 +67,6 @@ def status(
         view = LeaseView(sort=sort, pattern=filter_)
         _refuse_contradictions(view, json=json, prometheus=prometheus, watch=watch)
         settings = flags.settings()
-        asyncio.run(refuse_to_create(settings))
         with suppress(KeyboardInterrupt):
             if prometheus:
                 asyncio.run(_print_prometheus(settings))

@@ -21,13 +21,15 @@ class OpenOptions:
     """What opening a feed or a lease container may need beside the address.
 
     ``cosmos`` opens accounts of Cosmos DB. ``create`` allows to create a lease container
-    that is not there. ``only_look`` says that nothing will be written: leases of processors
-    that cannot be shared with may be shown. ``backends`` are the settings of backends by
+    that is not there, and ``must_exist`` forbids to make anything, also where that costs
+    nothing. ``only_look`` says that nothing will be written: leases of processors that cannot
+    be shared with may be shown. ``backends`` are the settings of backends by
     their names, as the user wrote them; a backend finds its own, checked by its model, in
     ``settings``.
     """
 
     only_look: bool = False
+    must_exist: bool = False
     cosmos: CosmosAccess = field(default_factory=lambda: CosmosAccess.of(os.environ))
     create: bool = False
     backends: Mapping[str, Mapping[str, Any]] = field(

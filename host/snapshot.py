@@ -100,12 +100,6 @@ class Snapshot:
     problems: Sequence[Problem] = ()
 
 
-def _only_to_look(settings: Settings) -> Settings:
-    """Looking at a fleet must not create its container."""
-    leases = settings.leases.model_copy(update={"create_container": False})
-    return settings.model_copy(update={"leases": leases})
-
-
 class FleetInspector:
     """Looks at a fleet, again and again. ``feed`` may be missing, with the reason why."""
 
@@ -126,10 +120,12 @@ class FleetInspector:
     @classmethod
     @asynccontextmanager
     async def of(cls, settings: Settings) -> "AsyncIterator[FleetInspector]":
-        """Open the container. If the feed cannot be opened, each snapshot says so."""
+        """Open the container, which must be there. If the feed cannot be opened, each
+        snapshot says so.
+        """
         async with AsyncExitStack() as stack:
             container = await stack.enter_async_context(
-                open_leases(_only_to_look(settings), only_look=True)
+                open_leases(settings, must_exist=True, only_look=True)
             )
             feed, no_feed = None, None
             try:

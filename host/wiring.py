@@ -58,13 +58,20 @@ _SLOW = 10.0
 
 
 def open_leases(
-    settings: Settings, *, only_look: bool = False
+    settings: Settings, *, must_exist: bool = False, only_look: bool = False
 ) -> AbstractAsyncContextManager[LeaseContainer]:
     """Open the container that the settings name: one, or two stores that act as one.
 
-    With ``only_look`` nothing will be written, and leases that cannot be shared are shown.
+    With ``must_exist`` nothing is made: raise ``ContainerMissing`` where it is not there. With
+    ``only_look`` nothing will be written, and leases that cannot be shared are shown.
     """
-    options = replace(settings.open_options, only_look=only_look)
+    options = settings.open_options
+    options = replace(
+        options,
+        create=options.create and not must_exist,
+        must_exist=must_exist,
+        only_look=only_look,
+    )
     match settings.leases.addresses:
         case (ownership, checkpoints):
             return open_stores(ownership, checkpoints, options)

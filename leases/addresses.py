@@ -14,7 +14,12 @@ from dataclasses import replace
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.leases.errors import (
+    ContainerError,
+    ContainerMissing,
+    ContainerRefused,
+    ContainerUnavailable,
+)
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.store import Store
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
@@ -27,7 +32,6 @@ __all__ = [
     "OpenOptions",
     "check_leases",
     "lease_place",
-    "leases_exist",
     "open_container",
     "open_stores",
     "without_secrets",
@@ -108,23 +112,20 @@ async def check_leases(
     address: str, options: OpenOptions | None = None, *, feed: str
 ) -> AsyncIterator[Diagnostic]:
     """Yield what the backend of leases finds, until something is so wrong that no more can
-    be seen. ``feed`` is the address of their feed.
+    be seen. ``feed`` is the address of their feed. Raise ``ContainerMissing`` where there is
+    no such container.
     """
     try:
         backend, where, own = _prepared(address, options)
         if backend.check is not None:
             async for found in backend.check(where, own, feed=feed):
                 yield found
+    except ContainerMissing:
+        raise
     except ContainerUnavailable as error:
         yield problem("leases", str(error), "look at the network and at the address")
     except ContainerError as error:
         yield problem("leases", str(error))
-
-
-async def leases_exist(address: str, options: OpenOptions | None = None) -> bool:
-    """Return false if opening this container would make it."""
-    backend, where, own = _prepared(address, options)
-    return backend.exists is None or await backend.exists(where, own)
 
 
 def lease_place(address: str) -> str:

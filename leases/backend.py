@@ -1,6 +1,6 @@
 """What describes a kind of lease container to those who open one by its address."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
@@ -41,8 +41,8 @@ class LeaseBackend:
     they are kept together, ``open_container`` opens that. Both return it open as long
     as the block lasts, and raise ``ContainerRefused`` with advice, at once for an address
     that cannot be one, else on entering the block. A store that is not there is created
-    only where ``options.create`` says so, unless creating it costs nothing: then ``exists``
-    lets commands that only look refuse to make one. ``locating`` are the options of an
+    where ``options.create`` says so, or where creating it costs nothing; but never where
+    ``options.must_exist``: raise ``ContainerMissing`` then. ``locating`` are the options of an
     address that say where its leases are, and not how they are reached; by default all are.
     ``absolute`` makes a place independent of the working directory.
     """
@@ -52,7 +52,6 @@ class LeaseBackend:
     open_store: Open[Store]
     open_container: Open[LeaseContainer] | None = None
     check: Check | None = None
-    exists: Callable[[Address, OpenOptions], Awaitable[bool]] | None = None
     settings: type[BaseModel] | None = None
     locating: Collection[str] | None = None
     absolute: Callable[[str], str] = _unchanged

@@ -8,6 +8,7 @@ MemberConflict              another process wrote the member record of our name:
 ContainerError
 ├── ContainerUnavailable    no answer: a write may have happened, or may yet
 └── ContainerRefused        asking again cannot help: stop, and say so to a person
+    ├── ContainerMissing    there is none yet: nothing to look at; a host may make it
     └── CheckpointMissing   ... about this lease, if others have their checkpoints
 """
 
@@ -72,6 +73,16 @@ class ContainerUnavailable(ContainerError):
 
 class ContainerRefused(ContainerError, UserError):
     """Not a lease container, of another version, not permitted. The text is the advice."""
+
+
+class ContainerMissing(ContainerRefused):
+    """There is no such container, or its name is wrong. ``made_by_run`` says that
+    ``changefeed run`` makes it without being told to.
+    """
+
+    def __init__(self, reason: str, *, made_by_run: bool = False) -> None:
+        super().__init__(reason)
+        self.made_by_run = made_by_run
 
 
 class CheckpointMissing(ContainerRefused):

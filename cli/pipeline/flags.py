@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags
+from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
 from changefeed.pipeline.checkpoint_dir import begun
@@ -87,7 +88,7 @@ def from_leases(
         return settings, 0
 
     async def read() -> Sequence[Lease]:
-        async with open_container(leases) as container:
+        async with open_container(leases, OpenOptions(must_exist=True)) as container:
             return await read_leases(container)
 
     found = asyncio.run(read())

@@ -74,12 +74,14 @@ def problem_of(status: int, headers: Mapping[str, str], message: str) -> Problem
 class Translator:
     """Makes the errors of a feed, or of a lease container, from those of Cosmos DB.
 
-    ``advice`` says by status what a person has to do.
+    ``advice`` says by status what a person has to do, and ``missing`` is for what is not
+    there, where that is not only ``refused``.
     """
 
     unavailable: Callable[[str, float | None], Exception]
     refused: Callable[[str], Exception]
     advice: Mapping[int, str]
+    missing: Callable[[str], Exception] | None = None
 
     def error(self, where: str, problem: Problem) -> Exception:
         """Return what an answer means; ``where`` is the container, for people."""
@@ -92,6 +94,8 @@ class Translator:
         if problem.may_pass:
             return self.unavailable(text, problem.retry_after)
         advice = self.advice.get(problem.status, "asking again cannot help")
+        if problem.status == NOT_FOUND and self.missing is not None:
+            return answered(self.missing(f"{text}; {advice}"))
         return self._refused(f"{text}; {advice}")
 
     def _refused(self, text: str) -> Exception:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.feed import Change
@@ -12,7 +13,6 @@ from changefeed.host.settings import Settings
 from changefeed.observers.dead_letters import (
     DeadLetter,
     DeadLetters,
-    missing_file,
     open_dead_letters,
     replay,
 )
@@ -28,15 +28,9 @@ DISCARD_MEANS = "Forget letters for good, without giving their changes to an obs
 
 
 def existing_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
-    """Open them where they are; opening would make the file."""
-    address = settings.observer.dead_letters
-    missing = missing_file(address)
-    if missing is not None:
-        raise UserError(
-            f"there are no dead letters at {missing} (observer.dead_letters): no host has put "
-            f"any there"
-        )
-    return open_dead_letters(address, settings.open_options)
+    """Open them where they are. Raise ``DeadLettersRefused`` where there are none."""
+    options = replace(settings.open_options, must_exist=True)
+    return open_dead_letters(settings.observer.dead_letters, options)
 
 
 def meant_letters(

@@ -6,7 +6,12 @@ from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.leases.errors import (
+    ContainerError,
+    ContainerMissing,
+    ContainerRefused,
+    ContainerUnavailable,
+)
 from changefeed.runtime.errors import answered
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
@@ -70,7 +75,8 @@ def _answered(error: HttpResponseError, where: str) -> ContainerError:
             f"{text}. Sign in (az login), or give this machine a managed identity; or set "
             "CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
         )
-    return ContainerRefused(f"{text}; {_ADVICE.get(status, 'asking again cannot help')}")
+    refused = ContainerMissing if code == _NO_CONTAINER else ContainerRefused
+    return refused(f"{text}; {_ADVICE.get(status, 'asking again cannot help')}")
 
 
 def _retry_after(error: HttpResponseError) -> float | None:

@@ -5,11 +5,12 @@ change is ``ContainerRefused``, with advice.
 """
 
 from changefeed.feeds.cosmos.errors import Translator
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
 
 translate_errors = Translator(
     unavailable=ContainerUnavailable,
     refused=ContainerRefused,
+    missing=ContainerMissing,
     advice={
         400: "the request was refused; is this endpoint a Cosmos DB for NoSQL?",
         401: "the key is wrong, or the clock of this machine: check CHANGEFEED_COSMOS__KEY (or "

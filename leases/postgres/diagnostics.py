@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from changefeed.leases.postgres.address import PostgresAddress, read_address
 from changefeed.leases.postgres.connection import Database, PostgresAccess, Row, connect
-from changefeed.leases.postgres.schema import VERSION, quoted, stored_version
+from changefeed.leases.postgres.schema import VERSION, quoted, require_schema
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _OLDEST = 120000
@@ -58,22 +58,8 @@ def server_diagnostics(server: Row) -> Iterator[Diagnostic]:
 
 
 async def _tables(database: Database, address: PostgresAddress) -> AsyncIterator[Diagnostic]:
-    version = await stored_version(database, address.schema)
-    if version is None:
-        yield problem(
-            "tables",
-            f"there are none in schema {address.schema!r}",
-            "create them with --create-lease-container, by a role that may CREATE there",
-        )
-        return
-    if version != VERSION:
-        yield problem(
-            "tables",
-            f"they have version {version}, and this program uses {VERSION} only",
-            "upgrade the program, or name another schema in the address",
-        )
-        return
-    yield fine("tables", f"version {version} in schema {address.schema!r}")
+    await require_schema(database, address.schema)
+    yield fine("tables", f"version {VERSION} in schema {address.schema!r}")
     missing = [
         f"{right} on {table}"
         for table in _TABLES

@@ -8,7 +8,7 @@ hold ``\\0`` for NUL and ``\\\\`` for a backslash, since PostgreSQL has no NUL i
 from collections.abc import Sequence
 from typing import Final
 
-from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.errors import ContainerMissing, ContainerRefused
 from changefeed.leases.kinds import VIEWS, View
 from changefeed.leases.postgres.connection import Database
 
@@ -64,10 +64,12 @@ async def stored_version(database: Database, schema: str) -> int | None:
 
 
 async def require_schema(database: Database, schema: str) -> None:
-    """Raise ``ContainerRefused`` unless the tables have the version that we know."""
+    """Raise ``ContainerMissing`` where there are no tables, ``ContainerRefused`` unless they
+    have the version that we know.
+    """
     version = await stored_version(database, schema)
     if version is None:
-        raise ContainerRefused(
+        raise ContainerMissing(
             f"{database.where}: there are no lease tables in schema {schema!r}; let them be "
             "created with --create-lease-container, by a role that may create them"
         )

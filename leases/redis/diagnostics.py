@@ -1,6 +1,7 @@
 """Looking at leases in Redis before hosts run on it, or when they cannot."""
 
 from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
 
 from changefeed.leases.redis.address import RedisAddress, read_address
 from changefeed.leases.redis.connection import Calls, Info, RedisAccess, connect, evicts, info
@@ -63,6 +64,10 @@ def _durability(server: Info) -> Diagnostic:
 
 
 async def _rights(client: object, address: RedisAddress) -> Diagnostic:
-    if not await may_write(RedisStore(client, Calls(address), address)):
+    """Write beside the fleet's keys: the name of the fleet may be wrong, and none have them."""
+    store = RedisStore(client, Calls(address), address, newest=f"check-{uuid4().hex}")
+    may = await may_write(store)
+    await store.drop_newest()
+    if not may:
         return problem("rights", "a record that was written was not there", "is it a primary?")
     return fine("rights", "records can be read, created, changed and deleted")

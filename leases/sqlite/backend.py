@@ -1,27 +1,22 @@
 """SQLite among the stores: ``sqlite:PATH``, which opening creates."""
 
-import asyncio
 import os
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.sqlite.store import open_store
+from changefeed.leases.store import Store
 from changefeed.runtime.backends import Address
 
 
-async def _exists(address: Address, _: OpenOptions) -> bool:
-    try:
-        return await asyncio.to_thread(Path(address.place).exists)
-    except OSError as error:  # a path that no file can have, or a directory that is closed
-        raise ContainerRefused(f"{address.place}: {error.strerror}") from error
+def _open(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
+    return open_store(at.place, must_exist=options.must_exist)
 
 
 BACKEND = LeaseBackend(
     name="sqlite",
     place="PATH",
-    open_store=lambda address, _: open_store(address.place),
-    exists=_exists,
+    open_store=_open,
     absolute=os.path.realpath,  # links in a circle are left as they are
 )

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
 from changefeed.leases.sqlite.schema import CREATION, FILE_MARKS
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
@@ -45,8 +45,15 @@ class SqliteFile:
     the change. A change is whole even when its caller was cancelled meanwhile.
     """
 
-    def __init__(self, path: Path | str, busy_timeout: float = _BUSY_TIMEOUT) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        busy_timeout: float = _BUSY_TIMEOUT,
+        *,
+        must_exist: bool = False,
+    ) -> None:
         self._path = Path(path)
+        self._must_exist = must_exist
         self._busy_timeout = busy_timeout
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
@@ -182,8 +189,14 @@ class SqliteFile:
         # SQLite says of a pipe that its disk is broken.
         if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
             raise ContainerRefused(f"{self._path} is no file: give the leases one of their own")
+        if self._must_exist:
+            self._require_file()
+        mode = "rw" if self._must_exist else "rwc"
         connection = sqlite3.connect(
-            self._path, timeout=self._busy_timeout, isolation_level=None
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            uri=True,
         )
         try:
             connection.row_factory = sqlite3.Row
@@ -193,6 +206,27 @@ class SqliteFile:
             connection.close()  # else it stays open until Python collects garbage
             raise
         return connection
+
+    def _require_file(self) -> None:
+        """Raise ``ContainerMissing`` where there is no file and one could be made."""
+        try:
+            if self._path.exists():
+                return
+        except OSError as error:  # a path that no file can have, or a directory that is closed
+            raise self.refusal(str(error.strerror)) from error
+        if not os.access(self._path.parent, os.W_OK | os.X_OK):
+            raise self.refusal(
+                "it does not exist, and this process may not make it: check the name, or let "
+                f"this process write into the directory {self._path.parent}"
+            )
+        raise self._missing()
+
+    def _missing(self) -> ContainerMissing:
+        return ContainerMissing(
+            f"there are no leases at {self._path} yet: changefeed run makes the file, or check "
+            "the name",
+            made_by_run=True,
+        )
 
     async def _prepare(self) -> None:
         # Processes that start together get in each other's way here, and SQLite does not
@@ -219,7 +253,8 @@ class SqliteFile:
         """
         connection.execute("begin")
         try:
-            self._is_ours(connection)
+            if not self._is_ours(connection) and self._must_exist:
+                raise self._missing()  # an empty file
         finally:
             if connection.in_transaction:
                 connection.execute("rollback")

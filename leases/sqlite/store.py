@@ -49,9 +49,11 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_store(path: str) -> "AsyncIterator[SqliteStore]":
-    """Open the file, which is made where there is none."""
-    file = SqliteFile(path)
+async def open_store(path: str, *, must_exist: bool = False) -> "AsyncIterator[SqliteStore]":
+    """Open the file, which is made where there is none. With ``must_exist`` raise
+    ``ContainerMissing`` instead.
+    """
+    file = SqliteFile(path, must_exist=must_exist)
     await file.open()
     try:
         yield SqliteStore(file)

@@ -8,7 +8,7 @@ from changefeed.observers.dead_letters.letter import (
     Origin,
 )
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
-from changefeed.observers.dead_letters.opening import missing_file, open_dead_letters
+from changefeed.observers.dead_letters.opening import open_dead_letters
 from changefeed.observers.dead_letters.replaying import replay
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "LetterId",
     "MemoryDeadLetters",
     "Origin",
-    "missing_file",
     "open_dead_letters",
     "replay",
 ]

@@ -38,6 +38,7 @@ from changefeed.observers.dead_letters.letter import (
     LetterId,
     check_same_change,
     in_order,
+    no_letters,
 )
 from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 
@@ -165,9 +166,9 @@ class _Parts:
 
 @asynccontextmanager
 async def open_cosmos(
-    scheme: str, place: str, access: CosmosAccess
+    scheme: str, place: str, access: CosmosAccess, *, must_exist: bool = False
 ) -> AsyncIterator[CosmosDeadLetters]:
-    """Open ``//HOST/DATABASE/CONTAINER``.
+    """Open ``//HOST/DATABASE/CONTAINER``, which is made unless it ``must_exist``.
 
     Raise ``DeadLettersUnavailable`` if no answer came, ``DeadLettersRefused`` if it cannot be.
     """
@@ -181,19 +182,23 @@ async def open_cosmos(
         client = await manager.__aenter__()
     try:
         with _opening.errors(str(address)):
-            proxy = await _container(client, address)
+            proxy = await _container(client, address, must_exist=must_exist)
         yield CosmosDeadLetters(proxy, str(address))
     finally:
         await manager.__aexit__(None, None, None)
 
 
-async def _container(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
+async def _container(
+    client: CosmosClient, address: CosmosAddress, *, must_exist: bool
+) -> ContainerProxy:
     """Return the container, which is created if it is not there."""
     database = client.get_database_client(address.database)
     proxy = database.get_container_client(address.container)
     try:
         await proxy.read()
     except CosmosResourceNotFoundError:
+        if must_exist:
+            raise no_letters(str(address)) from None
         with suppress(CosmosResourceExistsError):
             await client.create_database(address.database)
         with suppress(CosmosResourceExistsError):

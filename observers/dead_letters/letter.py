@@ -16,7 +16,7 @@ import msgspec
 
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import LetterConflict
+from changefeed.observers.errors import DeadLettersRefused, LetterConflict
 
 LetterId = NewType("LetterId", str)
 
@@ -144,3 +144,11 @@ def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
 
 def in_order(letter: DeadLetter) -> tuple[str, int, str]:
     return letter.range_id, letter.sequence, letter.id
+
+
+def no_letters(place: str) -> DeadLettersRefused:
+    """Return the error of those who must not make the place, where it is not there."""
+    return DeadLettersRefused(
+        f"there are no dead letters at {place} (observer.dead_letters): no host has put any "
+        "there; or check the name"
+    )

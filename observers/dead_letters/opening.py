@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.observers.dead_letters.jsonl import open_jsonl
-from changefeed.observers.dead_letters.letter import DeadLetters
+from changefeed.observers.dead_letters.letter import DeadLetters, no_letters
 from changefeed.observers.dead_letters.sqlite import open_sqlite
 from changefeed.observers.errors import DeadLettersRefused
 from changefeed.runtime.backends import why_unreadable
@@ -41,13 +41,15 @@ def _open_postgres(_: str, place: str, options: OpenOptions) -> Opened:
     password = options.backends.get("postgres", {}).get("password")
     if isinstance(password, SecretStr):
         password = password.get_secret_value()
-    return open_postgres(place, password=password and str(password))
+    return open_postgres(
+        place, password=password and str(password), must_exist=options.must_exist
+    )
 
 
 def _open_cosmos(scheme: str, place: str, options: OpenOptions) -> Opened:
     from changefeed.observers.dead_letters.cosmos import open_cosmos  # noqa: PLC0415
 
-    return open_cosmos(scheme, place, options.cosmos)
+    return open_cosmos(scheme, place, options.cosmos, must_exist=options.must_exist)
 
 
 _CONTAINER = "//HOST/DATABASE/CONTAINER"
@@ -61,7 +63,8 @@ _KINDS: Mapping[str, _Kind] = {
 
 
 def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opened:
-    """Open a place for dead letters, making it if it is not there.
+    """Open a place for dead letters, making it if it is not there, unless it
+    ``options.must_exist``.
 
     Secrets come from ``options``, or from the environment. Raise ``DeadLettersRefused`` for
     an address that cannot be one, here or when entered.
@@ -78,18 +81,16 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
     kind = _KINDS[scheme]
     if not place:
         raise DeadLettersRefused(f"{address!r} does not say where: {scheme}:{kind.shape}")
-    return kind.open(scheme, place, options or OpenOptions())
+    options = options or OpenOptions()
+    if kind.is_file and options.must_exist:
+        _require_file(place)
+    return kind.open(scheme, place, options)
 
 
-def missing_file(address: str) -> Path | None:
-    """Return the file that opening this address would make. Raise ``DeadLettersRefused`` for a
-    path that no file can have.
-    """
-    scheme, _, place = address.partition(":")
-    kind = _KINDS.get(scheme)
-    if kind is None or not kind.is_file or not place:
-        return None
+def _require_file(place: str) -> None:
     try:
-        return None if Path(place).exists() else Path(place)
-    except OSError as error:
+        there = Path(place).exists()
+    except OSError as error:  # a path that no file can have
         raise DeadLettersRefused(f"{place}: {error.strerror}") from error
+    if not there:
+        raise no_letters(place)

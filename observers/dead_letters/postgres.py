@@ -20,6 +20,7 @@ from changefeed.observers.dead_letters.letter import (
     LetterId,
     check_same_change,
     in_order,
+    no_letters,
 )
 from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 from changefeed.runtime.address_options import read_options, write_options
@@ -31,6 +32,7 @@ _SCHEMA = "changefeed"
 _CONNECTIONS = 2
 _TIMEOUT = 30.0
 _LOCK = int.from_bytes(b"CFHD", "big")
+_TABLE = "select to_regclass($1)::text"
 _COLUMNS = """(
     hash bytea primary key,
     id text not null,
@@ -93,9 +95,9 @@ class PostgresDeadLetters:
 
 @asynccontextmanager
 async def open_postgres(
-    place: str, *, password: str | None = None
+    place: str, *, password: str | None = None, must_exist: bool = False
 ) -> AsyncIterator[PostgresDeadLetters]:
-    """Make the table if it is not there.
+    """Make the table if it is not there, unless it ``must_exist``.
 
     Raise ``DeadLettersUnavailable`` if no answer came, ``DeadLettersRefused`` if it cannot be.
     ``place`` is ``//USER@HOST/DATABASE``, with ``?schema=NAME`` unless it is ``changefeed``.
@@ -120,7 +122,10 @@ async def open_postgres(
         await pool
     try:
         with _errors(where, _not_opened):
-            await _create(pool, f'"{name}"')
+            if not must_exist:
+                await _create(pool, f'"{name}"')
+            elif await pool.fetchval(_TABLE, f'"{name}".dead_letters') is None:
+                raise no_letters(f"{where}?schema={name}")
         yield PostgresDeadLetters(pool, f'"{name}".dead_letters', where)
     finally:
         pool.terminate()
@@ -131,7 +136,7 @@ async def _create(pool: "asyncpg.Pool[asyncpg.Record]", schema: str) -> None:
     table = f"{schema}.dead_letters"
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
-        if await connection.fetchval("select to_regclass($1)::text", table) is None:
+        if await connection.fetchval(_TABLE, table) is None:
             there = await connection.fetchval("select to_regnamespace($1)::text", schema)
             if there is None:
                 await connection.execute(f"create schema {schema}")

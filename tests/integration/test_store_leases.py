@@ -20,7 +20,12 @@ from changefeed.leases.blob.connection import connect as connect_blob
 from changefeed.leases.blob.metadata import LONGEST
 from changefeed.leases.blob.store import BlobStore
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import (
+    ContainerMissing,
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+)
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import AskFleet, LeaseListing
 from changefeed.leases.postgres.address import read_address
@@ -101,6 +106,20 @@ async def works(address: str, options: OpenOptions) -> None:
         found = await leases.read(RangeId("r0"))
         assert found is not None
         assert found.continuation == "c1"
+
+
+async def test_a_check_of_a_mistyped_name_makes_nothing(
+    postgres: Postgres, redis: Redis
+) -> None:
+    address = f"{postgres.url}?schema=mistyped"
+    for look in (opening(), replace(opening(), create=False, must_exist=True)):
+        with pytest.raises(ContainerMissing, match="schema 'mistyped'"):
+            await severities(address, look)
+    async with connect(read_address(address.removeprefix("postgresql:"))) as database:
+        schemas = await database.fetch("select from pg_namespace where nspname = 'mistyped'")
+    assert not schemas
+    await severities(f"{redis.url}?fleet=mistyped", opening())
+    assert redis.ask("KEYS", "*mistyped*") == "*0\r\n"
 
 
 async def test_ownership_in_redis_and_checkpoints_in_blobs(

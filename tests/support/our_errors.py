@@ -17,6 +17,7 @@ from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.errors import (
     CheckpointMissing,
     ContainerError,
+    ContainerMissing,
     ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
@@ -65,6 +66,7 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     ContainerError("x"),
     ContainerUnavailable("x"),
     ContainerRefused("x"),
+    ContainerMissing("x", made_by_run=True),
     CheckpointMissing(_LEASE),
     NameTaken(HostName("a"), Incarnation("1")),
     StopIncomplete([_R0], [], [_R0]),

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.addresses import leases_exist, open_stores
+from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.sqlite import SqliteLeases
@@ -340,7 +341,8 @@ async def test_another_schema_is_refused(path: Path, schema: int) -> None:
 
 async def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ContainerRefused, match=r"x: File name too long$"):
-        await leases_exist(f"sqlite:{'x' * 5000}")
+        async with open_container(f"sqlite:{'x' * 5000}", OpenOptions(must_exist=True)):
+            pass
     with pytest.raises(ContainerRefused, match="nowhere"):
         async with SqliteLeases(tmp_path / "nowhere" / "leases.db"):
             pass

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import (
     DeadLetter,
     MemoryDeadLetters,
-    missing_file,
     open_dead_letters,
     replay,
 )
@@ -40,7 +40,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 @pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
 def test_a_path_that_no_file_can_have_is_refused_and_not_missing(scheme: str) -> None:
     with pytest.raises(DeadLettersRefused, match=r"x: File name too long$"):
-        missing_file(f"{scheme}:{'x' * 5000}")
+        open_dead_letters(f"{scheme}:{'x' * 5000}", OpenOptions(must_exist=True))
 
 
 async def refusal(address: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
 from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem
@@ -120,6 +120,8 @@ def _try_lock(handle: int) -> bool:
 async def _open(address: Address, options: OpenOptions) -> AsyncIterator[ShelfStore]:
     settings: ShelfSettings = options.settings
     directory = Path(address.place)
+    if options.must_exist and not await asyncio.to_thread(directory.exists):
+        raise ContainerMissing(f"there are no leases at {directory} yet", made_by_run=True)
     try:
         await asyncio.to_thread(partial(directory.mkdir, exist_ok=True))
     except OSError as error:
@@ -138,15 +140,10 @@ async def _check(address: Address, _: OpenOptions, *, feed: str) -> AsyncIterato
         yield problem("directory", "feed and leases have one address", "give each its own")
 
 
-async def _exists(address: Address, _: OpenOptions) -> bool:
-    return await asyncio.to_thread(Path(address.place).exists)
-
-
 BACKEND = LeaseBackend(
     name="shelf",
     place="DIRECTORY",
     open_store=_open,
     check=_check,
-    exists=_exists,
     settings=ShelfSettings,
 )

@@ -1,0 +1,81 @@
+"""Commands that only look, and plans of those that write: they make nothing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from changefeed.cli.app import app
+from changefeed.feeds.eventlog import create_log
+
+pytestmark = pytest.mark.real_time
+
+NOTHING = '{"positions": []}'
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(create_log("log", parts=1))
+    Path("positions.json").write_text(NOTHING)
+    return tmp_path
+
+
+def files(home: Path) -> set[str]:
+    return {x.name for x in home.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["check"], 0),
+        (["status"], 2),
+        (["status", "--json"], 2),
+        (["doctor", "--watch=2"], 2),
+        (["exporter"], 2),
+        (["dashboard"], 2),
+        (["positions", "save", "saved.json"], 2),
+        (["positions", "restore", "positions.json", "--dry-run"], 0),
+        (["leases", "import", "file:positions.json", "--dry-run"], 0),
+        (["reset", "--all", "--to=now", "--dry-run"], 2),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_a_mistyped_file_of_leases_is_not_made(
+    home: Path, command: list[str], code: int
+) -> None:
+    before = files(home)
+    places = ("--feed=eventlog:log", "--leases=sqlite:mistyped.db")
+    found = CliRunner().invoke(app, [*command, *places], env={"COLUMNS": "300"})
+    assert (found.exit_code, files(home)) == (code, before), found.output
+
+
+@pytest.mark.usefixtures("home")
+def test_leases_are_not_made_in_an_empty_file() -> None:
+    Path("mistyped.db").touch()
+    places = ("--feed=eventlog:log", "--leases=sqlite:mistyped.db")
+    found = CliRunner().invoke(app, ["status", *places])
+    assert (found.exit_code, Path("mistyped.db").stat().st_size) == (2, 0), found.output
+
+
+@pytest.mark.usefixtures("home")
+def test_check_says_whether_the_leases_can_be_made() -> None:
+    def said(leases: str) -> tuple[int, str]:
+        command = ["check", "--feed=eventlog:log", f"--leases={leases}"]
+        found = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
+        return found.exit_code, found.output
+
+    code, text = said("sqlite:mistyped.db")
+    assert (code, "there are no leases at mistyped.db yet" in text) == (0, True)
+    code, text = said("sqlite:nowhere/leases.db")
+    assert (code, "there is no directory nowhere" in text) == (2, True)
+
+
+@pytest.mark.parametrize("address", ["sqlite:mistyped.db", "jsonl:mistyped.jsonl"])
+def test_mistyped_dead_letters_are_not_made(home: Path, address: str) -> None:
+    before = files(home)
+    setting = f"--set=observer.dead_letters={address}"
+    found = CliRunner().invoke(app, ["dead-letters", "list", setting])
+    assert (found.exit_code, files(home)) == (2, before), found.output
+    assert "there are no dead letters at mistyped" in found.output
