@@ -35,6 +35,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry
 
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.telemetry_variables import odd_variables
 
 _FLUSH_MILLIS = 3000
 _MOST_RANGES_OF_A_HOST = 100_000
@@ -43,7 +44,7 @@ _OTLP = ("otlp_proto_http", "otlp_proto_grpc")
 
 
 class TelemetryRefused(UserError):
-    """The environment asks for what is not installed."""
+    """The environment asks for what is not installed, or what OpenTelemetry cannot do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +64,22 @@ def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterat
     """Make OpenTelemetry's meters count, until the block is left; then push what is left.
 
     For a process of our own, and once: user code finds the same meters and tracers as
-    OpenTelemetry's global ones, and those are what they were first set to.
+    OpenTelemetry's global ones, and those are what they were first set to. Raise
+    ``TelemetryRefused`` for variables that OpenTelemetry cannot use.
     """
-    resource = _resource(service, instance)
-    registry = CollectorRegistry()
-    readers = list(_readers(registry, environ))
-    meters = MeterProvider(readers, resource, shutdown_on_exit=False)
+    with _refusing_odd_variables(environ):
+        resource = _resource(service, instance)
+        registry = CollectorRegistry()
+        readers = list(_readers(registry, environ))
+        meters = MeterProvider(readers, resource, shutdown_on_exit=False)
+        tracers = _tracers(resource, environ)
+        loggers = LoggerProvider(resource, shutdown_on_exit=False)
+        exporters = _pushed("logs", environ)
+        for exporter in exporters:
+            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
     metrics.set_meter_provider(meters)
-    tracers = _tracers(resource, environ)
     if tracers is not None:
         trace.set_tracer_provider(tracers)
-    loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    exporters = _pushed("logs", environ)
-    for exporter in exporters:
-        loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
     handlers = (_PushedLogs(loggers),) if exporters else ()
     try:
         yield Telemetry(
@@ -104,6 +107,20 @@ def own_metrics(
         yield meters, registry
     finally:
         meters.shutdown(timeout_millis=_FLUSH_MILLIS)
+
+
+@contextmanager
+def _refusing_odd_variables(environ: Mapping[str, str]) -> Iterator[None]:
+    """Look at all variables first: the SDK names one at a time, or none."""
+    pushing = any(_pushed_names(x, environ) for x in ("metrics", "traces", "logs"))
+    if odd := [*odd_variables(environ, pushing=pushing)]:
+        raise TelemetryRefused("\n  ".join(["wrong variables of OpenTelemetry", *odd]))
+    try:
+        yield
+    except ValueError as error:
+        raise TelemetryRefused(
+            f"OpenTelemetry refuses the variables OTEL_... of the environment: {error}"
+        ) from error
 
 
 def _tracers(resource: Resource, environ: Mapping[str, str]) -> TracerProvider | None:
@@ -161,12 +178,17 @@ def _wanted(signal: str, environ: Mapping[str, str]) -> list[str]:
 
 def _pushed(signal: str, environ: Mapping[str, str]) -> list[Any]:
     """Make the exporters that the environment asks for."""
-    names = [x for x in _wanted(signal, environ) if x not in ("none", "prometheus")]
-    return [_exporter(signal, name, environ) for name in names]
+    return [_exporter(signal, name, environ) for name in _pushed_names(signal, environ)]
+
+
+def _pushed_names(signal: str, environ: Mapping[str, str]) -> list[str]:
+    return [x for x in _wanted(signal, environ) if x not in ("none", "prometheus")]
 
 
 def _exporter(signal: str, name: str, environ: Mapping[str, str]) -> Any:
-    protocol = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+    protocol = environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or environ.get(
+        "OTEL_EXPORTER_OTLP_PROTOCOL", ""
+    )
     if name != "otlp":
         names = [name]
     elif protocol:

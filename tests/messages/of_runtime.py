@@ -11,6 +11,7 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.memory import BACKEND as MEMORY
 from changefeed.runtime.backends import BackendTable, BuiltIn, own_settings
 from changefeed.runtime.paths import expanded
+from changefeed.runtime.telemetry import telemetry
 
 from .table import Case, Table
 
@@ -53,6 +54,19 @@ for _cause, _case in {
     "a file of settings that is no TOML": _settings("[leases"),
 }.items():
     RUNTIME.says(_cause)(_case)
+
+
+@RUNTIME.says("variables of OpenTelemetry that it cannot use")
+def _odd_variables() -> None:
+    odd = {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://me:secret@collector:port",
+        "OTEL_EXPORTER_OTLP_HEADERS": "Bearer secret",
+        "OTEL_METRIC_EXPORT_INTERVAL": "abc",
+    }
+    with telemetry("changefeed", "anna", odd):
+        pass
+
 
 _HERE: Final = "tests.unit.runtime.test_backends:BACKEND"
 _TABLE: Final = BackendTable(
