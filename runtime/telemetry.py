@@ -13,6 +13,7 @@ program.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -206,7 +207,9 @@ def _exporter(signal: str, name: str, environ: Mapping[str, str]) -> Any:
 
 
 class _PushedLogs(logging.Handler):
-    """Hands log lines to OpenTelemetry: the event as the body, the rest as attributes."""
+    """Hands log lines to OpenTelemetry: the event as the body, the rest as attributes, and an
+    exception with its traceback as the attributes ``exception.*`` of OpenTelemetry.
+    """
 
     def __init__(self, provider: LoggerProvider) -> None:
         super().__init__()
@@ -219,13 +222,27 @@ class _PushedLogs(logging.Handler):
             if isinstance(record.msg, dict)
             else {"event": record.getMessage()}
         )
+        error = _exception(values.pop("exc_info", None) or record.exc_info)
         self._provider.get_logger(record.name).emit(
             timestamp=int(record.created * 1e9),
             severity_number=_severity(record.levelno),
             severity_text=record.levelname,
             body=str(values.pop("event", "")),
             attributes={k: _plain(v) for k, v in values.items() if v is not None},
+            exception=error,
         )
+
+
+def _exception(exc_info: object) -> BaseException | None:
+    """Find it in what ``logging`` and structlog take for ``exc_info``."""
+    match exc_info:
+        case BaseException() as error:
+            return error
+        case (_, BaseException() as error, _):
+            return error
+        case True:  # structlog leaves looking to who writes the line
+            return sys.exception()
+    return None
 
 
 def _severity(level: int) -> SeverityNumber:

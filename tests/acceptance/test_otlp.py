@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,23 @@ pytestmark = pytest.mark.real_time
 RUN = ("run", *PLACES, *QUICK, "--name=anna")
 TRACES = [f"{n:032x}" for n in range(1, 5)]
 ORDERS = """
+import logging
+import structlog
+from changefeed.runtime.logs import get_logger
+
+LOGGERS = [logging.getLogger("orders"), structlog.get_logger("orders"), get_logger()]
+
 def takes(changes):
     for change in changes:
         if change.value()["n"] == 7 and not told:
             told.append(7)
             raise ValueError("not yet")
+        if change.value()["n"] == 8:
+            for logger in LOGGERS:
+                try:
+                    raise KeyError("no such order")
+                except KeyError:
+                    logger.exception("order.failed")
 
 told = []
 """
@@ -51,6 +64,25 @@ def place(made: Path, tmp_path: Path) -> Path:
 def receiver() -> Iterator[Received]:
     with otlp_receiver() as received:
         yield received
+
+
+async def test_a_line_carries_its_exception_as_opentelemetry_says(
+    place: Path, receiver: Received
+) -> None:
+    more = ("--observer=orders:takes", "--set=observer.retry.first_delay=0.1")
+    async with running(*RUN, *more, cwd=place, env=receiver.env) as host:
+        await host.reaches(lambda: len(_failed_orders(receiver)) == 3)
+        await host.stops()
+    for found in _failed_orders(receiver):
+        assert found["exception.type"] == "KeyError"
+        assert found["exception.message"] == "'no such order'"
+        assert 'raise KeyError("no such order")' in found["exception.stacktrace"]
+        assert "exc_info" not in found
+
+
+def _failed_orders(receiver: Received) -> list[dict[str, Any]]:
+    logs = receiver.logs()
+    return [attributes(x) for x in logs if x.body.string_value == "order.failed"]
 
 
 async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) -> None:
