@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from ipaddress import ip_address
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.metered_store import MeteredStore
@@ -24,7 +23,7 @@ from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.telemetry import Telemetry, telemetry
-from changefeed.runtime.web_server import serving, take_port
+from changefeed.runtime.web_server import address_of, serving, take_port
 
 _SHOWN_EVERY = 1.0
 _STORE_AWAY = 3.0
@@ -56,7 +55,7 @@ async def _be_broker(
     signals, stop = StopSignals(budget=settings.broker.stop_timeout), Stop()
     ending = signals.end_of(sys.stdin) if stop_at_eof else nullcontext()
     with signals.heard(), ending, _listening(settings.web) as listening:
-        address = settings.web.advertise or _address(listening)
+        address = settings.web.advertise or address_of(listening)
         async with open_core(
             store, settings.broker.name, address=address, settings=settings.core
         ) as core:
@@ -133,11 +132,3 @@ def _listening(settings: WebSection) -> Iterator[socket.socket]:
         raise UserError(f"cannot listen: {error} ({where})") from error
     with listening:
         yield listening
-
-
-def _address(listening: socket.socket) -> str:
-    """Return where others find it; by the machine's name if it listens on all addresses."""
-    host, port = listening.getsockname()[:2]
-    if ip_address(host).is_unspecified:
-        host = socket.gethostname()
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

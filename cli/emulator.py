@@ -13,6 +13,7 @@ from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSetting
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import expanded
 from changefeed.runtime.signals import on_stop_signals
+from changefeed.runtime.web_server import host_and_port
 
 
 def emulator(
@@ -90,6 +91,7 @@ def _unusable(settings: EmulatorSettings, error: OSError) -> Exception:
         )
     if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or error.filename is None:
         return UserError(
-            f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}"
+            f"cannot listen at {host_and_port(settings.host, settings.port)}: "
+            f"{error.strerror or error}"
         )
     return UserError(f"{error.filename} cannot be used: {error.strerror}")

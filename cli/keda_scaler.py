@@ -24,7 +24,7 @@ from changefeed.cli.looks import Looks
 from changefeed.host.scaling import desired_hosts
 from changefeed.leases.errors import ContainerError
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.web_server import descriptors, most_connections
+from changefeed.runtime.web_server import descriptors, host_and_port, most_connections
 
 METRIC = "desired_hosts"
 _PACKAGE = "externalscaler"
@@ -157,7 +157,7 @@ async def serving_scaler(scaler: Scaler, bind: str, port: int) -> AsyncIterator[
     """Serve it until the block is left; yield the port, which 0 leaves to chance."""
     server = grpc.aio.server(options=_options())
     server.add_generic_rpc_handlers((_handlers(scaler),))
-    where = f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
+    where = host_and_port(bind, port)
     try:
         taken = server.add_insecure_port(where)
     except RuntimeError as error:

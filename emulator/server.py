@@ -12,7 +12,7 @@ from changefeed.emulator.control import Control
 from changefeed.emulator.gateway import Gateway
 from changefeed.emulator.settings import EmulatorSettings
 from changefeed.emulator.tls import server_context
-from changefeed.runtime.web_server import WebLimits, serving, take_port
+from changefeed.runtime.web_server import WebLimits, host_and_port, serving, take_port
 
 _LARGEST_REQUEST = 8 * 1024 * 1024
 LIMITS = WebLimits(most=1024, request=30.0, answer=120.0, idle=300.0, shutdown=2.0)
@@ -60,5 +60,4 @@ async def serve(
 
 def _url(settings: EmulatorSettings, port: int) -> str:
     scheme = "https" if settings.tls else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"{scheme}://{host}:{port}/"
+    return f"{scheme}://{host_and_port(settings.host, port)}/"

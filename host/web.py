@@ -10,7 +10,6 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from ipaddress import ip_address
 
 from aiohttp import web
 
@@ -37,11 +36,8 @@ def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return where others find it; by the machine's name if it listens on all addresses."""
-    host, port = listening.getsockname()[:2]
-    if ip_address(host).is_unspecified:
-        host = socket.gethostname()
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    """Return where others find it."""
+    return f"http://{web_server.address_of(listening)}"
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import Board, TableSeen
 from changefeed.pipeline.settings import WebSettings
 from changefeed.runtime.logs import get_logger
-from changefeed.runtime.web_server import WebLimits, serving, take_port
+from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
 
 _log = get_logger()
 
@@ -61,7 +61,7 @@ def listening(bind: str, port: int, board: Board, registry: CollectorRegistry) -
             daemon=True,
         )
         thread.start()
-        address = f"http://{bind}:{taken.getsockname()[1]}"
+        address = f"http://{address_of(taken)}"
         _log.info("web.listening", address=address)
         try:
             yield address

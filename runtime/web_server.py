@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -60,6 +61,20 @@ def take_port(bind: str, port: int) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return both as an address has them: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return ``HOST:PORT`` where others find it; by the machine's name if it listens on all
+    addresses.
+    """
+    host, port = listening.getsockname()[:2]
+    everywhere = ip_address(host).is_unspecified
+    return host_and_port(socket.gethostname() if everywhere else host, port)
 
 
 @asynccontextmanager

@@ -69,7 +69,8 @@ async def test_the_emulator_keeps_its_data_and_its_port_and_ends_in_order(
     ("argument", "advice"),
     [
         ("--key=%%%", "must be base64"),
-        ("--host=192.0.2.1", "cannot listen at 192.0.2.1"),
+        ("--host=192.0.2.1", "cannot listen at 192.0.2.1:"),
+        ("--host=2001:db8::1", "cannot listen at [2001:db8::1]:"),
         ("--data=file/below", "cannot be used"),
     ],
 )

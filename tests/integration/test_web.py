@@ -201,7 +201,8 @@ def test_a_name_that_leads_nowhere_is_refused() -> None:
         pass
 
 
-def test_an_address_for_all_is_told_by_the_name_of_the_machine() -> None:
-    with listening_socket(WebSettings(bind="0.0.0.0")) as listening:
+@pytest.mark.parametrize("bind", ["0.0.0.0", "::"])
+def test_an_address_for_all_is_told_by_the_name_of_the_machine(bind: str) -> None:
+    with listening_socket(WebSettings(bind=bind)) as listening:
         port = listening.getsockname()[1]
         assert url_of(listening) == f"http://{socket.gethostname()}:{port}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -176,16 +177,18 @@ def test_a_pipeline_is_ready_unless_a_table_waits_for_its_feed() -> None:
 
 
 @pytest.mark.real_time
-def test_server_answers_requests_and_refuses_a_port_in_use() -> None:
+@pytest.mark.parametrize("bind", ["127.0.0.1", "::1"])
+def test_server_answers_at_its_address_and_refuses_a_port_in_use(bind: str) -> None:
     board, registry = Board(), CollectorRegistry()
-    with listening("127.0.0.1", 0, board, registry) as address:
+    with listening(bind, 0, board, registry) as address:
         assert json.load(urlopen(f"{address}/livez")) == {"alive": True}
         with pytest.raises(HTTPError, match="404"):
             urlopen(f"{address}/other")
-        taken = int(address.rpartition(":")[2])
+        taken = urlsplit(address).port
+        assert taken is not None
         with (
             pytest.raises(PipelineRefused, match="Choose"),
-            listening("127.0.0.1", taken, board, registry),
+            listening(bind, taken, board, registry),
         ):
             pass
     with pytest.raises(OSError, match="refused"):
