@@ -18,6 +18,8 @@ from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
+from changefeed.leases.position_file import Positions
 from changefeed.runtime.errors import UserError
 
 _THEIR_RENEWAL = 20.0  # .NET and Java renew each lease every 17 s, by default
@@ -59,20 +61,17 @@ def import_(
     with exit_on_error():
         settings = flags.settings()
         if source == "-" or source.startswith("file:"):
-            wanted = read_positions(source.removeprefix("file:")).leases
+            wanted = read_positions(source.removeprefix("file:"))
             asyncio.run(_import_document(settings, wanted, dry_run=dry_run))
         else:
             asyncio.run(_import(settings, source, dry_run=dry_run, force=force))
 
 
-async def _import_document(
-    settings: Settings, wanted: Sequence[Lease], *, dry_run: bool
-) -> None:
+async def _import_document(settings: Settings, document: Positions, *, dry_run: bool) -> None:
     """Create leases as they were written down; none, if there are others already."""
     async with open_feed(settings.feed.address, settings.open_options) as feed:
-        for lease in wanted:
-            if not lease.ended and lease.continuation is not None:
-                await feed.lag(lease.range_id, lease.continuation)  # refuses another feed's
+        await refuse_wrong_positions(document, feed, start=settings.feed.start_at)
+    wanted = document.leases
     async with leases_if_any(settings) as container:
         positions = {x.range_id: x.continuation for x in wanted}
         for listed in await container.list():

@@ -30,6 +30,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations.restore import Change, Step, carry_out, read_all, steps_to
+from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
 
@@ -114,7 +115,8 @@ def restore(
 ) -> None:
     """Give a fleet the positions of a file, in the same container or in another.
 
-    Stop all hosts first: it refuses while one lives. Leases of ranges that began after the
+    Stop all hosts first: it refuses while one lives. It compares the whole file with the feed
+    before it writes anything. Leases of ranges that began after the
     file was saved are deleted, and created again in time. Prints what will be delivered again
     or never, and asks. Ends with 1 if not all of it was done; then do it again.
     """
@@ -132,7 +134,7 @@ async def _restore(
         leases_if_any(settings) as container,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
-        _refuse_another_feed(document, feed)
+        await refuse_wrong_positions(document, feed, start=settings.feed.start_at)
         if not dry_run:
             await _refuse_while_hosts_live(container, settings)
         stored = await read_all(container)
@@ -150,14 +152,6 @@ async def _restore(
             if done:
                 await opened_to_write.keep_feed_identity(feed.identity)
         return done
-
-
-def _refuse_another_feed(document: Positions, feed: Feed) -> None:
-    if document.feed not in ("", feed.identity):
-        raise UserError(
-            f"the file has positions in another feed ({document.feed}) than the one at this "
-            f"address ({feed.identity}): they mean nothing there"
-        )
 
 
 async def _refuse_while_hosts_live(container: LeaseContainer, settings: Settings) -> None:

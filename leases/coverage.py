@@ -54,13 +54,13 @@ async def check_coverage(
     if isinstance(feed, RemembersRanges):
         feed.remember_ranges(x.range for x in leases)
     ranges = with_parts(feed, await feed.ranges(), leases)
-    located = [_located(x, ranges) for x in leases]
-    for one in overlaps(located):
+    placed = [located(x, ranges) for x in leases]
+    for one in overlaps(placed):
         yield one
     inherits = isinstance(feed, RemembersRanges)
-    for one in uncovered(located, ranges, inherits=inherits, start=start):
+    for one in uncovered(placed, ranges, inherits=inherits, start=start):
         yield one
-    async for one in _unreadable(feed, container, located):
+    async for one in _unreadable(feed, container, placed):
         yield one
 
 
@@ -68,7 +68,7 @@ def overlaps(leases: Collection[Lease]) -> Iterator[Diagnostic]:
     """Find the leases that hold the same keys, where neither waits for the other."""
     living = [x for x in leases if not x.ended]
     parents = {x.range_id: x.range.parents for x in living if not (x.epoch or x.owner)}
-    before = {x.range_id: _ancestors(x.range_id, parents) for x in living}
+    before = {x.range_id: ancestors(x.range_id, parents) for x in living}
     for a, b in _sharing_keys(living):
         if a.range_id not in before[b.range_id] and b.range_id not in before[a.range_id]:
             yield _overlapping(a, b)
@@ -170,7 +170,7 @@ def _bounds(gaps: Sequence[FeedRange]) -> str:
     return ", ".join(f"{x.low or '00'} to {x.high}" for x in gaps)
 
 
-def _located(lease: Lease, ranges: Sequence[FeedRange]) -> Lease:
+def located(lease: Lease, ranges: Sequence[FeedRange]) -> Lease:
     """Give the bounds to a lease without any, where the feed has its range."""
     for x in ranges if not lease.range.high else ():
         if x.id == lease.range_id:
@@ -187,7 +187,7 @@ def _sharing_keys(leases: Collection[Lease]) -> Iterator[tuple[Lease, Lease]]:
             yield a, b
 
 
-def _ancestors(range_id: RangeId, parents: Mapping[RangeId, Sequence[RangeId]]) -> set[RangeId]:
+def ancestors(range_id: RangeId, parents: Mapping[RangeId, Sequence[RangeId]]) -> set[RangeId]:
     """Collect the ranges that have to end before a lease is owned for the first time."""
     found: set[RangeId] = set()
     ahead = [range_id]

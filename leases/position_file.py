@@ -1,10 +1,14 @@
 """Leases as a document, to carry them to where another program makes them again.
 
+Reading checks its form; whether a feed can be read so is for
+``changefeed.leases.operations.wanted_positions``.
+
 It says where each range is to be read from; who reads it creates leases
 there that no host owns yet.
 """
 
 from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,17 +16,33 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease, require_continuation
 
+FORMAT: Final = 1
+_MOST: Final = 2**53 - 1
+"""What no store of leases keeps as another number."""
+
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
+_Name = Annotated[RangeId, msgspec.Meta(min_length=1)]
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    """What a document of any format says."""
+
+    format: int
+
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One range: up to where it is done, and under which epoch."""
+    """One range: up to where it is done, and under which epoch. ``moved`` says of one that
+    has ended that others have its keys, as in ``Lease``.
+    """
 
-    range: RangeId
+    range: _Name
     continuation: Continuation
     low: str = ""
     high: str = ""
-    parents: tuple[RangeId, ...] = ()
+    parents: tuple[_Name, ...] = ()
     ended: bool = False
-    epoch: int = 0
+    moved: bool = False
+    epoch: _Epoch = 0
     paused: str | None = None
 
 
@@ -32,6 +52,7 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     positions: tuple[Position, ...]
+    format: int
     feed: str = ""
     saved_at: str = ""
 
@@ -44,7 +65,10 @@ def written(leases: Sequence[Lease], *, feed: str = "", saved_at: str = "") -> b
     """Return leases, which must carry their continuations, as a document."""
     assert len({x.range_id for x in leases}) == len(leases), "each range has one position"
     document = Positions(
-        positions=tuple(_position(x) for x in leases), feed=feed, saved_at=saved_at
+        positions=tuple(_position(x) for x in leases),
+        format=FORMAT,
+        feed=feed,
+        saved_at=saved_at,
     )
     return msgspec.json.format(msgspec.json.encode(document))
 
@@ -57,12 +81,19 @@ def read(document: bytes) -> Sequence[Lease]:
 def read_document(document: bytes) -> Positions:
     """As ``read``, with what the document says of itself."""
     try:
-        return msgspec.json.decode(document, type=Positions)
+        found = msgspec.json.decode(document, type=_Versioned).format
+        if found == FORMAT:
+            return msgspec.json.decode(document, type=Positions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ContainerRefused(
             f"this is no document of positions ({error}): changefeed positions save and "
             f"changefeed pipeline export write such"
         ) from error
+    advice = "upgrade changefeed-host" if found > FORMAT else "save the positions again"
+    raise ContainerRefused(
+        f"this is a document of positions in format {found}, and this version of "
+        f"changefeed-host reads format {FORMAT} only: {advice}"
+    )
 
 
 def _position(lease: Lease) -> Position:
@@ -73,6 +104,7 @@ def _position(lease: Lease) -> Position:
         high=lease.range.high,
         parents=lease.range.parents,
         ended=lease.ended,
+        moved=lease.ended and lease.moved,
         epoch=lease.epoch,
         paused=lease.paused,
     )
@@ -83,6 +115,7 @@ def _lease(x: Position) -> Lease:
         range=FeedRange(id=x.range, low=x.low, high=x.high, parents=x.parents),
         continuation=x.continuation,
         ended=x.ended,
+        moved=x.ended and x.moved,
         epoch=x.epoch,
         paused=x.paused,
         checkpoint_epoch=x.epoch,

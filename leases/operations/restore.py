@@ -79,7 +79,8 @@ def _step(wanted: Lease, stored: Lease | None) -> Step:
 
 
 def _facts(lease: Lease) -> tuple[object, ...]:
-    return lease.continuation, lease.ended, lease.paused
+    moved = lease.ended and lease.moved
+    return lease.continuation, lease.ended, moved, lease.paused
 
 
 async def carry_out(container: LeaseContainer, step: Step) -> None:
@@ -105,8 +106,9 @@ async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None
     position = require_continuation(wanted)
     vacant = await vacate(container, stored, lost=position)
     there = await container.checkpoint(_named(vacant.advanced_to(position)))
-    if (there.ended, there.paused) != (wanted.ended, wanted.paused):
-        marked = replace(there, ended=wanted.ended, paused=wanted.paused)
+    if _facts(there) != _facts(wanted):
+        moved = wanted.moved if wanted.ended else there.moved
+        marked = replace(there, ended=wanted.ended, moved=moved, paused=wanted.paused)
         await container.replace(_named(marked.without_continuation()))
 
 

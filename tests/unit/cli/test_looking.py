@@ -7,19 +7,28 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog import create_log
+from changefeed.feeds.eventlog import EventLog, create_log
+from changefeed.leases.position_file import written
+from tests.support import make
 
 pytestmark = pytest.mark.real_time
-
-NOTHING = '{"positions": []}'
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     asyncio.run(create_log("log", parts=1))
-    Path("positions.json").write_text(NOTHING)
+    Path("positions.json").write_bytes(asyncio.run(at_the_beginning()))
     return tmp_path
+
+
+async def at_the_beginning() -> bytes:
+    async with EventLog.open(Path("log")) as feed:
+        leases = [
+            make.lease(x, at=await feed.resolve_start(x.id, "beginning"))
+            for x in await feed.ranges()
+        ]
+        return written(leases, feed=feed.identity)
 
 
 def files(home: Path) -> set[str]:
@@ -49,6 +58,22 @@ def test_a_mistyped_file_of_leases_is_not_made(
     places = ("--feed=eventlog:log", "--leases=sqlite:mistyped.db")
     found = CliRunner().invoke(app, [*command, *places], env={"COLUMNS": "300"})
     assert (found.exit_code, files(home)) == (code, before), found.output
+
+
+@pytest.mark.parametrize("command", [["positions", "restore", "--yes"], ["leases", "import"]])
+def test_wrong_positions_are_refused_before_leases_are_made(
+    home: Path, command: list[str]
+) -> None:
+    name = "wrong.json"
+    Path(name).write_text(
+        Path("positions.json").read_text().replace('"ended": false', '"ended": true')
+    )
+    before = files(home)
+    source = f"file:{name}" if command[0] == "leases" else name
+    places = ("--feed=eventlog:log", "--leases=sqlite:leases.db")
+    found = CliRunner().invoke(app, [*command, source, *places])
+    assert (found.exit_code, files(home)) == (2, before), found.output
+    assert "has not ended" in found.output
 
 
 @pytest.mark.usefixtures("home")

@@ -35,6 +35,39 @@ def test_what_is_no_document_of_positions_is_refused(tmp_path: Path, made: bytes
         read_positions(str(file))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (b'"format": 2', "format 2, .* upgrade"),
+        (b'"format": 0', "format 0, .* save the positions again"),
+        (b'"format": "1"', r"\$.format"),
+        (b'"format": 1, "until": 3', "until"),
+        (b'"format": 1, "feed": 7', r"\$.feed"),
+    ],
+)
+def test_a_document_of_another_format_is_refused(
+    tmp_path: Path, wrong: bytes, says: str
+) -> None:
+    file = tmp_path / "saved"
+    file.write_bytes(b'{"positions": [], %b}' % wrong)
+    with pytest.raises(UserError, match=says):
+        read_positions(str(file))
+
+
+@pytest.mark.parametrize(
+    "wrong", [b'"range": ""', b'"epoch": -1', b'"epoch": 9007199254740992', b'"ended": 0']
+)
+def test_an_entry_of_another_form_is_named(tmp_path: Path, wrong: bytes) -> None:
+    file = tmp_path / "saved"
+    good = b'{"range": "r0", "continuation": "0"}'
+    file.write_bytes(
+        b'{"positions": [%b, {"range": "r1", "continuation": "0", %b}], "format": 1}'
+        % (good, wrong)
+    )
+    with pytest.raises(UserError, match=r"\$.positions\[1\]"):
+        read_positions(str(file))
+
+
 @pytest.mark.parametrize("name", ["", ".", "none", "n" * 300])
 def test_what_cannot_be_read_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"^{name} cannot be read: "):

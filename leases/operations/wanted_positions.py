@@ -1,0 +1,119 @@
+"""Whether a document of positions can become leases of a feed: asked before the first write.
+
+A document may have been edited, cut short, merged from two, or saved from another feed. So
+every entry is compared with the feed: each key is held once, by a range that the feed has, at
+a position that it can be read from. All that is wrong is said at once.
+
+Limits: the feed may change, and forget, between this look and the write. Of a range that has
+ended only its end is looked at: no host reads there again.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RemembersRanges, StartAt
+from changefeed.leases.coverage import ancestors, located, overlaps, uncovered
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.lease import Lease, require_continuation
+from changefeed.leases.parts import with_parts
+from changefeed.leases.position_file import Positions
+from changefeed.runtime.for_each import for_each
+
+_AT_ONCE = 8
+_SHOWN = 10
+
+
+async def refuse_wrong_positions(wanted: Positions, feed: Feed, *, start: StartAt) -> None:
+    """Raise ``ContainerRefused`` with each entry that is wrong, and why.
+
+    ``start`` is where hosts begin a range that has no lease. Raise ``FeedUnavailable`` if the
+    feed cannot be asked now.
+    """
+    if wanted.feed not in ("", feed.identity):
+        raise ContainerRefused(
+            f"the file has positions in another feed ({wanted.feed}) than the one at this "
+            f"address ({feed.identity}): they mean nothing there"
+        )
+    leases = wanted.leases
+    wrong = [*_in_themselves(leases)] or [x async for x in _in_the_feed(leases, feed, start)]
+    if not wrong:
+        return
+    shown, more = wrong[:_SHOWN], len(wrong) - _SHOWN
+    rest = f"; and {more} more" if more > 0 else ""
+    raise ContainerRefused(
+        f"the file of positions is wrong: {'; '.join(shown)}{rest}. Nothing was written"
+    )
+
+
+def _in_themselves(leases: Sequence[Lease]) -> Iterator[str]:
+    """Find what is wrong whatever the feed is."""
+    if not leases:
+        yield "it has no positions"
+    for name, count in Counter(x.range_id for x in leases).items():
+        if count > 1:
+            yield f"range {name!r} is there {count} times"
+    parents = {x.range_id: x.range.parents for x in leases}
+    for x in leases:
+        if x.range_id in ancestors(x.range_id, parents):
+            yield f"range {x.range_id!r} is among its own parents"
+        if x.range.low and x.range.low >= x.range.high:
+            yield (
+                f"the keys of range {x.range_id!r} end ({x.range.high!r}) before they begin "
+                f"({x.range.low!r})"
+            )
+
+
+async def _in_the_feed(
+    leases: Sequence[Lease], feed: Feed, start: StartAt
+) -> AsyncIterator[str]:
+    assert len({x.range_id for x in leases}) == len(leases), "refused before"
+    for bounds in _bounds(leases, await feed.ranges()):
+        yield bounds
+    inherits = isinstance(feed, RemembersRanges)
+    if isinstance(feed, RemembersRanges):
+        feed.remember_ranges(x.range for x in leases)
+    ranges = with_parts(feed, await feed.ranges(), leases)
+    placed = [located(x, ranges) for x in leases]
+    for found in overlaps(placed):
+        yield found.text
+    for found in uncovered(placed, ranges, inherits=inherits, start=start):
+        yield found.text
+
+    async def read(lease: Lease) -> str | None:
+        return await _when_read(feed, lease)
+
+    for text in await for_each(leases, read, at_once=_AT_ONCE):
+        if text is not None:
+            yield text
+
+
+def _bounds(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Iterator[str]:
+    known = {x.id: (x.low, x.high) for x in ranges if x.high}
+    for x in leases:
+        bounds = known.get(x.range_id)
+        if bounds is not None and x.range.high and (x.range.low, x.range.high) != bounds:
+            yield (
+                f"range {x.range_id!r} has the keys from {x.range.low!r} to "
+                f"{x.range.high!r}, and in the feed those from {bounds[0]!r} to {bounds[1]!r}"
+            )
+
+
+async def _when_read(feed: Feed, lease: Lease) -> str | None:
+    """Read one change where a host would go on; say what keeps it from that."""
+    assert lease.owner is None, "a document has no owners"
+    if lease.ended and lease.moved:
+        return None  # others have its keys, and the feed has not ended it
+    name = lease.range_id
+    try:
+        await feed.read(name, require_continuation(lease), 1)
+    except RangeEnded:
+        return None
+    except (RangeUnknown, FeedRefused) as error:
+        if lease.ended and isinstance(error, RangeUnknown | RangeRefused):
+            return None  # the feed has forgotten it
+        unknown = isinstance(error, RangeUnknown)
+        return f"range {name!r}: {'the feed has no such range' if unknown else error}"
+    if lease.ended:
+        return f"range {name!r} has not ended: the feed goes on after {lease.continuation!r}"
+    return None

@@ -1,0 +1,103 @@
+"""Documents of positions that do not fit their feed are refused, with each wrong entry."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import Continuation, Page, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.lease import Lease
+from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
+from changefeed.leases.position_file import read_document, written
+from tests.support import make
+
+
+async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
+    """Return a feed whose r0 was split into r2 and r3, and leases as hosts keep them."""
+    feed = MemoryFeed(2)
+    for n in range(20):
+        feed.append(str(n))
+    feed.split(RangeId("r0"))
+    leases = list[Lease]()
+    for x in await feed.ranges():
+        at = await feed.resolve_start(x.id, "now")
+        leases.append(make.lease(x, at=at, epoch=1, ended=x.id == "r0"))
+    return feed, leases
+
+
+async def refuse_wrong(feed: MemoryFeed, leases: Sequence[Lease], identity: str = "") -> None:
+    document = read_document(written(leases, feed=identity))
+    await refuse_wrong_positions(document, feed, start="beginning")
+
+
+def at(lease: Lease, position: str) -> Lease:
+    return replace(lease, continuation=Continuation(position))
+
+
+def bounded(lease: Lease, low: str, high: str) -> Lease:
+    return replace(lease, range=replace(lease.range, low=low, high=high))
+
+
+Edit = Callable[[list[Lease]], list[Lease]]
+
+
+async def test_what_hosts_keep_is_given_back() -> None:
+    feed, leases = await a_feed()
+    await refuse_wrong(feed, leases, feed.identity)
+    waiting = [replace(x, ended=False, epoch=int(x.range_id < "r2")) for x in leases]
+    await refuse_wrong(feed, waiting)
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda _: [], "no positions"),
+        (lambda x: x[:-1], "range r3 .* has no lease"),
+        (lambda x: [*x, make.lease("r9", at="0")], "'r9': the feed has no such range"),
+        (lambda x: [*x[:-1], at(x[-1], "9999")], "'r3': .*9999"),
+        (lambda x: [*x[:-1], at(x[-1], "one")], "'r3': .*one"),
+        (lambda x: [*x[:-1], replace(x[-1], ended=True)], "'r3' has not ended"),
+        (lambda x: [replace(x[0], ended=False), *x[1:]], "r0 .*r2 .*overlap"),
+        (lambda x: [*x[:-1], bounded(x[-1], "80", "81")], "range 'r3' has the keys from '80'"),
+        (lambda x: [*x[:-1], bounded(x[-1], "81", "80")], "'r3' end .* before they begin"),
+        (
+            lambda x: [*x[:-1], replace(x[-1], range=replace(x[-1].range, parents=("r3",)))],
+            "'r3' is among its own parents",
+        ),
+    ],
+    ids=[
+        "empty", "cut short", "of no range", "beyond the end", "no position", "ended too early",
+        "beside its parent", "other keys", "keys the wrong way round", "its own parent",
+    ],
+)  # fmt: skip
+async def test_an_entry_that_is_wrong_is_named(edit: Edit, says: str) -> None:
+    feed, leases = await a_feed()
+    with pytest.raises(ContainerRefused, match=says):
+        await refuse_wrong(feed, edit(leases))
+
+
+async def test_the_same_range_twice_and_another_feed_are_refused() -> None:
+    feed, leases = await a_feed()
+    document = read_document(written(leases))
+    twice = msgspec.structs.replace(
+        document, positions=(*document.positions, document.positions[1])
+    )
+    with pytest.raises(ContainerRefused, match="'r1' is there 2 times"):
+        await refuse_wrong_positions(twice, feed, start="now")
+    with pytest.raises(ContainerRefused, match=r"another feed .*theirs"):
+        await refuse_wrong(feed, leases, "theirs")
+
+
+async def test_a_feed_that_does_not_answer_judges_nothing() -> None:
+    class Away(MemoryFeed):
+        async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+            raise FeedUnavailable(f"away: {limit} of {range_id} after {after}")
+
+    feed = Away(1)
+    leases = [make.lease(x, at="0") for x in await feed.ranges()]
+    with pytest.raises(FeedUnavailable):
+        await refuse_wrong(feed, leases)
