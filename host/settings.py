@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, model_valida
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.feeds.starts import start_in, not_in_future
+from changefeed.feeds.starts import not_in_future, start_in
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.secret import HasSecrets

@@ -201,15 +201,15 @@ class Balancer:
     def steal(self, lease: Lease, *, now: float) -> Steal:
         """Decide the next step of a steal; remember since when the request has been there.
 
-        A host that keeps no member record and writes no incarnation is of another kind and
-        knows no handoffs. (A record alone may be missing from a torn listing.) From an owner
+        A host that keeps no member record is of another kind and knows no handoffs. (A record
+        alone may be missing from a torn listing.) From an owner
         that was asked and neither hands over nor dies, the lease is force-stolen after
         ``longest_handoff``.
         """
         settings = self._settings
         assert lease.owner is not None, f"{lease.range_id!r} has no owner, and is not stolen"
         assert lease.owner != self._me, f"{self._me!r} steals {lease.range_id!r} from itself"
-        of_our_kind = lease.owner in self._recorded or lease.incarnation is not None
+        of_our_kind = lease.owner in self._recorded or lease.has_owner_of_ours
         if settings.max_handoff_time == 0 or not of_our_kind:
             return Steal.TAKE
         if lease.next_owner != self._me:

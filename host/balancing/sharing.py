@@ -29,7 +29,7 @@ class Sharing:
     def observe(self, owned: Collection[Lease], members: Sequence[Member]) -> None:
         """Take in the leases with owners, and all records: what looks dead may yet live."""
         self._hosts |= {x.name for x in members}
-        self._hosts |= {x.owner for x in owned if x.incarnation is not None}
-        if any(x.incarnation is None and x.owner not in self._hosts for x in owned):
+        self._hosts |= {x.owner for x in owned if x.has_owner_of_ours}
+        if any(x.owner not in self._hosts for x in owned):
             self.with_others = True
         self.renew_each = self._settings.renewal == "lease" or self.with_others

@@ -40,7 +40,7 @@ class LeasedFeed:
             self.feed.remember_ranges(x.range for x in leases)
         await self.feed.ranges()
         members = {x.name for x in await self.container.members()}
-        owners = {x.owner for x in leases if x.owner and x.incarnation is None}
+        owners = {x.owner for x in leases if x.owner and not x.has_owner_of_ours}
         foreign = sorted(owners - members)
         if foreign:
             raise UserError(

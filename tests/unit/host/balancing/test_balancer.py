@@ -304,6 +304,12 @@ def test_an_owner_without_a_record_is_of_another_kind_and_stays_so() -> None:
     assert sharing.renew_each
 
 
+def test_who_was_handed_a_lease_has_asked_for_it_and_so_is_of_our_kind() -> None:
+    sharing = Sharing(LeaseSettings(renewal="host"))
+    sharing.observe([lease(0, ME).asked_by(B).handed_over()], [])  # and its record is gone
+    assert not sharing.renew_each
+
+
 def test_a_host_is_of_our_kind_if_one_of_its_leases_says_so() -> None:
     sharing = Sharing(LeaseSettings(renewal="host"))
     handed_over = of_b(1, None)  # and not taken yet
