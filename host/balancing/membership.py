@@ -5,7 +5,8 @@ whether that still moves: if it does, another process lives under the name, and 
 refuses to start. If it stands still for longer than one of the living would let it, one of
 whose heartbeats fails, it is what a crash left behind, and is taken over; at once if the
 supervisor says that the old process has ended (``dead`` incarnations). Should the old process
-wake up later, it finds its record rewritten and stops; its leases are fenced by their epochs
+wake up later, or be connected again, its next heartbeat or listing shows the record rewritten,
+and it stops before it takes back what carries the name; its leases are fenced by their epochs
 all the while.
 
 A heartbeat that was answered is a sign of life for all leases of this incarnation
@@ -158,7 +159,18 @@ class Membership:
                 wait = max(_PAUSE * self._interval, self._interval - passed)
 
     async def send_along(self, ask: AskFleet) -> ListedFleet:
-        """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises."""
+        """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises.
+
+        Raise ``NameTaken`` if another process took the name: its leases look like ours.
+        """
+        found = await self._list_or_send_along(ask)
+        if any(
+            x.name == self._member.name and not self._may_take_over(x) for x in found.members
+        ):
+            await self._beat()  # which finds out whether the listing only lags behind
+        return found
+
+    async def _list_or_send_along(self, ask: AskFleet) -> ListedFleet:
         due = self._clock() - self._sent >= _SOONEST_ALONG * self._interval
         if not (due and self._goes_along) or self._writing.locked():
             return await self._list(ask, None)

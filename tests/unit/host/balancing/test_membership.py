@@ -256,6 +256,16 @@ async def test_a_heartbeat_along_with_a_listing_counts_from_when_it_was_sent() -
         assert beats == [0, 8]
 
 
+async def test_a_listing_with_a_namesake_ends_the_host_before_it_acts_on_it() -> None:
+    container = MemoryLeases()
+    _, list_fleet = await started(container)
+    await container.remove_member(await record(container))  # it was away, and seemed dead
+    await joined(container, "next")
+    with pytest.raises(NameTaken) as taken:
+        await list_fleet()
+    assert taken.value.incarnation == "next"
+
+
 async def test_at_rest_a_host_makes_one_call_for_its_listings_and_its_heartbeat() -> None:
     container, calls = MemoryLeases(), Calls()
     member, list_fleet = await started(proxied(container, calls))
