@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from changefeed.cli.dashboard import dashboard_application, desk_of
@@ -213,6 +213,33 @@ async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path:
         ):
             answer = await client.get("/page/dead-letters", headers=headers)
             assert answer.status == 403, headers
+
+
+@asynccontextmanager
+async def plain_proxy(to: str) -> AsyncIterator[ClientSession]:
+    """Forward as nginx does unless told more: under the name of ``to``, and for nobody."""
+
+    async def forward(request: web.Request) -> web.Response:
+        passed = {k: v for k, v in request.headers.items() if k not in ("Host", "Connection")}
+        async with session.get(f"{to}{request.path_qs}", headers=passed) as answer:
+            return web.Response(status=answer.status, body=await answer.read())
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", forward)
+    async with ClientSession() as session, TestServer(app) as proxy:
+        async with ClientSession(proxy.make_url("/")) as through:
+            yield through
+
+
+async def test_with_a_token_a_plain_proxy_on_this_machine_opens_no_dead_letters(
+    tmp_path: Path,
+) -> None:
+    await put_letters(tmp_path)
+    async with desk(tmp_path) as (client, _):
+        async with plain_proxy(f"{client.make_url('')}".rstrip("/")) as through:
+            for path in ("page/dead-letters", f"page/dead-letters?id={SECOND}"):
+                assert (await through.get(path)).status == 401
+                assert (await through.get(path, headers=BEARER)).status == 200
 
 
 async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path: Path) -> None:
