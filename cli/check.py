@@ -63,13 +63,14 @@ def _missing(missing: ContainerMissing, settings: Settings) -> Diagnostic:
 
 
 def _unused_sections(settings: Settings) -> Iterator[Diagnostic]:
-    """Find settings of backends that neither the feed nor the leases are kept in."""
-    names = {LEASES.name(x) for x in settings.leases.addresses}
+    """Find settings of backends that neither feed, leases nor dead letters are kept in."""
+    stores = *settings.leases.addresses, settings.observer.dead_letters
+    names = {LEASES.name(x) for x in stores}
     names.add(FEEDS.name(settings.feed.address))
     for name in sorted(settings.backends.sections.keys() - names):
         yield warning(
             "settings",
-            f"backends.{name} is set, but neither feed nor leases are of such a backend",
+            f"backends.{name} is set, and nothing is kept in such a backend",
             "look at its spelling, and at the addresses",
         )
 

@@ -23,7 +23,9 @@ class OpenOptions:
     ``cosmos`` opens accounts of Cosmos DB. ``create`` allows to create a lease container
     that is not there, and ``must_exist`` forbids to make anything, also where that costs
     nothing. ``only_look`` says that nothing will be written: leases of processors that cannot
-    be shared with may be shown. ``backends`` are the settings of backends by
+    be shared with may be shown. ``keeps_changes`` says that whole changes will be kept there:
+    each write is on the disk when it returns, and a file that is made is for its user alone.
+    ``backends`` are the settings of backends by
     their names, as the user wrote them; a backend finds its own, checked by its model, in
     ``settings``.
     """
@@ -32,6 +34,7 @@ class OpenOptions:
     must_exist: bool = False
     cosmos: CosmosAccess = field(default_factory=lambda: CosmosAccess.of(os.environ))
     create: bool = False
+    keeps_changes: bool = False
     backends: Mapping[str, Mapping[str, Any]] = field(
         default_factory=lambda: backend_sections(os.environ)
     )

@@ -237,8 +237,8 @@ class ObserverSettings(Section):
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: str = "sqlite:data/dead-letters.db"
-    """Where changes go that were put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine,
-    ``postgresql://HOST/DATABASE`` or ``cosmos://HOST/DATABASE/CONTAINER`` for all hosts."""
+    """Where changes go that were put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine;
+    for all hosts, any other address that leases can have (``postgresql://``, ``cosmos://``)."""
 
     @model_validator(mode="after")
     def _point_into_bodies(self) -> Self:

@@ -33,6 +33,7 @@ __all__ = [
     "check_leases",
     "lease_place",
     "open_container",
+    "open_store",
     "open_stores",
     "without_secrets",
 ]
@@ -79,6 +80,14 @@ def open_container(
     if backend.open_container is not None:
         return backend.open_container(where, own)
     return _stored(backend.open_store(where, own), without_secrets(address))
+
+
+def open_store(
+    address: str, options: OpenOptions | None = None
+) -> AbstractAsyncContextManager[Store]:
+    """Open the records at an address of leases, whatever they are of; as ``open_container``."""
+    backend, where, own = _prepared(address, options)
+    return backend.open_store(where, own)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The kinds of records that a fleet keeps, and what a person sees of them.
+"""The kinds of records that are kept, and what a person sees of them.
 
 Stores that have tables show each kind as a view, with these columns.
 """
@@ -14,6 +14,9 @@ CHECKPOINTS: Final = "checkpoint"
 HOSTS: Final = "host"
 FEED: Final = "feed"
 """One record: which feed the leases are about."""
+LETTERS: Final = "letter"
+LETTER_PARTS: Final = "letterpart"
+"""The text of letters that are too long for one record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,10 @@ _OWNED = (
     *(("owner",), ("epoch",), ("ended",), ("paused",), ("next_owner",)),
     ("health", "last_error"),
 )
+_LETTER = (
+    *(("range",), ("sequence",), ("key",), ("operation",), ("error",), ("text",)),
+    *(("attempts",), ("host",)),
+)
 VIEWS: Final = (
     View(name="leases", kind=LEASES, key="range_id", fields=_OWNED, has_position=True),
     View(name="ownership", kind=OWNERSHIP, key="range_id", fields=_OWNED),
@@ -45,4 +52,5 @@ VIEWS: Final = (
         has_position=True,
     ),
     View(name="members", kind=HOSTS, key="name", fields=[("address",), ("software",)]),
+    View(name="dead_letters", kind=LETTERS, key="id", fields=_LETTER),
 )

@@ -104,7 +104,8 @@ class ObserverSettings(Section):
     reopen_delay: float = Field(default=30.0, gt=0)
     """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: str = "sqlite:dead-letters.db"
-    """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run."""
+    """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run; or any other address that leases
+    can have."""
     interval: float = Field(default=0.0, ge=0)
     """How often a batch begins; 0 for one after the other."""
 
@@ -197,10 +198,12 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettin
 
 def _absolute(settings: PipelineSettings) -> PipelineSettings:
     """Spark's processes may have another working directory than the user."""
+    found = settings
     scheme, _, place = settings.observer.dead_letters.partition(":")
-    letters = f"{scheme}:{expanded(place).absolute()}" if place else scheme
-    observer = settings.observer.model_copy(update={"dead_letters": letters})
-    found = settings.model_copy(update={"observer": observer})
+    if place and not place.startswith("//"):
+        letters = f"{scheme}:{expanded(place).absolute()}"
+        observer = settings.observer.model_copy(update={"dead_letters": letters})
+        found = settings.model_copy(update={"observer": observer})
     if "://" in settings.directory:
         return found
     here = str(expanded(settings.directory).absolute())

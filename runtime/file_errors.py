@@ -48,4 +48,6 @@ def why_it_may_pass(error: FileError) -> str | None:
     code = sqlite_code(error)
     if code == sqlite3.SQLITE_CANTOPEN and out_of_handles():  # SQLite does not say why
         return OUT_OF_HANDLES
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return _NO_ROOM  # for the index of the log of writes
     return _OF_SQLITE.get(code)

@@ -26,8 +26,8 @@ _ADVICE: Mapping[int, str] = {
     403: "this identity or key may not do that: give it the role 'Storage Blob Data "
     "Contributor' on the container, check CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING or "
     "CHANGEFEED_BACKENDS__BLOB__KEY, and look at the account's firewall",
-    404: "there is no such container: check the name, or let it be created with "
-    "--create-lease-container",
+    404: "there is no such container: check the name, or let a host create it (of "
+    "leases with --create-lease-container)",
     409: "the account does not take this write; is the container immutable (WORM), or is a "
     "lock on the blob?",
 }

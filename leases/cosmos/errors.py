@@ -18,7 +18,7 @@ translate_errors = Translator(
         403: "this identity may not do that: give it the role 'Cosmos DB Built-in Data "
         "Contributor' on the account, and look at the account's firewall. Databases and "
         "containers can be created with a key only",
-        404: "there is no such database or container: check the names, or let the lease "
-        "container be created with --create-lease-container",
+        404: "there is no such database or container: check the names, or let a host "
+        "create the container (of leases with --create-lease-container)",
     },
 ).errors

@@ -21,13 +21,14 @@ _CERTIFICATE_ADVICE = (
     "by a name that its certificate has, and your own where it asks for one (sslcert=FILE, "
     "sslkey=FILE); and look at the clock of this machine"
 )
+_NO_TABLES = "let a host create the tables (of leases with --create-lease-container)"
 _ADVICE: Mapping[str, str] = {
     "28P01": "check the user and the password (CHANGEFEED_BACKENDS__POSTGRES__PASSWORD, "
     "PGPASSWORD or ~/.pgpass)",
     "28000": "the server does not let this user in; look at its pg_hba.conf",
     "3D000": "create the database, or name another one",
-    "3F000": "let the tables be created with --create-lease-container",
-    "42P01": "let the tables be created with --create-lease-container",
+    "3F000": _NO_TABLES,
+    "42P01": _NO_TABLES,
     "42501": "this role may not do that: it needs USAGE on the schema, and SELECT, INSERT, "
     "UPDATE and DELETE on its tables; CREATE only to create them",
     "42703": "the tables have another form than this version knows: run it once with "
@@ -61,7 +62,7 @@ def _translated(error: Exception, where: str) -> ContainerError:
     match error:
         case asyncpg.TargetServerAttributeNotMatched():
             return ContainerUnavailable(
-                f"{where}: only a read-only standby answers; leases are written on the "
+                f"{where}: only a read-only standby answers; writes go to the "
                 "primary. Name all servers in the address (HOST1,HOST2), and wait for the "
                 "failover"
             )

@@ -13,7 +13,7 @@ from changefeed.leases.kinds import VIEWS, View
 from changefeed.leases.postgres.connection import Database
 
 _LOCK = int.from_bytes(b"CFHL", "big")  # an advisory lock: hosts that start together take turns
-VERSION: Final = 6
+VERSION: Final = 7
 """The only version of the tables that is used. Lower numbers were never released."""
 
 
@@ -70,8 +70,8 @@ async def require_schema(database: Database, schema: str) -> None:
     version = await stored_version(database, schema)
     if version is None:
         raise ContainerMissing(
-            f"{database.where}: there are no lease tables in schema {schema!r}; let them be "
-            "created with --create-lease-container, by a role that may create them"
+            f"{database.where}: there are no tables of ours in schema {schema!r}; let a host "
+            "create them (of leases with --create-lease-container), by a role that may"
         )
     _require_version(database, schema, version)
 
@@ -118,6 +118,6 @@ def _require_version(database: Database, schema: str, version: int) -> None:
         "upgrade changefeed-host" if version > VERSION else "name another schema in the address"
     )
     raise ContainerRefused(
-        f"{database.where}: the lease tables in schema {schema!r} have version {version}, and "
+        f"{database.where}: the tables in schema {schema!r} have version {version}, and "
         f"this version of changefeed-host uses version {VERSION} only: {advice}"
     )

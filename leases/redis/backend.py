@@ -36,7 +36,9 @@ def _access(options: OpenOptions) -> RedisAccess:
 
 
 def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
-    return opening.open_store(at.scheme, at.place, _access(options))
+    return opening.open_store(
+        at.scheme, at.place, _access(options), keeps_changes=options.keeps_changes
+    )
 
 
 async def _check(

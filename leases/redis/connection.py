@@ -18,6 +18,7 @@ from redis.exceptions import RedisClusterException
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.errors import translate_errors
+from changefeed.runtime.errors import answered
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
@@ -157,18 +158,23 @@ async def _listen_for_alert(address: RedisAddress) -> None:
                     await reader.read(1)
 
 
-def require_fit(server: Info, address: RedisAddress) -> None:
-    """Raise where leases would be lost or could not be written, and warn where they may be."""
+def require_fit(server: Info, address: RedisAddress, *, keeps_changes: bool = False) -> None:
+    """Raise where records would be lost, or could not be written; warn where leases may be."""
     if server.get("role") == "slave":
-        raise ContainerUnavailable(
-            f"{address}: it is a replica; leases are written on the primary"
-        )
+        raise ContainerUnavailable(f"{address}: it is a replica; writes go to the primary")
     policy = str(server.get("maxmemory_policy", "noeviction"))
     if evicts(policy):
         raise ContainerRefused(
-            f"{address}: its maxmemory-policy {policy} may throw leases away when memory is "
+            f"{address}: its maxmemory-policy {policy} may throw records away when memory is "
             "short; set noeviction (CONFIG SET maxmemory-policy noeviction), or use another "
             "Redis than that of your cache"
+        )
+    if not server.get("aof_enabled") and keeps_changes:
+        raise answered(
+            ContainerRefused(
+                f"{address}: it has no append-only file, so a restart would lose the changes "
+                "that are kept there; set one (CONFIG SET appendonly yes)"
+            )
         )
     if not server.get("aof_enabled"):
         _log.warning(

@@ -10,9 +10,13 @@ from changefeed.leases.redis.store import RedisStore
 
 @asynccontextmanager
 async def open_store(
-    scheme: str, place: str, access: RedisAccess | None = None
+    scheme: str,
+    place: str,
+    access: RedisAccess | None = None,
+    *,
+    keeps_changes: bool = False,
 ) -> AsyncIterator[RedisStore]:
     address = read_address(scheme, place)
     async with connect(address, access) as client:
-        require_fit(await info(client, address), address)
+        require_fit(await info(client, address), address, keeps_changes=keeps_changes)
         yield RedisStore(client, Calls(address), address)

@@ -11,7 +11,12 @@ from changefeed.runtime.backends import Address
 
 
 def _open(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
-    return open_store(at.place, must_exist=options.must_exist)
+    return open_store(
+        at.place,
+        create=options.create,
+        must_exist=options.must_exist,
+        keeps_changes=options.keeps_changes,
+    )
 
 
 BACKEND = LeaseBackend(

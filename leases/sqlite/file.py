@@ -17,6 +17,7 @@ from changefeed.leases.errors import ContainerMissing, ContainerRefused, Contain
 from changefeed.leases.sqlite.schema import CREATION, FILE_MARKS
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
+from changefeed.runtime.private_file import make_private
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
 _SCHEMA = 3  # lower numbers were never released
@@ -42,7 +43,8 @@ class SqliteFile:
     What is to be done is a plain function over the connection, and the thread does one
     after the other. Changes that are asked for while others are being written share the
     next transaction: with many ranges, a trip to the thread and a commit cost more than
-    the change. A change is whole even when its caller was cancelled meanwhile.
+    the change. A change is whole even when its caller was cancelled meanwhile. A file that
+    ``keeps_changes`` is made for its user alone, and has each change on the disk at once.
     """
 
     def __init__(
@@ -51,10 +53,12 @@ class SqliteFile:
         busy_timeout: float = _BUSY_TIMEOUT,
         *,
         must_exist: bool = False,
+        keeps_changes: bool = False,
     ) -> None:
         self._path = Path(path)
         self._must_exist = must_exist
         self._busy_timeout = busy_timeout
+        self._keeps_changes = keeps_changes
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
         self._file: OpenDatabase | None = None
@@ -188,9 +192,12 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         # SQLite says of a pipe that its disk is broken.
         if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
-            raise ContainerRefused(f"{self._path} is no file: give the leases one of their own")
+            raise ContainerRefused(f"{self._path} is no file: name another")
         if self._must_exist:
             self._require_file()
+        elif self._keeps_changes:
+            with making(self._path):
+                make_private(self._path)
         mode = "rw" if self._must_exist else "rwc"
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode={mode}",
@@ -242,7 +249,8 @@ class SqliteFile:
                 rows = await self.select("pragma journal_mode = wal")
         if [[*x.values()] for x in rows] != [["wal"]]:
             raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
-        await self.select("pragma synchronous = normal")
+        durability = "full" if self._keeps_changes else "normal"
+        await self.select(f"pragma synchronous = {durability}")
         await self.change(self._make_ours)
         await self._run(self._mark)
 
@@ -277,15 +285,11 @@ class SqliteFile:
         if application != _APPLICATION:
             if schema or rows(connection, "select 1 from sqlite_master limit 1"):
                 raise ContainerRefused(
-                    f"{self._path} belongs to another program; give the leases their own file"
+                    f"{self._path} belongs to another program: name another file"
                 )
             return False
         if schema != _SCHEMA:
-            advice = (
-                "upgrade changefeed-host"
-                if schema > _SCHEMA
-                else "keep the leases in another file"
-            )
+            advice = "upgrade changefeed-host" if schema > _SCHEMA else "name another file"
             raise ContainerRefused(
                 f"{self._path} has schema {schema}, and this version of changefeed-host reads"
                 f" schema {_SCHEMA} only: {advice}"
@@ -313,7 +317,7 @@ class SqliteFile:
                 hint = OUT_OF_HANDLES  # a file that was open once can be had again
             if hint is not None:
                 raise ContainerUnavailable(f"{self._path}: {error}; {hint}") from error
-            hint = _WILL_NOT_PASS.get(code, "it cannot serve as a lease container")
+            hint = _WILL_NOT_PASS.get(code, "it cannot serve as a store")
             raise self.refusal(f"{error}; {hint}") from error
         except OSError as error:
             raise ContainerUnavailable(f"{self._path}: {error.strerror}") from error
@@ -325,7 +329,7 @@ _MAY_PASS = {
     sqlite3.SQLITE_READONLY: "make the file and its directory writable for this process",
 }
 _WILL_NOT_PASS = {
-    sqlite3.SQLITE_NOTADB: "it is no SQLite file; give the leases their own",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite file: name another",
     sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
@@ -369,6 +373,18 @@ def _apart(connection: sqlite3.Connection, work: _Work) -> Any:
     assert connection.in_transaction, "a refused change undoes itself alone"
     connection.execute("release one")
     return answer
+
+
+@contextmanager
+def making(path: Path) -> Iterator[None]:
+    """Say what it means that a file or directory cannot be made."""
+    try:
+        yield
+    except OSError as error:
+        reason = why_it_may_pass(error)
+        if reason is None:
+            raise ContainerRefused(f"{path}: {error.strerror}") from error
+        raise ContainerUnavailable(f"{path}: {error.strerror}; {reason}") from error
 
 
 def rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:

@@ -9,7 +9,8 @@ again. Waiting for other writers happens off the event loop, for ``busy_timeout`
 The file is in WAL mode with ``synchronous=normal``. A kill of any process loses nothing.
 A power cut may lose the last writes of all of them, consistently: checkpoints are then a
 little older, and some changes are delivered again. Waiting for the disk at each renewal
-would buy little for that.
+would buy little for that. A file that keeps changes themselves is opened with
+``synchronous=full``: each write is on the disk when it returns.
 
 Limits: WAL needs shared memory, so all hosts must be on one machine, and the file on a
 local disk. One row that cannot be read ends the hosts that read it, with its name. A file
@@ -19,15 +20,17 @@ overwritten in its place (``cp``), at the next call after half a second: each fi
 random name in it.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
-from changefeed.leases.sqlite.file import Row, SqliteFile, rows
+from changefeed.leases.sqlite.file import Row, SqliteFile, making, rows
 from changefeed.leases.store import WHOLE, Listed, Record, written_over
 
 _GET = (
@@ -49,16 +52,25 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_store(path: str, *, must_exist: bool = False) -> "AsyncIterator[SqliteStore]":
-    """Open the file, which is made where there is none. With ``must_exist`` raise
-    ``ContainerMissing`` instead.
+async def open_store(
+    path: str, *, create: bool = False, must_exist: bool = False, keeps_changes: bool = False
+) -> "AsyncIterator[SqliteStore]":
+    """Open the file, which is made where there is none; with ``create``, its directory, too.
+    With ``must_exist`` raise ``ContainerMissing`` instead.
     """
-    file = SqliteFile(path, must_exist=must_exist)
+    if create and not must_exist:
+        await asyncio.to_thread(_make_directory, Path(path).parent)
+    file = SqliteFile(path, must_exist=must_exist, keeps_changes=keeps_changes)
     await file.open()
     try:
         yield SqliteStore(file)
     finally:
         await file.close()
+
+
+def _make_directory(directory: Path) -> None:
+    with making(directory):
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 class SqliteStore:

@@ -21,13 +21,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from changefeed.observers.dead_letters.files import not_opened
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
     LetterId,
     check_same_change,
     in_order,
 )
+from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from changefeed.runtime.file_errors import why_it_may_pass
 from changefeed.runtime.private_file import PRIVATE_FILE, make_private
 
 
@@ -164,8 +165,16 @@ async def open_jsonl(path: str) -> AsyncIterator[JsonLinesDeadLetters]:
         await asyncio.to_thread(_prepare, Path(path))
         await letters.list()
     except OSError as error:
-        raise not_opened(path, error) from error
+        raise _not_opened(path, error) from error
     yield letters
+
+
+def _not_opened(path: str, error: OSError) -> Exception:
+    text = f"dead letters cannot be kept in {path}: {error}"
+    reason = why_it_may_pass(error)
+    if reason is None:
+        return DeadLettersRefused(text)
+    return DeadLettersUnavailable(f"{text}; {reason}")
 
 
 def _prepare(path: Path) -> None:

@@ -1,65 +1,26 @@
 """Dead letters by address, as settings and command lines name them.
 
-``sqlite:PATH`` and ``jsonl:PATH`` are files. ``postgresql://HOST/DATABASE`` is a table and
-``cosmos://HOST/DATABASE/CONTAINER`` a container, which hosts on all machines share. A new
-kind is one more line in the table.
+``jsonl:PATH`` is a file of lines. Every other address is one that leases may have: ``sqlite:``,
+``postgresql:``, ``redis:``, ``blob:``, ``cosmos:``, or one of another package.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from changefeed.feeds.backend import OpenOptions
+from changefeed.leases.addresses import open_store, without_secrets
+from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
+from changefeed.leases.store import Store
 from changefeed.observers.dead_letters.jsonl import open_jsonl
 from changefeed.observers.dead_letters.letter import DeadLetters, no_letters
-from changefeed.observers.dead_letters.sqlite import open_sqlite
-from changefeed.observers.errors import DeadLettersRefused
+from changefeed.observers.dead_letters.stored import StoredDeadLetters
+from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 from changefeed.runtime.backends import why_unreadable
+from changefeed.runtime.errors import answered
 
 Opened = AbstractAsyncContextManager[DeadLetters]
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """One kind of place; ``shape`` shows what follows the scheme."""
-
-    shape: str
-    open: Callable[[str, str, OpenOptions], Opened]
-    is_file: bool = False
-
-
-def _open_postgres(_: str, place: str, options: OpenOptions) -> Opened:
-    try:
-        from changefeed.observers.dead_letters.postgres import open_postgres  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise DeadLettersRefused(
-            "dead letters in PostgreSQL need a package: pip install 'changefeed-host[postgres]'"
-        ) from error
-    password = options.backends.get("postgres", {}).get("password")
-    if isinstance(password, SecretStr):
-        password = password.get_secret_value()
-    return open_postgres(
-        place, password=password and str(password), must_exist=options.must_exist
-    )
-
-
-def _open_cosmos(scheme: str, place: str, options: OpenOptions) -> Opened:
-    from changefeed.observers.dead_letters.cosmos import open_cosmos  # noqa: PLC0415
-
-    return open_cosmos(scheme, place, options.cosmos, must_exist=options.must_exist)
-
-
-_CONTAINER = "//HOST/DATABASE/CONTAINER"
-_KINDS: Mapping[str, _Kind] = {
-    "sqlite": _Kind("PATH", lambda _, place, __: open_sqlite(place), is_file=True),
-    "jsonl": _Kind("PATH", lambda _, place, __: open_jsonl(place), is_file=True),
-    "postgresql": _Kind("//HOST/DATABASE", _open_postgres),
-    "cosmos": _Kind(_CONTAINER, _open_cosmos),
-    "cosmos+http": _Kind(_CONTAINER, _open_cosmos),
-}
 
 
 def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opened:
@@ -67,30 +28,50 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
     ``options.must_exist``.
 
     Secrets come from ``options``, or from the environment. Raise ``DeadLettersRefused`` for
-    an address that cannot be one, here or when entered.
+    an address that cannot be one, here or when entered, and ``DeadLettersUnavailable`` when
+    entered, if the place does not answer.
     """
     unreadable = why_unreadable(address)
     if unreadable is not None:
         raise DeadLettersRefused(f"the address of dead letters cannot be read: {unreadable}")
-    scheme, colon, place = address.partition(":")
-    if not colon or scheme not in _KINDS:
-        known = ", ".join(f"{name}:{kind.shape}" for name, kind in _KINDS.items())
-        raise DeadLettersRefused(
-            f"{address!r} is no address of dead letters; there are: {known}"
-        )
-    kind = _KINDS[scheme]
-    if not place:
-        raise DeadLettersRefused(f"{address!r} does not say where: {scheme}:{kind.shape}")
     options = options or OpenOptions()
-    if kind.is_file and options.must_exist:
-        _require_file(place)
-    return kind.open(scheme, place, options)
-
-
-def _require_file(place: str) -> None:
+    scheme, _, place = address.partition(":")
+    if scheme == "jsonl":
+        return _open_lines(place, must_exist=options.must_exist)
+    wanted = replace(options, create=not options.must_exist, keeps_changes=True)
     try:
-        there = Path(place).exists()
+        opening = open_store(address, wanted)
+    except ContainerRefused as error:
+        raise DeadLettersRefused(
+            f"dead letters are kept in jsonl:PATH, or where leases can be: {error}"
+        ) from error
+    return _stored(opening, without_secrets(address))
+
+
+def _open_lines(place: str, *, must_exist: bool) -> Opened:
+    if not place:
+        raise DeadLettersRefused("'jsonl:' does not say where: jsonl:PATH")
+    try:
+        there = not must_exist or Path(place).exists()
     except OSError as error:  # a path that no file can have
         raise DeadLettersRefused(f"{place}: {error.strerror}") from error
     if not there:
-        raise no_letters(place)
+        raise no_letters(f"jsonl:{place}")
+    return open_jsonl(place)
+
+
+@asynccontextmanager
+async def _stored(
+    opening: AbstractAsyncContextManager[Store], where: str
+) -> AsyncIterator[DeadLetters]:
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(opening)
+        except ContainerMissing as error:
+            raise no_letters(where) from error
+        except ContainerUnavailable as error:
+            raise DeadLettersUnavailable(f"dead letters: {error}") from error
+        except ContainerRefused as error:
+            refused = DeadLettersRefused(f"dead letters cannot be kept there: {error}")
+            raise (answered(refused) if error.may_pass else refused) from error
+        yield StoredDeadLetters(store, where=where)

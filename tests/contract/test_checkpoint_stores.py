@@ -10,11 +10,10 @@ from hypothesis import given
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.addresses import LEASES
+from changefeed.leases.addresses import open_store
 from changefeed.leases.lease import Checkpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints
-from changefeed.runtime.backends import own_settings
 from tests.integration.emulator.running import running
 from tests.support.any_record import CHECKPOINTS, any_record
 from tests.support.lease_containers import KEYS, fresh_address
@@ -33,10 +32,9 @@ async def opened(kind: str, directory: Path) -> AsyncIterator[StoredCheckpoints]
             address = f"cosmos+{url}d/checkpoints"
         else:
             address = fresh_address(kind, directory)
-        backend, where = LEASES.find(address)
-        settings = own_settings(backend, {x: {"key": key} for x, key in KEYS.items()})
-        options = OpenOptions(create=True, settings=settings)
-        store = await stack.enter_async_context(backend.open_store(where, options))
+        keys = {x: {"key": key} for x, key in KEYS.items()}
+        options = OpenOptions(create=True, backends=keys)
+        store = await stack.enter_async_context(open_store(address, options))
         yield StoredCheckpoints(store)
 
 

@@ -9,12 +9,12 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
-from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change, Operation
 from changefeed.observers.dead_letters import (
     DeadLetter,
@@ -27,55 +27,79 @@ from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.errors import LetterConflict
 from tests.integration.emulator.running import running
 from tests.support import make, servers
+from tests.support.independent_cosmos import independent_cosmos
+from tests.support.lease_containers import KEYS, fresh_address
+from tests.support.thirdparty import importable, site_with_shelf
 
 pytestmark = pytest.mark.real_time
 
 Connect = Callable[[], AbstractAsyncContextManager[DeadLetters]]
 """Opens the same place once more."""
+Place = Callable[[Path], AbstractAsyncContextManager[Connect]]
+_OPTIONS = OpenOptions(backends={name: {"key": key} for name, key in KEYS.items()})
 
 
-def in_memory(_: Path) -> Connect:
+def opening(address: str) -> Connect:
+    return lambda: open_dead_letters(address, _OPTIONS)
+
+
+def in_memory(_: Path) -> AbstractAsyncContextManager[Connect]:
     letters = MemoryDeadLetters()
-    return lambda: nullcontext(letters)
+    return nullcontext(lambda: nullcontext(letters))
 
 
-def at(address: str) -> Callable[[Path], Connect]:
-    return lambda folder: partial(open_dead_letters, address.format(folder))
+def at(address: str) -> Place:
+    return lambda folder: nullcontext(opening(address.format(folder)))
 
 
-def in_postgres(_: Path) -> Connect:
-    try:
-        server = servers.postgres()
-    except servers.Missing as missing:
-        pytest.skip(str(missing))
-    address = f"{server.url}?schema=letters+{uuid.uuid4().hex}"
-    return lambda: open_dead_letters(address)
+def over(kind: str) -> Place:
+    return lambda folder: nullcontext(opening(fresh_address(kind, folder)))
+
+
+def over_redis(folder: Path) -> AbstractAsyncContextManager[Connect]:
+    place = over("redis")(folder)
+    servers.redis().ask("CONFIG", "SET", "appendonly", "yes")
+    return place
 
 
 @asynccontextmanager
-async def in_cosmos(_: Path) -> AsyncIterator[Connect]:
+async def over_cosmos(_: Path) -> AsyncIterator[Connect]:
     """Over the emulator, which has no such container yet."""
     async with running() as url:
-        yield lambda: open_dead_letters(f"cosmos+{url}d/letters")
+        yield opening(f"cosmos+{url}d/letters")
+
+
+@asynccontextmanager
+async def over_independent_cosmos(_: Path) -> AsyncIterator[Connect]:
+    """Over an endpoint that others have written; skipped where it cannot be had."""
+    url = await independent_cosmos()
+    yield opening(f"cosmos+{url}d/letters?prefix={uuid.uuid4().hex}")
+
+
+@asynccontextmanager
+async def of_a_third_party(folder: Path) -> AsyncIterator[Connect]:
+    """In a store that another package brings."""
+    with importable(site_with_shelf(folder / "site")):
+        yield opening(f"shelf:{folder / 'letters'}")
 
 
 PLACES = [
     pytest.param(in_memory, id="memory"),
     pytest.param(at("jsonl:{}/made/letters.jsonl"), id="jsonl"),
     pytest.param(at("sqlite:{}/made/letters.db"), id="sqlite"),
-    pytest.param(in_postgres, id="postgres"),
-    pytest.param(in_cosmos, id="cosmos"),
+    pytest.param(over("postgres"), id="postgres"),
+    pytest.param(over_redis, id="redis"),
+    pytest.param(over("blob"), id="blob"),
+    pytest.param(over_cosmos, id="cosmos"),
+    pytest.param(over_independent_cosmos, id="cosmos-independent"),
+    pytest.param(of_a_third_party, id="third-party"),
 ]
 
 
 @pytest.fixture(params=PLACES)
 async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
-    made = request.param(tmp_path)
-    if isinstance(made, AbstractAsyncContextManager):
-        async with made as connect:
-            yield connect
-    else:
-        yield made
+    async with request.param(tmp_path) as connect:
+        yield connect
 
 
 @pytest.fixture
@@ -118,6 +142,7 @@ async def test_what_was_never_put_is_not(letters: DeadLetters) -> None:
         make.change(2, body=b"", operation=Operation.DELETE),
         make.change(3, key="ü\n\u2028'\"", range_id="a:b:ü"),
         make.change(2**62),
+        make.change(4, key="\N{GRINNING FACE}" * 390_000),
     ],
 )
 async def test_a_change_comes_back_as_it_was(letters: DeadLetters, strange: Change) -> None:

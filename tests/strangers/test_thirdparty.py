@@ -90,7 +90,7 @@ def test_check_warns_of_settings_that_no_backend_in_use_reads(home: Path) -> Non
     code, found = diagnostics(home, CHANGEFEED_BACKENDS__SHELV__MAX_PAGE="5")
     assert code == 0
     assert [x["text"] for x in found if x["severity"] == "warning"] == [
-        "backends.shelv is set, but neither feed nor leases are of such a backend"
+        "backends.shelv is set, and nothing is kept in such a backend"
     ]
 
 

@@ -13,6 +13,11 @@ import pytest
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.kinds import LETTER_PARTS, LETTERS
+from changefeed.leases.memory import MemoryStore
+from changefeed.leases.sqlite.file import SqliteFile
+from changefeed.leases.store import LONGEST_BODY, Record
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import (
     DeadLetter,
@@ -20,7 +25,7 @@ from changefeed.observers.dead_letters import (
     open_dead_letters,
     replay,
 )
-from changefeed.observers.dead_letters.sqlite import open_sqlite
+from changefeed.observers.dead_letters.stored import StoredDeadLetters
 from changefeed.observers.errors import DeadLettersRefused, ObserverRaised
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
@@ -30,7 +35,10 @@ pytestmark = pytest.mark.real_time
 
 @pytest.mark.parametrize(
     "address",
-    ["data/x.db", "redis:x", "jsonl:", "sqlite:a\0b", "jsonl:\ud800", "postgresql://[/d"],
+    [
+        *("data/x.db", "memory:", "nats:x", "jsonl:", "sqlite:", "sqlite:a\0b"),
+        *("jsonl:\ud800", "postgresql://[/d"),
+    ],
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(DeadLettersRefused):
@@ -38,9 +46,10 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
-def test_a_path_that_no_file_can_have_is_refused_and_not_missing(scheme: str) -> None:
+async def test_a_path_that_no_file_can_have_is_refused_and_not_missing(scheme: str) -> None:
     with pytest.raises(DeadLettersRefused, match=r"x: File name too long$"):
-        open_dead_letters(f"{scheme}:{'x' * 5000}", OpenOptions(must_exist=True))
+        async with open_dead_letters(f"{scheme}:{'x' * 5000}", OpenOptions(must_exist=True)):
+            pass
 
 
 async def refusal(address: str) -> str:
@@ -62,10 +71,10 @@ async def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert "not a database" in await refusal(f"sqlite:{text}")
 
 
-async def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
+async def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path, scheme: str) -> None:
     (tmp_path / "file").touch()
-    for scheme in ("sqlite", "jsonl"):
-        assert "cannot be kept in" in await refusal(f"{scheme}:{tmp_path}/file/letters")
+    assert f"{tmp_path}/file" in await refusal(f"{scheme}:{tmp_path}/file/letters")
 
 
 async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
@@ -73,16 +82,11 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
         await letters.put(make.letter(1))
     with sqlite3.connect(tmp_path / "d.db") as database:
         row = database.execute(
-            "select id, key, body, error, text, host, failed_at from dead_letters"
+            "select id, range, sequence, key, error, text, host, written from dead_letters"
         )
         assert row.fetchone() == (
-            "5f061e75:r1:1",
-            "k",
-            '{"n":1}',
-            "ValueError",
-            "no",
-            "anna",
-            "2023-11-14T22:13:20.123456+00:00",
+            *("5f061e75:r1:1", "r1", 1, "k", "ValueError", "no", "anna"),
+            "2023-11-14 22:13:20",
         )
     database.close()
 
@@ -206,10 +210,11 @@ async def test_a_letter_of_a_newer_version_is_read_for_what_is_known_and_kept_as
 
 
 async def test_a_letter_in_sqlite_is_on_the_disk_when_it_is_put(tmp_path: Path) -> None:
-    async with open_sqlite(f"{tmp_path}/d.db") as letters:
-        with letters._opened() as connection:
-            (synchronous,) = connection.execute("pragma synchronous").fetchone()
-    assert synchronous == 2  # full: each commit waits for the disk
+    file = SqliteFile(tmp_path / "d.db", keeps_changes=True)
+    await file.open()
+    (row,) = await file.select("pragma synchronous")
+    await file.close()
+    assert row == {"synchronous": 2}  # full: each commit waits for the disk
 
 
 async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
@@ -240,27 +245,71 @@ async def test_a_letter_is_on_the_disk_before_it_is_taken_for_put(
         assert await letters.list() == [make.letter(1)]
 
 
-@pytest.mark.parametrize("kept", [None, b"{}", "no letter", b"\xff"])
-async def test_a_row_that_is_no_dead_letter_is_an_oserror_with_advice(
-    tmp_path: Path, kept: object
-) -> None:
-    path = str(tmp_path / "d.db")
-    async with open_sqlite(path) as letters:
-        await letters.put(make.letter(1))
-    other = sqlite3.connect(path)
-    other.execute("pragma writable_schema = on")
-    other.execute(
-        "update sqlite_master set sql = replace(sql, 'letter blob not null', 'letter')"
-    )
-    other.commit()
-    other.close()
-    other = sqlite3.connect(path)
-    with other:
-        other.execute("update dead_letters set letter = ?", (kept,))
-    other.close()
-    async with open_sqlite(path) as letters:
-        with pytest.raises(OSError, match=r"d.db: one is no dead letter .*mend or move the"):
-            await letters.list()
+@pytest.mark.parametrize(
+    "body", [b"{}", b'{"letter":"{}"}', b'{"letter":7}', b'{"parts":["p"]}']
+)
+async def test_a_record_that_is_no_letter_is_an_oserror_that_names_it(body: bytes) -> None:
+    store = MemoryStore()
+    letters = StoredDeadLetters(store, where="the store")
+    await store.put(Record(kind=LETTERS, key=make.letter(1).id, body=body))
+    calls = [letters.list(), letters.get(make.letter(1).id), letters.put(make.letter(1))]
+    for call in calls:
+        with pytest.raises(
+            OSError, match=r"the store: .*letter '5f061e75:r1:1' cannot be read"
+        ):
+            await call
+
+
+LARGE = make.letter(1, body=b"x" * 1_000_000)
+
+
+class Upset(MemoryStore):
+    """Raises in the place of the answer to the write of a kind, once."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    async def put(self, record: Record) -> Record | None:
+        written = await super().put(record)
+        if record.kind == self.kind:
+            self.kind = ""
+            raise ContainerUnavailable("no answer")
+        return written
+
+
+@pytest.mark.parametrize("kind", [LETTERS, LETTER_PARTS])
+async def test_a_large_letter_whose_write_got_no_answer_can_be_put_again(kind: str) -> None:
+    letters = StoredDeadLetters(Upset(kind), where="the store")
+    with pytest.raises(OSError, match="no answer"):
+        await letters.put(LARGE)
+    await letters.put(LARGE)
+    assert await letters.list() == [LARGE]
+
+
+async def test_of_a_large_letter_that_is_removed_nothing_stays() -> None:
+    store = MemoryStore()
+    letters = StoredDeadLetters(store, where="the store")
+    await asyncio.gather(letters.put(LARGE), letters.put(LARGE))
+    parts = await store.list({LETTER_PARTS})
+    assert parts.total == 4
+    assert all(len(x.body) < LONGEST_BODY for x in parts.records)
+    await letters.remove(LARGE.id)
+    assert (await store.list({LETTERS, LETTER_PARTS})).total == 0
+
+
+async def test_a_letter_that_is_removed_while_it_is_read_is_none() -> None:
+    class Removing(MemoryStore):
+        async def get(self, kind: str, key: str) -> Record | None:
+            if kind == LETTER_PARTS:
+                await StoredDeadLetters(over, where="the store").remove(LARGE.id)
+            return await super().get(kind, key)
+
+    over, store = MemoryStore(), Removing()
+    over._records = store._records
+    letters = StoredDeadLetters(store, where="the store")
+    await letters.put(LARGE)
+    assert await letters.list() == []
 
 
 class Recording:

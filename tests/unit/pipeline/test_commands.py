@@ -42,7 +42,7 @@ from tests.support.succession import replace_partitions
 
 R0 = RangeId("e1.p00.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
-PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_letters=redis:x")
+PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_letters=nats:x")
 
 
 @pytest.fixture(autouse=True)
