@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -18,7 +18,7 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.lease_view import LeaseView, Sort, state_of
+from changefeed.cli.io.lease_view import LeaseView, Sort, troubles
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.host.problems import Problem
@@ -26,6 +26,7 @@ from changefeed.host.rates import rates as rates_between
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, Snapshot
+from changefeed.host.states import RangeState
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.runtime.errors import UserError
 
@@ -33,6 +34,15 @@ _EVERY = 1.0
 _RATE_OVER = 11
 """So many looks: rates are of the ten seconds between the first and the last."""
 _ALL = LeaseView()
+_NOTED: Final[Sequence[RangeState]] = (
+    "stuck",
+    "failing",
+    "expired",
+    "unowned",
+    "waiting",
+    "paused",
+    "ended",
+)
 
 
 class StatusRefused(UserError):
@@ -54,7 +64,9 @@ def status(
     filter_: Annotated[
         str,
         typer.Option(
-            "--filter", help="Only ranges of such a name, owner or state; * is anything."
+            "--filter",
+            help="Only ranges of such a name, owner or state (unowned, failing, stuck, paused, "
+            "…); * is anything.",
         ),
     ] = "*",
 ) -> None:
@@ -139,20 +151,23 @@ def rendered(
     """Return the snapshot as tables, with what needs attention below; with ``rates``, in
     changes a second, a column for them.
     """
-    states = Counter(state_of(x) for x in seen.leases)
-    noted = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
+    states = Counter(x.state for x in seen.leases)
+    noted = [f"{states[x]} {x}" for x in _NOTED if states[x]]
     leases = f"{len(seen.leases)} leases" + (f" ({', '.join(noted)})" if noted else "")
+    bare = [_without_lease(x) for x in seen.ranges_without_lease]
+    ranges = [*seen.leases, *bare]
+    without = f", {len(bare)} ranges without a lease" if bare else ""
     summary = (
-        f"{len(seen.members)} members, {leases}, "
+        f"{len(seen.members)} members, {leases}{without}, "
         f"{_behind(seen)} in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
     )
-    shown = view.of(seen.leases, rates or {})
-    hidden = [Text(f"{len(shown)} of {len(seen.leases)} leases are shown")]
-    if len(shown) == len(seen.leases):
+    shown = view.of(ranges, rates or {})
+    hidden = [Text(f"{len(shown)} of {len(ranges)} ranges are shown")]
+    if len(shown) == len(ranges):
         hidden = []
     caption = (
-        f"Stamps are by the clocks of the hosts. One that does not change for "
-        f"{seen.expiration:g} s belongs to a dead host."
+        f"Stamps are by the clocks of the hosts. A host is silent if its stamp is older than "
+        f"{seen.expiration:g} s, or has not changed for so long."
     )
     return Group(
         plain(summary, "bold"),
@@ -164,12 +179,33 @@ def rendered(
     )
 
 
+def _without_lease(name: str) -> LeaseStatus:
+    """Return the row of a range that hosts have made no lease of yet."""
+    return LeaseStatus(
+        range=name,
+        state="unowned",
+        parents=(),
+        owner=None,
+        incarnation=None,
+        next_owner=None,
+        epoch=0,
+        ended=False,
+        paused=None,
+        continuation=None,
+        checkpoint_epoch=0,
+        lag=None,
+        lag_seconds=None,
+        stamp_age=None,
+    )
+
+
 def _behind(seen: Snapshot) -> str:
     """Say how far the fleet is behind. Of a range that the feed says nothing of, or that has
-    no position yet, that is not known.
+    no position or no lease yet, that is not known.
     """
     known = [x.lag for x in seen.leases if x.lag is not None]
-    if len(known) == sum(not x.ended for x in seen.leases):
+    open_ = sum(not x.ended for x in seen.leases)
+    if seen.leases and len(known) == open_ and not seen.ranges_without_lease:
         return f"{sum(known):,} changes behind"
     return f"at least {sum(known):,} changes behind" if known else "behind by an unknown number"
 
@@ -204,7 +240,7 @@ def _members(seen: Snapshot) -> Table:
             str(len(owned.get(x.name, []))),
             _load_of(owned.get(x.name, [])),
             _seconds(x.stamp_age),
-            "stopping" if x.stopping else "running",
+            x.state,
             x.address,
             x.software,
             x.incarnation,
@@ -227,11 +263,11 @@ def _rate(rate: float | None) -> str:
 
 
 def _row(x: LeaseStatus) -> Sequence[str]:
-    owner = x.owner or ("-" if state_of(x) == "without owner" else "")
+    owner = x.owner or ("-" if x.state == "unowned" else "")
     if x.next_owner is not None:
         owner = f"{owner} → {x.next_owner}"
     lag = "" if x.lag is None else f"{x.lag:,}"
-    state = state_of(x) if state_of(x) in ("paused", "ended") else _trouble(x)
+    state = ", ".join(dict.fromkeys([x.state, *troubles(x)]))
     age = _seconds(x.stamp_age)
     late = _seconds(x.lag_seconds)
     load = _load_of([x])
@@ -242,11 +278,6 @@ def _load_of(leases: Iterable[LeaseStatus]) -> str:
     """Add up what ranges cost their owner, where that is known."""
     loads = [x.load for x in leases if x.load is not None]
     return f"{sum(loads):.2f}" if loads else ""
-
-
-def _trouble(lease: LeaseStatus) -> str:
-    troubles = {"failing": lease.failing_since, "stuck": lease.stuck_since}
-    return ", ".join(name for name, since in troubles.items() if since is not None)
 
 
 def _seconds(age: float | None) -> str:

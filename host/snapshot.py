@@ -2,9 +2,10 @@
 
 Ages are by the clocks of the hosts that wrote the stamps, and of this machine. Who is
 alive cannot be seen in one look: only a record that does not change for a whole expiration
-shows that its host is dead.
+shows that its host is dead. So the first look goes by stamps, and the next ones by what moved.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,12 +25,15 @@ from changefeed.host.problems import (
     time_of,
 )
 from changefeed.host.settings import Settings
+from changefeed.host.states import HostState, MemberWatch, RangeState, host_state, range_state
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
+from changefeed.leases.plan import assignable
 from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
 from changefeed.runtime.together import together
@@ -39,7 +43,8 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """A host's member record. ``stamp_age`` is in seconds. ``software`` is the version of its
+    """A host's member record. ``state`` is as in ``changefeed.host.states``; ``stamp_age`` is
+    in seconds. ``software`` is the version of its
     program, and ``settings`` are those that hosts of a fleet should have alike, by their names.
     """
 
@@ -47,6 +52,7 @@ class MemberStatus:
     incarnation: str
     address: str
     stopping: bool
+    state: HostState
     heartbeats: int
     stamp_age: float | None
     software: str = ""
@@ -55,17 +61,18 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
-    """A lease and its checkpoint. ``lag`` counts what a range goes on in without a lease,
-    too; it is ``None`` where the feed could not count, or was not asked: of what has ended.
-    ``lag_seconds`` is the age of the first change that is not checkpointed, 0 if there is none,
-    ``None`` where it is not known. ``paused`` is the reason, ``None`` where it is not paused.
-    From ``last_progress`` to ``last_error`` it is how its observer gets on, as its owner last
-    wrote it: see ``RangeHealth``. ``load`` is what the range costs its owner: busy seconds in
-    each second of reading and observing. ``low`` and ``high`` bound its keys: see
-    ``FeedRange``.
+    """A lease and its checkpoint. ``state`` is as in ``changefeed.host.states``. ``lag`` counts
+    what a range goes on in without a lease, too; it is ``None`` where the feed could not count,
+    or was not asked: of what has ended. ``lag_seconds`` is the age of the first change that is
+    not checkpointed, 0 if there is none, ``None`` where it is not known. ``paused`` is the
+    reason, ``None`` where it is not paused. From ``last_progress`` to ``last_error`` it is how
+    its observer gets on, as its owner last wrote it: see ``RangeHealth``. ``load`` is what the
+    range costs its owner: busy seconds in each second of reading and observing. ``low`` and
+    ``high`` bound its keys: see ``FeedRange``.
     """
 
     range: str
+    state: RangeState
     parents: tuple[str, ...]
     owner: str | None
     incarnation: str | None
@@ -116,6 +123,7 @@ class FleetInspector:
         self._feed = feed
         self._no_feed = no_feed
         self._wall = wall
+        self._watch = MemberWatch(settings.leases)
 
     @classmethod
     @asynccontextmanager
@@ -142,7 +150,10 @@ class FleetInspector:
 
     async def look(self) -> Snapshot:
         """Read everything once. Raise ``ContainerError`` if the container does not answer."""
+        clock = asyncio.get_running_loop().time
+        asked = clock()
         members, leases = await together(self._container.members(), self._container.list())
+        at = Moment(asked=asked, answered=clock(), wall=self._wall())
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
@@ -151,23 +162,36 @@ class FleetInspector:
         unread = None
         if self._feed is not None:
             unread = Unread(self._feed, leased=leased, ranges=ranges)
-        now = self._wall()
+        now = at.wall
+        longest_still = self._settings.leases.expiration + self._settings.leases.max_clock_skew
+        of_leases = problems_of_leases(leases, members, now=now, longest_still=longest_still)
+        silent = self._watch.silent(members, at)
+        expired = {x.range for x in of_leases if x.kind == "expired"}
+        open_to_hosts = {x.range_id for x in assignable(leases)}
 
         async def seen(lease: Lease) -> LeaseStatus:
             whole = await look_up(self._container, lease.range_id) or lease
-            return _lease_seen(whole, await _backlog(unread, whole, problems), now)
+            return _lease_seen(
+                whole,
+                await _backlog(unread, whole, problems),
+                now,
+                waits=whole.range_id not in open_to_hosts,
+                expired=whole.range_id in expired or whole.owner in silent,
+            )
 
         in_order = sorted(leases, key=lambda x: x.range_id)
         statuses = await for_each(in_order, seen, at_once=_AT_ONCE)
         without_lease = [x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))]
         problems += [problem_without_lease(x) for x in without_lease]
-        longest_still = self._settings.leases.expiration + self._settings.leases.max_clock_skew
-        problems += problems_of_leases(leases, members, now=now, longest_still=longest_still)
+        problems += of_leases
         return Snapshot(
             at=datetime.fromtimestamp(now, UTC),
             feed=self._settings.feed.address,
             expiration=self._settings.leases.expiration,
-            members=sorted((_member_seen(x, now) for x in members), key=lambda x: x.name),
+            members=[
+                _member_seen(x, now, silent=x.name in silent)
+                for x in sorted(members, key=lambda x: x.name)
+            ],
             leases=statuses,
             ranges_without_lease=without_lease,
             problems=list(dict.fromkeys(problems)),
@@ -195,12 +219,13 @@ async def _backlog(
         return None
 
 
-def _member_seen(member: Member, now: float) -> MemberStatus:
+def _member_seen(member: Member, now: float, *, silent: bool) -> MemberStatus:
     return MemberStatus(
         name=member.name,
         incarnation=member.incarnation,
         address=member.address,
         stopping=member.stopping,
+        state=host_state(silent=silent, stopping=member.stopping),
         heartbeats=member.heartbeats,
         stamp_age=_age(member.stamp, now),
         software=member.software,
@@ -208,10 +233,23 @@ def _member_seen(member: Member, now: float) -> MemberStatus:
     )
 
 
-def _lease_seen(lease: Lease, behind: Backlog | None, now: float) -> LeaseStatus:
+def _lease_seen(
+    lease: Lease, behind: Backlog | None, now: float, *, waits: bool, expired: bool
+) -> LeaseStatus:
     seconds = None if behind is None else behind.seconds(now)
+    state, _, _ = range_state(
+        ended=lease.ended,
+        paused=lease.paused,
+        owner=lease.owner,
+        parents=lease.range.parents,
+        health=lease.health,
+        waits=waits,
+        expired=expired,
+        idle=behind is not None and not behind.changes,
+    )
     return LeaseStatus(
         range=lease.range_id,
+        state=state,
         parents=lease.range.parents,
         owner=lease.owner,
         incarnation=lease.incarnation,

@@ -21,7 +21,9 @@ class Sort(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
-    """``pattern`` is for names of ranges or owners, or a state: ``*`` stands for anything."""
+    """``pattern`` is for names of ranges or owners, or a state (``changefeed.host.states``):
+    ``*`` stands for anything.
+    """
 
     sort: Sort = Sort.RANGE
     pattern: str = "*"
@@ -50,14 +52,11 @@ class LeaseView:
         return sorted(shown, key=key)
 
     def _matches(self, lease: LeaseStatus) -> bool:
-        named = (lease.range, lease.owner, lease.next_owner, state_of(lease))
+        named = (lease.range, lease.owner, lease.next_owner, lease.state, *troubles(lease))
         return any(x is not None and fnmatchcase(x, self.pattern) for x in named)
 
 
-def state_of(lease: LeaseStatus) -> str:
-    """Say whether a lease has ended, is paused, without owner, or owned."""
-    if lease.ended:
-        return "ended"
-    if lease.paused is not None:
-        return "paused"
-    return "without owner" if lease.owner is None else "owned"
+def troubles(lease: LeaseStatus) -> Sequence[str]:
+    """Return what is wrong with its observer, all of it: a state is the worst alone."""
+    since = {"failing": lease.failing_since, "stuck": lease.stuck_since}
+    return [name for name, at in since.items() if at is not None]

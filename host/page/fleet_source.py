@@ -108,11 +108,9 @@ class FleetSource:
             if owners.get(name) == report.host
         }
         speeds = await self._rates(seen, reported)
-        unowned = {x.range for x in seen.problems if x.kind == "unowned"}
-        expired = {x.range for x in seen.problems if x.kind == "expired"}
         return [
             range_row(
-                _ownership(x, waits=x.range not in unowned, expired=x.range in expired),
+                _ownership(x),
                 _known(x, reported.get(x.range, NOTHING), speeds.get(x.range)),
             )
             for x in seen.leases
@@ -132,14 +130,13 @@ class FleetSource:
 
     def _host_rows(self, seen: Snapshot, rows: Sequence[RangeRow]) -> list[HostRow]:
         owned = by_owner(rows)
-        longest = self._settings.leases.expiration + self._settings.leases.max_clock_skew
         members = [_member(x, seen) for x in seen.members]
         found = [
             host_row(
                 member,
                 owned.get(member.name, []),
                 self._peers.host(member.name),
-                dead=x.stamp_age is not None and x.stamp_age > longest,
+                state=x.state,
             )
             for member, x in zip(members, seen.members, strict=True)
         ]
@@ -173,7 +170,7 @@ def _member(seen: MemberStatus, at: Snapshot) -> Member:
     )
 
 
-def _ownership(lease: LeaseStatus, *, waits: bool, expired: bool) -> Ownership:
+def _ownership(lease: LeaseStatus) -> Ownership:
     def stamp(name: str) -> float | None:
         at = getattr(lease, name)
         return None if at is None else float(at.timestamp())
@@ -195,8 +192,8 @@ def _ownership(lease: LeaseStatus, *, waits: bool, expired: bool) -> Ownership:
             last_error=lease.last_error,
         ),
         load=lease.load,
-        waits=waits,
-        expired=expired,
+        waits=lease.state == "waiting",
+        expired=lease.state == "expired",
     )
 
 

@@ -24,6 +24,7 @@ from changefeed.host.page.view import (
     range_row,
     totals,
 )
+from changefeed.host.states import HostState, host_state
 from changefeed.leases.addresses import without_secrets
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
@@ -161,7 +162,7 @@ class HostSource:
                 self._own_report()
                 if member.name == self._host.name
                 else self._report(member.name),
-                dead=member.name in seen.dead,
+                state=host_state(silent=member.name in seen.dead, stopping=member.stopping),
             )
             for member in seen.members
         ]
@@ -178,11 +179,10 @@ class HostSource:
 
 
 def host_row(
-    member: Member, owned: Sequence[RangeRow], report: HostReport | None, *, dead: bool
+    member: Member, owned: Sequence[RangeRow], report: HostReport | None, *, state: HostState
 ) -> HostRow:
     told = report or HostReport(host=member.name)
     rate, lag, late = totals(owned)
-    state = "silent" if dead else "stopping" if member.stopping else "running"
     return HostRow(
         name=member.name,
         state=state,

@@ -5,36 +5,24 @@ endpoints (``fleet_source``); the page cannot tell which. Times are seconds sinc
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from changefeed.feeds.feed import FeedRange
 from changefeed.host.activity import Point
 from changefeed.host.moves import LeaseMove
+from changefeed.host.states import HostState, RangeState, range_state
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
-
-State = Literal[
-    "reading",
-    "idle",
-    "failing",
-    "stuck",
-    "paused",
-    "waiting",
-    "unowned",
-    "expired",
-    "ended",
-]
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """``state`` is running, stopping, silent (its record does not change any more) or foreign
-    (it owns leases and keeps no record). What only the host itself knows is ``None`` where its
-    endpoints do not answer.
+    """``state`` is as in ``changefeed.host.states``. What only the host itself knows is
+    ``None`` where its endpoints do not answer.
     """
 
     name: str
-    state: str
+    state: HostState
     ranges: int
     address: str = ""
     incarnation: str = ""
@@ -56,7 +44,7 @@ class RangeRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    state: State
+    state: RangeState
     parents: Sequence[str] = ()
     low: str = ""
     high: str = ""
@@ -180,33 +168,17 @@ def range_row(lease: Ownership, known: Known) -> RangeRow:
     )
 
 
-def _state(lease: Ownership, known: Known) -> tuple[State, str | None, float | None]:
-    """Return what to show first, why, and since when: the worst thing a person can mend."""
-    unread = _why_unread(lease)
-    if unread is not None:
-        return *unread, None
-    health = lease.health
-    if health.stuck_since is not None:
-        note = (
-            "a call of the observer does not come back, or it does not acknowledge what it "
-            "was given"
-        )
-        return "stuck", note, health.stuck_since
-    if health.failing_since is not None:
-        return "failing", health.last_error, health.failing_since
-    return ("idle" if known.lag == 0 and not known.rate else "reading"), None, None
-
-
-def _why_unread(lease: Ownership) -> tuple[State, str | None] | None:
-    if lease.ended:
-        return "ended", None
-    if lease.paused is not None:
-        return "paused", lease.paused
-    if lease.owner is None and lease.waits:
-        return "waiting", f"for the end of {', '.join(lease.parents)}"
-    if lease.owner is None:
-        return "unowned", "no host has its lease"
-    return ("expired", "its owner gives no sign of life") if lease.expired else None
+def _state(lease: Ownership, known: Known) -> tuple[RangeState, str | None, float | None]:
+    return range_state(
+        ended=lease.ended,
+        paused=lease.paused,
+        owner=lease.owner,
+        parents=lease.parents,
+        health=lease.health,
+        waits=lease.waits,
+        expired=lease.expired,
+        idle=known.lag == 0 and not known.rate,
+    )
 
 
 def without_lease(found: FeedRange, *, waits: bool) -> RangeRow:

@@ -361,7 +361,7 @@ def test_a_range_that_has_ended_is_shown_as_that_and_not_operated_on(
         return ended.exit_code, ended.output
 
     code, shown = told("status", *PLACES)
-    assert (code, "2 leases (1 without owner, 1 ended)" in shown) == (0, True)
+    assert (code, "2 leases (1 unowned, 1 ended)" in shown) == (0, True)
     leases = "--leases=sqlite:leases.db"
     reset = ("--to=beginning", "--yes", "--feed=eventlog:log", leases)
     for command in (["pause"], ["resume"], ["release"], ["reset", *reset[:-1]]):

@@ -52,7 +52,7 @@ def _ended() -> object:
 
 def _member(name: str, beats: int, **known: Any) -> MemberStatus:
     usual = {"address": "", "stopping": False, "software": "0.2.0", "settings": {}}
-    fields: dict[str, Any] = {"stamp_age": 0.1, **usual, **known}
+    fields: dict[str, Any] = {"stamp_age": 0.1, "state": "running", **usual, **known}
     return MemberStatus(name=name, incarnation=f"{name}-1", heartbeats=beats, **fields)
 
 

@@ -188,7 +188,11 @@ def fleet(sections: Sections | None = None, **more: Any) -> Fleet:
 
 def lease_status(name: str, **known: Any) -> LeaseStatus:
     """Return the lease of a range that no host has, at position 0, its lag unknown."""
+    ended, paused, owner = (known.get(x) for x in ("ended", "paused", "owner"))
     unknown: dict[str, Any] = {
+        "state": (
+            "ended" if ended else "paused" if paused else "reading" if owner else "unowned"
+        ),
         "parents": (),
         "owner": None,
         "incarnation": None,

@@ -31,6 +31,7 @@ def member(
         incarnation=f"{name}-1",
         address="",
         stopping=stopping,
+        state="stopping" if stopping else "running",
         heartbeats=beats,
         stamp_age=age,
         software=software,

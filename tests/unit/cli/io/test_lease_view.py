@@ -1,7 +1,7 @@
 """Which leases are shown, in which order, and how fast they get on."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 
 import pytest
@@ -19,11 +19,13 @@ def lease(name: str, owner: str | None, lag: int | None, late: float | None) -> 
     return make.lease_status(name, owner=owner, lag=lag, lag_seconds=late)
 
 
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 LEASES = [
     lease("r0", "ben", 5, 9.0),
     lease("r1", "anna", 70, 2.0),
     lease("r2", None, None, None),
-    replace(lease("r3", None, 5, 3.0), paused="bad data"),
+    make.lease_status("r3", lag=5, lag_seconds=3.0, paused="bad data"),
+    make.lease_status("r4", owner="ben", state="stuck", stuck_since=AT, failing_since=AT),
 ]
 RATES = {"r0": 1.5, "r1": 0.0, "r3": 20.0}
 
@@ -35,11 +37,11 @@ def shown(view: LeaseView) -> list[str]:
 @pytest.mark.parametrize(
     ("sort", "ranges"),
     [
-        (Sort.RANGE, ["r0", "r1", "r2", "r3"]),
-        (Sort.OWNER, ["r1", "r0", "r2", "r3"]),
-        (Sort.LAG, ["r1", "r0", "r3", "r2"]),
-        (Sort.LATE, ["r0", "r3", "r1", "r2"]),
-        (Sort.RATE, ["r3", "r0", "r1", "r2"]),
+        (Sort.RANGE, ["r0", "r1", "r2", "r3", "r4"]),
+        (Sort.OWNER, ["r1", "r0", "r4", "r2", "r3"]),
+        (Sort.LAG, ["r1", "r0", "r3", "r2", "r4"]),
+        (Sort.LATE, ["r0", "r3", "r1", "r2", "r4"]),
+        (Sort.RATE, ["r3", "r0", "r1", "r2", "r4"]),
     ],
 )
 def test_the_largest_figures_come_first_and_what_is_not_known_last(
@@ -51,11 +53,13 @@ def test_the_largest_figures_come_first_and_what_is_not_known_last(
 @pytest.mark.parametrize(
     ("pattern", "ranges"),
     [
-        ("*", ["r0", "r1", "r2", "r3"]),
+        ("*", ["r0", "r1", "r2", "r3", "r4"]),
         ("r[12]", ["r1", "r2"]),
         ("an*", ["r1"]),
         ("paused", ["r3"]),
-        ("without owner", ["r2"]),
+        ("unowned", ["r2"]),
+        ("failing", ["r4"]),
+        ("stuck", ["r4"]),
         ("R0", []),
     ],
 )
@@ -67,18 +71,18 @@ def test_what_is_left_out_is_said_and_rates_have_a_column() -> None:
     out = StringIO()
     seen = make.snapshot(LEASES)
     Console(file=out, width=200).print(rendered(seen, LeaseView(pattern="r[01]"), RATES))
-    assert "2 of 4 leases are shown" in out.getvalue()
+    assert "2 of 5 ranges are shown" in out.getvalue()
     assert "changes/s" in out.getvalue()
     assert "r3" not in out.getvalue()
 
 
-ENDED = replace(lease("r4", None, None, None), ended=True)
+ENDED = make.lease_status("r5", ended=True)
 
 
 @pytest.mark.parametrize(
     ("leases", "behind"),
     [
-        ([], "0 changes behind"),
+        ([], "behind by an unknown number"),
         ([*LEASES[:2], ENDED], "75 changes behind"),
         (LEASES, "at least 80 changes behind"),
         ([LEASES[2], ENDED], "behind by an unknown number"),
