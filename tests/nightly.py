@@ -13,7 +13,7 @@ NIGHTLY = (
     "integration/emulator/test_throughput_while_reading.py",
     "integration/pipeline",  # Spark
     "integration/test_flights_data.py",  # a year of flights
-    "strangers",  # vendors' clients in Java, Node and Python
+    "strangers",  # vendors' clients in Java, Node and Python, KEDA's scaler in Go
 )
 
 EACH_CHANGE: Mapping[str, tuple[str, ...]] = {

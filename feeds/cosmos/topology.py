@@ -118,7 +118,8 @@ class Topology:
         return self._descendants(range_id)
 
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        """Return the part that holds the keys of some, which touch, of one physical range.
+        """Return the part that holds the keys of some, which touch, of one physical range; or
+        that range, where they are all of its keys.
 
         Raise ``FeedRefused`` for others: each physical range counts its LSNs for itself.
         """
@@ -131,7 +132,9 @@ class Topology:
                 f"ranges ({names}), whose positions cannot be compared: Cosmos DB alone can "
                 f"merge these"
             )
-        return part_between(bounds.low, bounds.high)
+        (holder,) = holders
+        whole = _bounds(holder) == bounds
+        return holder if whole else part_between(bounds.low, bounds.high)
 
     def _holders(self, bounds: Bounds) -> Sequence[FeedRange]:
         return [x for x in self.physical if _bounds(x).common(bounds)]

@@ -266,6 +266,20 @@ def parts_without_lease(
     return [gap for x in ranges for gap in _gaps(x, spans, of_all=x.id in split)]
 
 
+def not_read_in_parts(
+    ranges: Iterable[FeedRange], leases: Iterable[Lease]
+) -> Sequence[FeedRange]:
+    """Leave out the ranges whose keys are all read under other names: no lease is missing."""
+    open_ = [x for x in leases if not x.ended]
+    named = {x.range_id for x in open_}
+    spans = _joined(x.range for x in open_ if x.epoch and x.range.high)
+
+    def is_read(found: FeedRange) -> bool:
+        return any(low <= found.low < found.high <= high for low, high in spans)
+
+    return [x for x in ranges if x.id in named or not is_read(x)]
+
+
 def _joined(held: Iterable[FeedRange]) -> list[tuple[str, str]]:
     """Return the keys that are held, in order, with what touches or overlaps as one."""
     spans: list[tuple[str, str]] = []

@@ -8,7 +8,7 @@ from random import Random
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, KeepsParts, RangeId, RemembersRanges
 from changefeed.host.balancing.deleted_leases import DeletedLeases
-from changefeed.host.balancing.missing_leases import create_missing
+from changefeed.host.balancing.missing_leases import create_missing, not_read_in_parts
 from changefeed.host.balancing.waiting_leases import (
     free_from_deleted_parents,
     waits_for_ever,
@@ -116,6 +116,8 @@ class RangeSynchronizer:
         except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
             raise
+        if isinstance(self._feed, RemembersRanges):
+            listed = not_read_in_parts(listed, leases)
         deleted = await delete_finished(
             self._container, ranges=listed, leases=leases, events=self._events
         )
@@ -185,8 +187,8 @@ async def delete_finished(
 ) -> bool:
     """Delete the leases of ended ranges that are not needed any more.
 
-    A tombstone stays as long as the feed still lists its range (else a lease would be
-    created for it again), and until each of its successors has a checkpoint of its own: until
+    A tombstone stays as long as a lease would be created again for its range, which is one of
+    ``ranges`` then, and until each of its successors has a checkpoint of its own: until
     then, a write that creates it late finds it there.
     ``ranges`` must be younger than ``leases``. Return whether any was deleted.
     """

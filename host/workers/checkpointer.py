@@ -70,6 +70,10 @@ class Checkpointer:
         self._idle.set()
         self._news = LightEvent()
         self._progress = LightEvent()
+        lease = owned.lease
+        if lease.range.parents and not lease.checkpoint_epoch:
+            # The leases that it goes on from are kept until it has a checkpoint.
+            self._say()
 
     @property
     def unwritten(self) -> Continuation | None:
@@ -112,12 +116,16 @@ class Checkpointer:
         """Have what was reached written soon; return its number for ``written``."""
         if self._reached != self._wanted:
             self._wanted = self._reached
-            self._said += 1
             self._changes_unwritten += self._changes
             self._changes = 0
-            assert self._written < self._said, "what was just said cannot be stored yet"
-            self._news.set()
+            self._say()
         return self._said
+
+    def _say(self) -> None:
+        """Have the position that is wanted written."""
+        self._said += 1
+        assert self._written < self._said, "what was just said cannot be stored yet"
+        self._news.set()
 
     async def written(self, number: int | None = None) -> None:
         """Wait until that position, or a later one, is stored. Default: the last one."""

@@ -148,14 +148,28 @@ class World:
             finally:
                 await host.close()
 
+    @property
+    def connection_string(self) -> str:
+        return f"AccountEndpoint={self._where.url};AccountKey={self._where.key}"
+
+    def dotnet_leases(self, processor: str) -> str:
+        """Where our hosts keep leases under the names that .NET's processor gives them."""
+        return f"{self.address('leases')}?processor={processor}&feed={self.database.id}/orders"
+
     def python(
-        self, name: str, prefix: str | None = None, more: Sequence[str] = ()
+        self,
+        name: str,
+        prefix: str | None = None,
+        more: Sequence[str] = (),
+        *,
+        leases: str | None = None,
     ) -> AbstractAsyncContextManager[Running]:
+        own_prefix = f"{self.address('leases')}?prefix={prefix or self.java_prefix}"
         return running(
             "run",
             "--observer=tests.acceptance.cosmos_recorder:record",
             f"--feed={self.address('orders')}",
-            f"--leases={self.address('leases')}?prefix={prefix or self.java_prefix}",
+            f"--leases={leases or own_prefix}",
             f"--name={name}",
             *_QUICK,
             *(f"--set={x}" for x in more),

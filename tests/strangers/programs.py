@@ -1,6 +1,6 @@
 """The strangers' programs: built once into the user's cache, and run from there.
 
-Where Maven or npm is missing, or cannot reach its registry, the tests are skipped. Later
+Where Maven, npm or Go is missing, or cannot reach its registry, the tests are skipped. Later
 runs need no network.
 """
 
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,8 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 _NODE_CLIENT: Final = "@azure/cosmos@4.9.3"
-_SECONDS_TO_BUILD: Final = 300
+_KEDA: Final = "v2.21.0"
+_SECONDS_TO_BUILD: Final = 1200  # Go compiles much of Kubernetes and of Azure's SDK
 
 
 def java(main: str, *arguments: str) -> list[str]:
@@ -45,6 +46,16 @@ def node(program: str, *arguments: str) -> list[str]:
     modules = _installed_node() / "node_modules"
     program = str(HERE / "node" / program)
     return ["env", f"NODE_PATH={modules}", "node", program, *arguments]
+
+
+def keda_scaler() -> list[str]:
+    """Return the command of KEDA's scaler for Cosmos DB; skip where it cannot be built."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed: KEDA's scaler is missing")
+    module = HERE / "go"
+    folder = _cache() / f"strangers-keda-{_KEDA}-{_digest(module.iterdir())}"
+    _made(folder, [str(module / "build"), _KEDA], "Go could not build KEDA's scaler")
+    return [str(folder / "scaler")]
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -83,9 +94,8 @@ def _built_java() -> Path:
     if maven is None or shutil.which("java") is None:
         pytest.skip("Maven, or Java, is not installed: Azure's client for Java is missing")
     module = HERE / "java"
-    sources = sorted(x for x in module.rglob("*") if x.suffix in {".java", ".xml"})
-    digest = hashlib.sha256(b"".join(x.read_bytes() for x in sources)).hexdigest()[:16]
-    folder = _cache() / f"strangers-java-{digest}"
+    sources = (x for x in module.rglob("*") if x.suffix in {".java", ".xml"})
+    folder = _cache() / f"strangers-java-{_digest(sources)}"
     command = [
         maven,
         "--quiet",
@@ -128,6 +138,11 @@ def _made(folder: Path, command: Sequence[str], failure: str) -> Path:
                 pytest.skip(f"{failure}: {said[-300:]}")
             (folder / "made").touch()
     return folder
+
+
+def _digest(sources: Iterable[Path]) -> str:
+    texts = b"".join(x.read_bytes() for x in sorted(sources))
+    return hashlib.sha256(texts).hexdigest()[:16]
 
 
 def _cache() -> Path:

@@ -230,7 +230,14 @@ def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path
         "prometheus": {"serverAddress", "query", "threshold"},
         "external-push": {"scalerAddress"},
         "metrics-api": {"url", "valueLocation", "targetValue"},
-        "external": {"scalerAddress", "databaseId", "leaseContainerId", "processorName"},
+        "azure-cosmosdb": {
+            "connectionFromEnv",
+            "databaseId",
+            "containerId",
+            "leaseDatabaseId",
+            "leaseContainerId",
+            "processorName",
+        },
     }
     scaled = of_kind("ScaledObject", file)
     hosts = fleet(EVERYTHING if file == EVERYTHING else PLAIN)

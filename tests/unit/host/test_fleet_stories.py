@@ -1,11 +1,12 @@
 """Stories of real hosts over one feed and one container, told in virtual seconds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
@@ -191,3 +192,27 @@ async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at
             await asyncio.sleep(1)
             assert await fleet.owners() == before
             assert len(again.leases) == 3
+
+
+class OpenRanges(MemoryFeed):
+    """Lists no range that has ended, as Cosmos DB does."""
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        listed = await super().ranges()
+        ended = {parent for x in listed for parent in x.parents}
+        return [x for x in listed if x.id not in ended]
+
+
+async def test_what_was_split_and_merged_at_rest_leaves_no_lease_behind(
+    container: LeaseContainer,
+) -> None:
+    feed = OpenRanges(1)
+    async with Fleet(feed, container) as fleet:
+        start(fleet, "ab")
+        await asyncio.sleep(SETTLED)
+        low, high = feed.split(RangeId("r0"))
+        await asyncio.sleep(3 * SETTLED)
+        assert {x.range_id for x in await container.list()} == {low.id, high.id}
+        merged = feed.merge(low.id, high.id)
+        await asyncio.sleep(3 * SETTLED)
+        assert {x.range_id for x in await container.list()} == {merged.id}

@@ -54,8 +54,7 @@ class Parted:
 
     async def put(self, name: RangeId, at: int) -> Lease:
         """Store a lease that was read before, and has no owner."""
-        low, _, high = name.partition("-") if "-" in name else ("", "", "FF")
-        found = FeedRange(id=name, low=low, high=high)
+        found = _range(name)
         await self.leases.create(Lease(range=found, continuation=position(at), epoch=3))
         return await lease_in(self.leases, name)
 
@@ -65,8 +64,7 @@ class Parted:
 
     async def create(self, name: str, at: int, *parents: RangeId) -> None:
         """Store a lease that waits for its parents."""
-        low, _, high = name.partition("-")
-        found = FeedRange(id=RangeId(name), low=low, high=high, parents=parents)
+        found = replace(_range(RangeId(name)), parents=parents)
         await self.leases.create(Lease(range=found, continuation=position(at)))
 
     def leased(self, through: LeaseContainer | None = None) -> LeasedFeed:
@@ -101,6 +99,12 @@ class Parted:
         """Return what is said of each range: its position, and why it is not read."""
         whole = [await lease_in(self.leases, x.range_id) for x in await self.leases.list()]
         return {x.range_id: _said(x) for x in whole}
+
+
+def _range(name: RangeId) -> FeedRange:
+    """Return a part, or the one range that the store begins with."""
+    low, _, high = name.partition("-") if "-" in name else ("", "", "FF")
+    return FeedRange(id=name, low=low, high=high)
 
 
 def _said(lease: Lease) -> str:
@@ -168,12 +172,12 @@ async def test_parts_at_one_position_are_merged_there_and_others_at_their_common
     parts = Parted()
     await parts.halves()
     await parts.merge()
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "0": "4"}
     parts = Parted()
     parts.append_to(HIGH)
     await parts.halves(9, 10)
     await parts.merge()
-    assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended", "-FF": "10"}
+    assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended", "0": "10"}
 
 
 async def test_parts_with_something_left_to_read_are_not_merged_and_not_stopped() -> None:
@@ -245,7 +249,7 @@ async def test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_nex
 
     with pytest.raises(KeyboardInterrupt):
         await parts.merge(through=parts.before_high_ends(die))
-    cut = {"-7F": "4 ended", "7F-FF": "4 paused", "-FF": "4"}
+    cut = {"-7F": "4 ended", "7F-FF": "4 paused", "0": "4"}
     assert await parts.state() == cut
     assert await resume(parts.leases, None) == []  # it is for the command to go on with
     await parts.merge()
@@ -260,11 +264,11 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(
     await parts.leases.replace((await parts.put(LOW, 4)).finished())
     rest = await parts.put(HIGH, 7)
     await parts.leases.replace(rest.paused_because(paused))
-    await parts.create("-FF", 4, LOW, HIGH)
+    await parts.create("0", 4, LOW, HIGH)
     parts.append_to(HIGH)
     with pytest.raises(UserError, match="different positions"):
         await parts.merge(patience=2)
-    assert await parts.state() == {"-7F": "4", "7F-FF": "7", "-FF": "4 ended"}
+    assert await parts.state() == {"-7F": "4", "7F-FF": "7", "0": "4 ended"}
 
 
 async def test_the_rest_of_a_merge_that_was_cut_off_is_not_ended_under_an_owner() -> None:
@@ -272,10 +276,10 @@ async def test_the_rest_of_a_merge_that_was_cut_off_is_not_ended_under_an_owner(
     await parts.leases.replace((await parts.put(LOW, 4)).finished())
     resumed = await parts.put(HIGH, 4)
     await parts.leases.acquire(resumed.taken_by(A, A1))
-    await parts.create("-FF", 4, LOW, HIGH)
+    await parts.create("0", 4, LOW, HIGH)
     await parts.merge(patience=2)
     assert now() >= 40  # its owner was asked to release it
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "0": "4"}
 
 
 async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before() -> None:
@@ -287,7 +291,7 @@ async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before()
 
     with pytest.raises(LeaseConflict):
         await parts.merge(through=parts.before_high_ends(reset))
-    assert await parts.state() == {"-7F": "4", "7F-FF": "4", "-FF": "4 ended"}
+    assert await parts.state() == {"-7F": "4", "7F-FF": "4", "0": "4 ended"}
 
 
 @pytest.mark.parametrize("and_read", [False, True])
@@ -300,12 +304,12 @@ async def test_where_others_end_a_part_the_rest_goes_on_unless_a_host_reads_what
     async def others_end_it(lease: Lease) -> None:
         await parts.leases.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
         if and_read:
-            merged = await lease_in(parts.leases, "-FF")
+            merged = await lease_in(parts.leases, "0")
             await parts.leases.acquire(merged.taken_by(A, A1))
 
     with pytest.raises(LeaseConflict):
         await parts.merge(through=parts.before_high_ends(others_end_it))
-    opened = {"-7F": "4 ended", "-FF": "4"} if and_read else {"-7F": "4", "-FF": "4 ended"}
+    opened = {"-7F": "4 ended", "0": "4"} if and_read else {"-7F": "4", "0": "4 ended"}
     assert await parts.state() == opened | {"7F-FF": "4 ended"}
 
 
@@ -321,7 +325,7 @@ async def test_a_merge_that_was_away_undoes_nothing_that_another_completes() -> 
     await asyncio.sleep(1)
     await parts.merge()
     assert "stopped for too long" in await away
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "0": "4"}
 
 
 async def test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_before() -> None:
@@ -497,7 +501,7 @@ async def test_a_checkpoint_that_was_left_behind_under_a_name_is_not_gone_on_fro
     *, merges: bool
 ) -> None:
     parts, checkpoints = Parted(), MemoryCheckpoints()
-    name = RangeId("-FF") if merges else LOW
+    name = RangeId("0") if merges else LOW
     await checkpoints.create(make.checkpoint(name, position(2), epoch=4))
     parts.leases = SeparateStores(MemoryOwnership(), checkpoints)
     for lease in (LOW, HIGH) if merges else (ZERO,):
