@@ -13,6 +13,7 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
+from changefeed.host.operations.phrases import counted
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES, check_leases
@@ -86,7 +87,7 @@ async def _feed(settings: Settings) -> AsyncIterator[Diagnostic]:
     except TimeoutError:
         yield problem("feed", f"{address} does not answer", "look at the network")
     else:
-        yield fine("feed", f"{address} has {len(ranges)} ranges")
+        yield fine("feed", f"{address} has {counted(len(ranges), 'range')}")
         for one in found:
             yield one
 
@@ -121,7 +122,9 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
     except TimeoutError:
         yield problem("leases", "the container does not answer", "look at the network")
     else:
-        yield fine("leases", f"{len(leases)} leases, {len(members)} hosts")
+        yield fine(
+            "leases", f"{counted(len(leases), 'lease')}, {counted(len(members), 'host')}"
+        )
         for one in wrong:
             yield one
 

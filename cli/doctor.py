@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import aiohttp
+import msgspec
 import typer
 
 from changefeed.cli.exit_codes import FAILED, exit_on_error
@@ -15,6 +15,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.host.doctor import Look, diagnose
+from changefeed.host.member_endpoints import Endpoints, NoAnswer
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, MemberStatus
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
@@ -23,6 +24,7 @@ from changefeed.runtime.version import software_version
 
 _EVERY = 1.0
 _ANSWER_WITHIN = 3.0
+_READY_OR_NOT = (200, 503)
 _LITTLE, _TOO_LITTLE = 0.10, 0.02
 _FILES = ("eventlog", "sqlite", "jsonl")
 
@@ -59,29 +61,35 @@ async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
                 break
             await asyncio.sleep(_EVERY)
     found = diagnose(looks, settings.leases, software_version())
-    found += await _endpoints(looks[-1].seen.members)
+    found += await ask_endpoints(looks[-1].seen.members)
     found += look_at_disks(settings)
     return found or [fine("fleet", "nothing is wrong, as far as can be seen from here")]
 
 
-async def _endpoints(members: Sequence[MemberStatus]) -> list[Diagnostic]:
-    timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        asked = [_endpoint(session, x) for x in members if x.address and not x.stopping]
+class _Readiness(msgspec.Struct):
+    """What ``/readyz`` of a host says."""
+
+    problems: list[str]
+
+
+async def ask_endpoints(members: Sequence[MemberStatus]) -> list[Diagnostic]:
+    """Ask hosts whether they are ready."""
+    async with Endpoints.opened(seconds=_ANSWER_WITHIN) as endpoints:
+        asked = [_endpoint(endpoints, x) for x in members if x.address and not x.stopping]
         return [x for found in await together(*asked) for x in found]
 
 
-async def _endpoint(session: aiohttp.ClientSession, member: MemberStatus) -> list[Diagnostic]:
+async def _endpoint(endpoints: Endpoints, member: MemberStatus) -> list[Diagnostic]:
     """Ask a host whether it is ready. That it is out of reach may be meant."""
     about = f"host {member.name}"
     try:
-        async with session.get(f"{member.address}/readyz") as answer:
-            document = await answer.json()
-            problems = [str(x) for x in document["problems"]]
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        text = f"{member.address} does not answer from here ({error or type(error).__name__})"
+        said = await endpoints.get(
+            member.address, "/readyz", _Readiness, statuses=_READY_OR_NOT
+        )
+    except NoAnswer as error:
+        text = f"{member.address} does not answer from here ({error})"
         return [warning(about, text, "web.bind is 127.0.0.1 unless set otherwise")]
-    return [warning(about, f"it is not ready: {x}", "look at its log") for x in problems]
+    return [warning(about, f"it is not ready: {x}", "look at its log") for x in said.problems]
 
 
 def look_at_disks(settings: Settings) -> list[Diagnostic]:

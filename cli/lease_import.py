@@ -14,6 +14,7 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say
 from changefeed.feeds.addresses import open_feed
+from changefeed.host.operations.phrases import counted
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES
@@ -109,7 +110,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
     async with open_feed(settings.feed.address, settings.open_options) as feed:
         ranges = await feed.ranges()
     wanted = importing.imported(found, ranges)
-    say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")
+    say(f"{counted(len(found), 'lease')} found, {len(found) - len(wanted)} of them never read")
     await _create(wanted, settings, dry_run=dry_run)
 
 

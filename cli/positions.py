@@ -57,7 +57,7 @@ def save(file: File, flags: FeedFlags) -> None:
             write_document(document)
             return
         _write_file(Path(file), document)
-        say(f"{file}: {len(read_document(document).positions)} leases")
+        say(f"{file}: {counted(len(read_document(document).positions), 'lease')}")
 
 
 async def _saved(settings: Settings) -> bytes:

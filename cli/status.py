@@ -21,6 +21,7 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.lease_view import LeaseView, Sort, troubles
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, plain, print_whole
+from changefeed.host.operations.phrases import counted
 from changefeed.host.problems import Problem
 from changefeed.host.rates import rates as rates_between
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
@@ -153,12 +154,12 @@ def rendered(
     """
     states = Counter(x.state for x in seen.leases)
     noted = [f"{states[x]} {x}" for x in _NOTED if states[x]]
-    leases = f"{len(seen.leases)} leases" + (f" ({', '.join(noted)})" if noted else "")
+    leases = counted(len(seen.leases), "lease") + (f" ({', '.join(noted)})" if noted else "")
     bare = [_without_lease(x) for x in seen.ranges_without_lease]
     ranges = [*seen.leases, *bare]
-    without = f", {len(bare)} ranges without a lease" if bare else ""
+    without = f", {counted(len(bare), 'range')} without a lease" if bare else ""
     summary = (
-        f"{len(seen.members)} members, {leases}{without}, "
+        f"{counted(len(seen.members), 'member')}, {leases}{without}, "
         f"{_behind(seen)} in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
     )
     shown = view.of(ranges, rates or {})
@@ -206,8 +207,10 @@ def _behind(seen: Snapshot) -> str:
     known = [x.lag for x in seen.leases if x.lag is not None]
     open_ = sum(not x.ended for x in seen.leases)
     if seen.leases and len(known) == open_ and not seen.ranges_without_lease:
-        return f"{sum(known):,} changes behind"
-    return f"at least {sum(known):,} changes behind" if known else "behind by an unknown number"
+        return f"{counted(sum(known), 'change')} behind"
+    if not known:
+        return "behind by an unknown number"
+    return f"at least {counted(sum(known), 'change')} behind"
 
 
 def noted_problems(problems: Sequence[Problem]) -> list[tuple[Problem, Sequence[str]]]:

@@ -24,9 +24,17 @@ def differences(members: Sequence[MemberStatus], software: str) -> Iterator[Diag
 
 
 def _older_versions(members: Sequence[MemberStatus], software: str) -> Iterator[Diagnostic]:
-    newest = max((software, *(x.software for x in members)), key=_order)
+    known = [x for x in members if x.software]
+    unknown = [x.name for x in members if not x.software]
+    if unknown and software:
+        yield warning(
+            _hosts(unknown),
+            f"there is no version in the record; this command is {software}",
+            "give all hosts the same version",
+        )
+    newest = max((software, *(x.software for x in known)), key=_order)
     by_version: dict[str, list[str]] = {}
-    for member in members:
+    for member in known:
         if _order(member.software) < _order(newest):
             by_version.setdefault(member.software, []).append(member.name)
     for version, names in sorted(by_version.items(), key=lambda x: _order(x[0])):

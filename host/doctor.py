@@ -16,6 +16,7 @@ from itertools import pairwise
 from math import ceil
 
 from changefeed.host.differences import differences
+from changefeed.host.operations.phrases import counted
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.snapshot import LeaseStatus, MemberStatus, Snapshot
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
@@ -99,7 +100,8 @@ def _silent(looks: Sequence[Look], living: set[str], beat: float) -> Iterator[Di
         return
     for name in silent:
         owned = sum(x.owner == name for x in looks[-1].seen.leases)
-        leases = f", and {owned} leases have its name" if owned else ""
+        have = "has" if owned == 1 else "have"
+        leases = f", and {counted(owned, 'lease')} {have} its name" if owned else ""
         yield problem(
             f"host {name}",
             f"it has given no sign of life for {watched:.0f} s{leases}",
@@ -142,8 +144,8 @@ def _standing_still(looks: Sequence[Look]) -> Iterator[Diagnostic]:
         if lease.owner is not None and _place(lease) == _place(before):
             yield warning(
                 f"range {lease.range}",
-                f"it has {lease.lag:,} changes, and {lease.owner} has checkpointed nothing "
-                f"for {watched:.0f} s",
+                f"it is {counted(lease.lag, 'change')} behind, and {lease.owner} has "
+                f"checkpointed nothing for {watched:.0f} s",
                 "does its observer take that long for a batch? Set observer.timeout",
             )
 
@@ -158,7 +160,7 @@ def _foreign(seen: Snapshot) -> Iterator[Diagnostic]:
     for owner, count in sorted(owners.items()):
         yield warning(
             "leases",
-            f"{count} belong to {owner}, which keeps no record",
+            f"{owner} owns {counted(count, 'lease')}, and keeps no record",
             "a processor of another kind, or a host that was killed: see changefeed release",
         )
 

@@ -30,6 +30,7 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.life import is_placeholder
 from changefeed.leases.load import known
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
@@ -152,7 +153,8 @@ class FleetInspector:
         """Read everything once. Raise ``ContainerError`` if the container does not answer."""
         clock = asyncio.get_running_loop().time
         asked = clock()
-        members, leases = await together(self._container.members(), self._container.list())
+        listed, leases = await together(self._container.members(), self._container.list())
+        members = [x for x in listed if not is_placeholder(x)]
         at = Moment(asked=asked, answered=clock(), wall=self._wall())
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)

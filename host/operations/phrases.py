@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 lease``, ``2 leases``; ``noun`` is one of which the plural ends in s."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def repeats(again: int | None) -> str:

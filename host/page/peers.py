@@ -1,8 +1,7 @@
 """What the members of a fleet answer at ``/leases``, for pages that show them all.
 
-Addresses are those of the member records: a client that may write the lease container may have
-them asked. They are asked for one path, with a limit of time and of size, and no redirect is
-followed. One that did not answer is left alone for a minute.
+Addresses are those of the member records (see ``host.member_endpoints``). One that did not
+answer is left alone for a minute.
 """
 
 import asyncio
@@ -10,14 +9,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-import aiohttp
 import msgspec
 
+from changefeed.host.member_endpoints import Endpoints, NoAnswer
 from changefeed.host.page.view import Known, PipelineRow
 
-_AT_ONCE = 16
 _TIMEOUT = 2.0
-_MOST_BYTES = 8_000_000
 _EVERY = 5.0
 _LEAVE_ALONE = 60.0
 
@@ -70,10 +67,9 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
 class Peers:
     """Asks, and remembers the answers; ``opened`` makes it."""
 
-    def __init__(self, session: aiohttp.ClientSession, clock: Callable[[], float]) -> None:
-        self._session = session
+    def __init__(self, endpoints: Endpoints, clock: Callable[[], float]) -> None:
+        self._endpoints = endpoints
         self._clock = clock
-        self._few = asyncio.Semaphore(_AT_ONCE)
         self._asked_at = float("-inf")
         self._silent: dict[str, float] = {}
         self._hosts: dict[str, HostReport] = {}
@@ -82,9 +78,8 @@ class Peers:
     @classmethod
     @asynccontextmanager
     async def opened(cls) -> "AsyncIterator[Peers]":
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            yield cls(session, asyncio.get_running_loop().time)
+        async with Endpoints.opened(seconds=_TIMEOUT) as endpoints:
+            yield cls(endpoints, asyncio.get_running_loop().time)
 
     async def ask(
         self, hosts: Iterable[tuple[str, str]], pipelines: Iterable[str] = ()
@@ -112,7 +107,7 @@ class Peers:
     async def _ask_host(self, name: str, address: str) -> None:
         try:
             report = await self._get(address, "/leases", HostReport)
-        except _NoAnswer:
+        except NoAnswer:
             self._hosts.pop(name, None)
             return
         if report.host == name:  # else another program has its port by now
@@ -121,7 +116,7 @@ class Peers:
     async def _ask_pipeline(self, address: str) -> None:
         try:
             tables = await self._get(address, "/tables", list[TableReport])
-        except _NoAnswer as error:
+        except NoAnswer as error:
             text = f"it does not answer: {error}"
             silent = [PipelineRow(address=address, table="", trouble=text)]
             self._tables.setdefault(address, silent)
@@ -132,28 +127,9 @@ class Peers:
 
     async def _get(self, address: str, path: str, kind: type[Answer]) -> Answer:
         if self._clock() - self._silent.get(address, float("-inf")) < _LEAVE_ALONE:
-            raise _NoAnswer("it did not a moment ago")
+            raise NoAnswer("it did not a moment ago")
         try:
-            async with (
-                self._few,
-                self._session.get(address.rstrip("/") + path, allow_redirects=False) as answer,
-            ):
-                answer.raise_for_status()
-                found = msgspec.json.decode(await _body(answer), type=kind)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return await self._endpoints.get(address, path, kind)
+        except NoAnswer:
             self._silent[address] = self._clock()
-            raise _NoAnswer(str(error) or type(error).__name__) from error
-        return found
-
-
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for piece in answer.content.iter_chunked(65_536):
-        body += piece
-        if len(body) > _MOST_BYTES:
-            raise ValueError(f"its answer is longer than {_MOST_BYTES:,} bytes")
-    return bytes(body)
-
-
-class _NoAnswer(Exception):
-    pass
+            raise

@@ -12,8 +12,12 @@ from changefeed.cli.app import app
 from changefeed.cli.io.lease_view import LeaseView
 from changefeed.cli.status import rendered
 from changefeed.feeds.eventlog import create_log
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, Snapshot
 from changefeed.leases.addresses import open_container
+from changefeed.leases.lease import Incarnation
+from changefeed.leases.life import fence_owner
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import now
@@ -90,6 +94,14 @@ async def test_a_host_that_is_seen_to_move_is_not_silent_whatever_the_clocks_say
         assert states(await inspector.look()) == {"anna": "silent"}
 
 
+async def test_a_record_that_only_keeps_late_heartbeats_out_is_no_host() -> None:
+    lease = make.lease("r0", "anna", at="0", incarnation=Incarnation("anna-1"))
+    container = await make.leases(lease)
+    await fence_owner(container, lease, [])
+    seen = await FleetInspector(Settings(), container, MemoryFeed(1), None).look()
+    assert (seen.members, [x.owner for x in seen.leases]) == ([], ["anna"])
+
+
 async def test_failing_ranges_are_found_by_their_state() -> None:
     async def fails(_changes: object) -> None:
         raise ValueError("no such table")
@@ -100,5 +112,5 @@ async def test_failing_ranges_are_found_by_their_state() -> None:
         await asyncio.sleep(30)
         seen = await inspector_of(fleet).look()
         assert [x.state for x in seen.leases] == ["failing"]
-        assert "1 leases (1 failing)" in shown(seen, "failing")
+        assert "1 lease (1 failing)" in shown(seen, "failing")
         assert "0 of 1 ranges are shown" in shown(seen, "stuck")
