@@ -25,7 +25,7 @@ from changefeed.host.operations.letters import (
 )
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import find_observer
-from changefeed.observers.dead_letters import DeadLetter
+from changefeed.observers.dead_letters import DeadLetter, LetterHead, LetterId
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
@@ -46,6 +46,7 @@ Of = Annotated[
     typer.Option("--of", metavar="OBSERVER", help="Only those of this observer, by its name."),
 ]
 _LONGEST = 60
+_NAMES = "changefeed dead-letters list names them"
 
 
 @dead_letters.command("list")
@@ -75,8 +76,8 @@ def show(
     """Show one letter whole: the change with its body, and what the observer raised."""
     with exit_on_error():
         settings = flags.settings()
-        (found,) = meant_letters(asyncio.run(_all(settings)), [letter])
-        shown = {**head(found), "trace": found.failure.trace, "body": body(found.change)}
+        found = asyncio.run(_one(settings, letter))
+        shown = {**head(found.head), "trace": found.failure.trace, "body": body(found.change)}
         if json:
             typer.echo(json_text.dumps(shown, indent=2))
             return
@@ -134,9 +135,17 @@ def _none(of: str | None) -> str:
     return "there are no dead letters" + ("" if of is None else f" of observer {of!r}")
 
 
-async def _all(settings: Settings) -> Sequence[DeadLetter]:
+async def _all(settings: Settings) -> Sequence[LetterHead]:
     async with existing_letters(settings) as letters:
         return await letters.list()
+
+
+async def _one(settings: Settings, letter_id: str) -> DeadLetter:
+    async with existing_letters(settings) as letters:
+        found = await letters.get(LetterId(letter_id))
+    if found is None:
+        raise UserError(f"there is no dead letter {letter_id!r}: {_NAMES}")
+    return found
 
 
 async def _discard(settings: Settings, ids: Sequence[str], of: str | None) -> None:
@@ -153,7 +162,7 @@ async def _replay(
 ) -> int:
     """Return how many of the letters stay that were to be replayed."""
     manual = settings.observer.checkpoint == "manual"
-    stay, others = 0, list[DeadLetter]()
+    stay, others = 0, list[LetterHead]()
     async with existing_letters(settings) as letters:
         wanted = meant_letters(await letters.list(), ids, of)
         if not ids and of is None:
@@ -166,13 +175,13 @@ async def _replay(
     return stay
 
 
-def _table(letters: Sequence[DeadLetter]) -> Table:
+def _table(letters: Sequence[LetterHead]) -> Table:
     names = ("id", "key", "failed at", "attempts", "host", "observer", "error")
     return a_table(*names, rows=map(_row, letters))
 
 
-def _row(x: DeadLetter) -> Sequence[str]:
-    error = f"{x.failure.kind}: {x.failure.text}"
+def _row(x: LetterHead) -> Sequence[str]:
+    error = f"{x.kind}: {x.error}"
     summary = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
     at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
     return x.id, x.key, at, str(x.attempts), x.host, x.observer, summary

@@ -15,8 +15,9 @@ HOSTS: Final = "host"
 FEED: Final = "feed"
 """One record: which feed the leases are about."""
 LETTERS: Final = "letter"
+"""The heads of dead letters."""
 LETTER_PARTS: Final = "letterpart"
-"""The text of letters that are too long for one record."""
+"""Their whole text, which a listing leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,13 @@ _OWNED = (
     *(("owner",), ("epoch",), ("ended",), ("paused",), ("next_owner",)),
     ("health", "last_error"),
 )
-_LETTER = (
-    *(("range",), ("sequence",), ("key",), ("operation",), ("error",), ("text",)),
-    *(("attempts",), ("host",)),
-)
+_LETTER = [
+    ("head", x)
+    for x in (
+        *("feed", "observer", "range_id", "sequence", "key", "operation", "kind"),
+        *("error", "attempts", "host", "failed_at"),
+    )
+]
 VIEWS: Final = (
     View(name="leases", kind=LEASES, key="range_id", fields=_OWNED, has_position=True),
     View(name="ownership", kind=OWNERSHIP, key="range_id", fields=_OWNED),

@@ -267,7 +267,8 @@ class Fleet:
 
     async def dead_letters(self) -> Sequence[DeadLetter]:
         """Return what was put aside, where ``observer.on_failure`` is ``dead-letter``."""
-        return await self._letters.list()
+        found = [await self._letters.get(x.id) for x in await self._letters.list()]
+        return [x for x in found if x is not None]
 
     async def balanced(self) -> None:
         """Wait until the running hosts own every range, evenly.

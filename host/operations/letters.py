@@ -11,8 +11,9 @@ from changefeed.host.operations.phrases import counted
 from changefeed.host.operations.ranges import Said
 from changefeed.host.settings import Settings
 from changefeed.observers.dead_letters import (
-    DeadLetter,
     DeadLetters,
+    LetterHead,
+    LetterId,
     open_dead_letters,
     replay,
 )
@@ -34,8 +35,8 @@ def existing_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLett
 
 
 def meant_letters(
-    letters: Sequence[DeadLetter], ids: Sequence[str], of: str | None = None
-) -> list[DeadLetter]:
+    letters: Sequence[LetterHead], ids: Sequence[str], of: str | None = None
+) -> list[LetterHead]:
     """Return those of these ids, or all; with ``of`` those of this observer alone.
 
     Raise ``UserError`` for an id that there is not.
@@ -49,14 +50,14 @@ def meant_letters(
 
 
 def own_and_others(
-    letters: Sequence[DeadLetter], observer: str | None
-) -> tuple[list[DeadLetter], list[DeadLetter]]:
+    letters: Sequence[LetterHead], observer: str | None
+) -> tuple[list[LetterHead], list[LetterHead]]:
     """Divide letters into those of this observer, and those of others."""
     own = [x for x in letters if x.observer == observer]
     return own, [x for x in letters if x.observer != observer]
 
 
-def left_to_others(letters: Sequence[DeadLetter]) -> list[str]:
+def left_to_others(letters: Sequence[LetterHead]) -> list[str]:
     """Say of the letters of other observers that they stay, and what would replay them."""
     return [
         f"{counted(count, 'letter')} of observer {name}, left: for that one, or for any other "
@@ -66,45 +67,47 @@ def left_to_others(letters: Sequence[DeadLetter]) -> list[str]:
 
 
 async def replay_letters(
-    letters: DeadLetters, wanted: Sequence[DeadLetter], make: ObserverFactory, *, manual: bool
+    letters: DeadLetters, wanted: Sequence[LetterHead], make: ObserverFactory, *, manual: bool
 ) -> AsyncIterator[Said]:
     """Give them to an observer one by one, and forget those that it has handled."""
     failed: set[tuple[str, str, str]] = set()
-    for letter in wanted:
-        key = (letter.feed, letter.range_id, letter.key)
+    for head in wanted:
+        key = (head.feed, head.range_id, head.key)
         if key in failed:
             yield Said(
-                f"{letter.id}: left out, as an earlier change of its key failed", failed=True
+                f"{head.id}: left out, as an earlier change of its key failed", failed=True
             )
             continue
-        said = await _replayed(letters, letter, make, manual=manual)
+        said = await _replayed(letters, head.id, make, manual=manual)
         if said.failed:
             failed.add(key)
         yield said
 
 
 async def _replayed(
-    letters: DeadLetters, letter: DeadLetter, make: ObserverFactory, *, manual: bool
+    letters: DeadLetters, letter_id: LetterId, make: ObserverFactory, *, manual: bool
 ) -> Said:
     try:
+        letter = await letters.get(letter_id)
+        if letter is None:
+            return Said(f"{letter_id}: not there any more")
         await replay(letters, letter, make, manual=manual)
     except Exception as error:  # noqa: BLE001 - the border to the user's code
-        text = f"{letter.id}: failed, and stays: {describe(error)}"
+        text = f"{letter_id}: failed, and stays: {describe(error)}"
         return Said(text, failed=True)
-    return Said(f"{letter.id}: handled")
+    return Said(f"{letter_id}: handled")
 
 
 async def discard_letters(
-    letters: DeadLetters, wanted: Sequence[DeadLetter]
+    letters: DeadLetters, wanted: Sequence[LetterHead]
 ) -> AsyncIterator[Said]:
     for letter in wanted:
         if await letters.remove(letter.id):
             yield Said(f"{letter.id}: discarded")
 
 
-def head(letter: DeadLetter) -> dict[str, Any]:
+def head(letter: LetterHead) -> dict[str, Any]:
     """Return all but the body and the traceback, as JSON has it."""
-    change = letter.change
     return {
         "id": letter.id,
         "feed": letter.feed,
@@ -113,15 +116,15 @@ def head(letter: DeadLetter) -> dict[str, Any]:
         "range": letter.range_id,
         "sequence": letter.sequence,
         "key": letter.key,
-        "change": change.id,
-        "operation": change.operation.value,
-        "committed_at": change.committed_at.isoformat(),
+        "change": letter.change_id,
+        "operation": letter.operation.value,
+        "committed_at": letter.committed_at.isoformat(),
         "failed_at": letter.failed_at.isoformat(),
         "host": letter.host,
         "epoch": letter.epoch,
         "attempts": letter.attempts,
-        "kind": letter.failure.kind,
-        "error": letter.failure.text,
+        "kind": letter.kind,
+        "error": letter.error,
     }
 
 

@@ -31,7 +31,7 @@ from changefeed.host.reset import Move
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError
-from changefeed.observers.dead_letters import DeadLetter, LetterId
+from changefeed.observers.dead_letters import DeadLetter, LetterHead, LetterId
 from changefeed.observers.errors import DeadLettersUnavailable
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
@@ -77,7 +77,7 @@ class _Plan:
     question: str
     says: Sequence[str]
     moves: Sequence[Move] = ()
-    found: Sequence[DeadLetter] = ()
+    found: Sequence[LetterHead] = ()
     left: Sequence[str] = ()
 
 
@@ -254,7 +254,7 @@ async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
                 raise UserError(f"there is no dead letter {letter_id!r} any more")
             return {"body": _shown(letter), "trace": letter.failure.trace}
         found = await letters.list()
-    newest = sorted(found, key=lambda x: x.failed_us, reverse=True)[:_MOST_LETTERS]
+    newest = sorted(found, key=lambda x: x.failed_at, reverse=True)[:_MOST_LETTERS]
     own, _ = of_letters.own_and_others(newest, settings.observer.name)
     return {
         "count": len(found),

@@ -4,6 +4,7 @@ from changefeed.observers.dead_letters.letter import (
     DeadLetter,
     DeadLetters,
     Failure,
+    LetterHead,
     LetterId,
     Origin,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetters",
     "Failure",
+    "LetterHead",
     "LetterId",
     "MemoryDeadLetters",
     "Origin",

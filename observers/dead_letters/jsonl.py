@@ -23,6 +23,7 @@ import msgspec
 
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
+    LetterHead,
     LetterId,
     check_same_change,
     in_order,
@@ -62,9 +63,9 @@ class JsonLinesDeadLetters:
     async def put(self, letter: DeadLetter) -> None:
         await asyncio.to_thread(self._append, _Kept(id=letter.id, letter=letter))
 
-    async def list(self) -> Sequence[DeadLetter]:
+    async def list(self) -> Sequence[LetterHead]:
         letters = await asyncio.to_thread(self._read)
-        return sorted(letters.values(), key=in_order)
+        return sorted((x.head for x in letters.values()), key=in_order)
 
     async def get(self, letter_id: LetterId) -> DeadLetter | None:
         return (await asyncio.to_thread(self._read)).get(letter_id)

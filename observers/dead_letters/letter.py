@@ -14,7 +14,7 @@ from typing import Annotated, NewType, Protocol
 
 import msgspec
 
-from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, RangeId
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.observers.errors import DeadLettersRefused, LetterConflict
 
@@ -23,6 +23,7 @@ LetterId = NewType("LetterId", str)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_LINES = 30
 _TRACE_LENGTH = 4000
+_LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,31 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     text: str
     trace: str
+
+
+class LetterHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A letter without what may be long: the body of its change, and the traceback.
+
+    ``key`` and ``change_id`` are those of the change, cut after 1,000 characters and without
+    NUL. ``kind`` and ``error`` are what the observer raised.
+    """
+
+    id: LetterId
+    feed: str
+    observer: str
+    fleet: str
+    range_id: RangeId
+    sequence: int
+    key: str
+    change_id: str
+    operation: Operation
+    committed_at: datetime
+    failed_at: datetime
+    host: str
+    epoch: int
+    attempts: int
+    kind: str
+    error: str
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +120,27 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     def failed_at(self) -> datetime:
         return _EPOCH + timedelta(microseconds=self.failed_us)
 
+    @property
+    def head(self) -> LetterHead:
+        return LetterHead(
+            id=self.id,
+            feed=self.feed,
+            observer=self.observer,
+            fleet=self.fleet,
+            range_id=self.range_id,
+            sequence=self.sequence,
+            key=_bounded(self.key),
+            change_id=_bounded(self.change.id),
+            operation=self.change.operation,
+            committed_at=self.change.committed_at,
+            failed_at=self.failed_at,
+            host=self.host,
+            epoch=self.epoch,
+            attempts=self.attempts,
+            kind=self.failure.kind,
+            error=self.failure.text,
+        )
+
 
 class DeadLetters(Protocol):
     """Keeps letters. Many tasks, and other processes, may use the same place at once.
@@ -110,11 +157,13 @@ class DeadLetters(Protocol):
         """
         ...
 
-    async def list(self) -> Sequence[DeadLetter]:
-        """Return all letters, by range, then by sequence, then by id."""
+    async def list(self) -> Sequence[LetterHead]:
+        """Return the heads of all letters, by range, then by sequence, then by id."""
         ...
 
-    async def get(self, letter_id: LetterId) -> DeadLetter | None: ...
+    async def get(self, letter_id: LetterId) -> DeadLetter | None:
+        """Return a letter whole, or ``None`` if there is none."""
+        ...
 
     async def remove(self, letter_id: LetterId) -> bool:
         """Forget a letter; say whether it was there."""
@@ -142,8 +191,13 @@ def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
         raise LetterConflict(letter.id, place)
 
 
-def in_order(letter: DeadLetter) -> tuple[str, int, str]:
-    return letter.range_id, letter.sequence, letter.id
+def in_order(head: LetterHead) -> tuple[str, int, str]:
+    return head.range_id, head.sequence, head.id
+
+
+def _bounded(text: str) -> str:
+    """Return a text that a feed may make as long as it likes as a listing shows it."""
+    return text.replace("\0", "")[:_LONGEST]
 
 
 def no_letters(place: str) -> DeadLettersRefused:

@@ -1,13 +1,11 @@
 """Dead letters as records of a store: letters can be kept wherever leases can.
 
-A letter is one record, which has its whole text and, beside that, what a person looks for. A
-feed may deliver changes that are larger than a store takes in one record. The text of such a
-letter lies in records of its own, its parts. They are written first: the letter's record names
-them, and is there once they are. Each put makes parts of its own, so nobody removes those of
-another.
+A letter is two kinds of records. Its head is what a listing shows; its text, the whole letter
+as JSON, lies in parts, since a feed may deliver changes that are larger than a store takes in
+one record. The parts are written first: the head names them, and is there once they are. Each
+put makes parts of its own, so nobody removes those of another.
 
-Limits: a host that is killed while it puts a large letter leaves parts behind. A listing reads
-all letters at once: it is for some thousands.
+Limits: a host that is killed while it puts a letter leaves parts behind.
 """
 
 import json
@@ -23,6 +21,7 @@ from changefeed.leases.kinds import LETTER_PARTS, LETTERS
 from changefeed.leases.store import LONGEST_BODY, Record, Store
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
+    LetterHead,
     LetterId,
     check_same_change,
     in_order,
@@ -30,30 +29,15 @@ from changefeed.observers.dead_letters.letter import (
 
 _LONGEST = 400_000
 """Characters of text in one record: they are ASCII, and at most double there."""
-_SHOWN = 1000
 
 _FormT = TypeVar("_FormT")
-_decoder = msgspec.json.Decoder(DeadLetter)
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a record: the text of the letter, or the keys of its parts."""
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """``parts`` are the keys of the text. ``stamp`` is when the letter failed, for people."""
 
-    letter: str = ""
-    parts: Sequence[str] = ()
-
-
-class _Shown(_Body, frozen=True, kw_only=True, omit_defaults=True):
-    """All that is written: the rest is for people. ``stamp`` is when it failed."""
-
-    range: str
-    sequence: int
-    key: str
-    operation: str
-    error: str
-    text: str
-    attempts: int
-    host: str
+    head: LetterHead
+    parts: Sequence[str]
     stamp: float
 
 
@@ -76,12 +60,11 @@ class StoredDeadLetters:
                     return check_same_change(letter, kept, self._where)
         return None
 
-    async def list(self) -> Sequence[DeadLetter]:
+    async def list(self) -> Sequence[LetterHead]:
         with _os_errors():
             listed = await self._store.list({LETTERS})
-            found = [await self._letter(x) for x in listed.records]
-        letters = {x.id: x for x in found if x is not None}  # some stores list one twice
-        return sorted(letters.values(), key=in_order)
+        found = [self._read(x, _Head).head for x in listed.records]
+        return sorted({x.id: x for x in found}.values(), key=in_order)  # some list one twice
 
     async def get(self, letter_id: LetterId) -> DeadLetter | None:
         with _os_errors():
@@ -92,46 +75,39 @@ class StoredDeadLetters:
             found = await self._store.get(LETTERS, letter_id)
             if found is None:
                 return False
-            parts = self._read(found, _Body).parts
+            parts = self._read(found, _Head).parts
             if not await self._store.delete(LETTERS, letter_id, found.version):
                 return False  # another has removed it
             await self._delete_parts(parts)
         return True
 
     async def _inserted(self, letter: DeadLetter) -> bool:
-        text = json.dumps(msgspec.to_builtins(letter))  # ASCII, unlike that of msgspec
-        if len(text) <= _LONGEST:
-            return await self._store.put(_letter_record(letter, text=text)) is not None
         if await self._store.get(LETTERS, letter.id) is not None:
             return False
-        parts = [text[n : n + _LONGEST] for n in range(0, len(text), _LONGEST)]
+        text = json.dumps(msgspec.to_builtins(letter))  # ASCII, unlike that of msgspec
         name = uuid4().hex
-        keys = [f"{name}.{n}" for n in range(len(parts))]
-        for key, part in zip(keys, parts, strict=True):
-            await self._store.put(_record(LETTER_PARTS, key, _Part(part)))
+        keys = []
+        for n, begin in enumerate(range(0, len(text), _LONGEST)):
+            part = _Part(text[begin : begin + _LONGEST])
+            keys.append(f"{name}.{n}")
+            await self._store.put(_record(LETTER_PARTS, keys[-1], part))
         # Where this raises, it may have been written: the parts stay.
-        if await self._store.put(_letter_record(letter, parts=keys)) is not None:
+        if await self._store.put(_head_record(letter, keys)) is not None:
             return True
         await self._delete_parts(keys)
         return False
 
     async def _get(self, letter_id: LetterId) -> DeadLetter | None:
-        found = await self._store.get(LETTERS, letter_id)
-        return None if found is None else await self._letter(found)
-
-    async def _letter(self, record: Record) -> DeadLetter | None:
-        """Return the letter of a record; ``None`` if it is being removed."""
-        body = self._read(record, _Body)
-        text = body.letter if not body.parts else await self._joined(body.parts)
-        if text is None:
-            stored = await self._store.get(LETTERS, record.key)
-            if stored is not None and stored.version == record.version:
-                raise self._damage(record, "a part of its text is missing")
+        record = await self._store.get(LETTERS, letter_id)
+        if record is None:
             return None
-        try:
-            return _decoder.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._damage(record, str(error)) from error
+        text = await self._joined(self._read(record, _Head).parts)
+        if text is not None:
+            return self._decoded(record, text, DeadLetter)
+        stored = await self._store.get(LETTERS, letter_id)
+        if stored is not None and stored.version == record.version:
+            raise self._damage(record, "a part of its text is missing")
+        return None  # it is being removed
 
     async def _joined(self, keys: Sequence[str]) -> str | None:
         parts = [await self._store.get(LETTER_PARTS, x) for x in keys]
@@ -145,8 +121,11 @@ class StoredDeadLetters:
                 await self._store.delete(LETTER_PARTS, key, part.version)
 
     def _read(self, record: Record, form: type[_FormT]) -> _FormT:
+        return self._decoded(record, record.body, form)
+
+    def _decoded(self, record: Record, text: bytes | str, form: type[_FormT]) -> _FormT:
         try:
-            return msgspec.json.decode(record.body, type=form)
+            return msgspec.json.decode(text, type=form, strict=False)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._damage(record, str(error)) from error
 
@@ -158,32 +137,18 @@ class StoredDeadLetters:
         )
 
 
-def _letter_record(letter: DeadLetter, *, text: str = "", parts: Sequence[str] = ()) -> Record:
-    body = _Shown(
-        range=_shown(letter.range_id),
-        sequence=letter.sequence,
-        key=_shown(letter.key),
-        operation=letter.change.operation.value,
-        error=_shown(letter.failure.kind),
-        text=_shown(letter.failure.text),
-        attempts=letter.attempts,
-        host=_shown(letter.host),
-        stamp=letter.failed_us / 1e6,
-        letter=text,
-        parts=parts,
-    )
+def _head_record(letter: DeadLetter, parts: Sequence[str]) -> Record:
+    head = _Head(head=letter.head, parts=parts, stamp=letter.failed_us / 1e6)
+    body = msgspec.to_builtins(head)
+    # As a text: numbers of more than 53 bits do not survive in items of Cosmos DB.
+    body["head"]["sequence"] = str(letter.sequence)
     return _record(LETTERS, letter.id, body)
 
 
-def _record(kind: str, key: str, value: msgspec.Struct) -> Record:
+def _record(kind: str, key: str, value: object) -> Record:
     body = msgspec.json.encode(value)
     assert len(body) <= LONGEST_BODY, f"{kind} {key!r}: no store has to take {len(body)} bytes"
     return Record(kind=kind, key=key, body=body)
-
-
-def _shown(text: str) -> str:
-    """Return as much of a text as is looked at; PostgreSQL shows none that has a NUL."""
-    return text.replace("\0", "")[:_SHOWN]
 
 
 @contextmanager

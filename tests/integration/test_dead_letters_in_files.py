@@ -30,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 async def kept_at(address: str) -> list[DeadLetter]:
     async with open_dead_letters(address) as letters:
-        return list(await letters.list())
+        return await make.whole(letters)
 
 
 async def test_a_new_file_on_a_full_disk_may_be_made_later(small_disk: Path) -> None:
@@ -53,7 +53,7 @@ async def test_letters_on_a_full_disk_are_shown_and_a_new_one_is_kept_once_there
         ballast = fill(small_disk)
         with pytest.raises(OSError, match=r"full; make room|No space left"):
             await letters.put(large)
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
         assert await kept_at(address) == [make.letter(1)]
         ballast.unlink()
         await letters.put(large)
@@ -89,7 +89,7 @@ async def test_without_file_handles_a_line_is_tried_again(tmp_path: Path) -> Non
         with out_of_handles(), pytest.raises(OSError, match="Too many open files"):
             await letters.put(make.letter(1))
         await letters.put(make.letter(1))
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
 
 
 async def test_a_file_of_lines_that_is_deleted_or_moved_away_is_made_again(
@@ -103,7 +103,7 @@ async def test_a_file_of_lines_that_is_deleted_or_moved_away_is_made_again(
         await letters.put(make.letter(2))
         path.rename(tmp_path / "moved")
         await letters.put(make.letter(3))
-        assert await letters.list() == [make.letter(3)]
+        assert await make.whole(letters) == [make.letter(3)]
     assert await kept_at(f"jsonl:{tmp_path}/moved") == [make.letter(2)]
 
 
@@ -126,7 +126,7 @@ async def test_a_letter_waits_for_another_writer_to_end(tmp_path: Path) -> None:
             assert not putting.done()
             other.execute("rollback")
             await putting
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
 
 
 PICKY = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from changefeed import Change, MemoryFeed, Settings, open_host
-from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
+from changefeed.observers.dead_letters import LetterHead, open_dead_letters
 
 pytestmark = pytest.mark.real_time
 
@@ -36,7 +36,7 @@ def settings(place: Path, *, leases: str, name: str | None) -> Settings:
     )
 
 
-async def letters_at(place: Path) -> list[DeadLetter]:
+async def letters_at(place: Path) -> list[LetterHead]:
     async with open_dead_letters(f"sqlite:{place}/letters.db") as letters:
         return list(await letters.list())
 
@@ -70,7 +70,7 @@ async def test_each_fleet_keeps_a_letter_of_its_own_for_a_change(tmp_path: Path)
         wanted = settings(tmp_path, leases=leases, name=name)
         await puts_a_letter(tmp_path, wanted, observer, feed)
     found = await letters_at(tmp_path)
-    assert {(x.observer, x.fleet, x.failure.kind) for x in found} == {
+    assert {(x.observer, x.fleet, x.kind) for x in found} == {
         (f"{__name__}:billing", f"sqlite:{tmp_path}/a.db", "ValueError"),
         (f"{__name__}:mail", f"sqlite:{tmp_path}/b.db", "OSError"),
         ("bills", f"sqlite:{tmp_path}/c.db", "ValueError"),

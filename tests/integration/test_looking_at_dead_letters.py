@@ -61,7 +61,7 @@ async def test_who_only_looks_makes_nothing(place: Place, tmp_path: Path) -> Non
 
         async def seen() -> Sequence[DeadLetter]:
             async with existing_letters(settings) as letters:
-                return await letters.list()
+                return await make.whole(letters)
 
         for _ in range(2):
             with pytest.raises(UserError, match="letters"):

@@ -18,7 +18,7 @@ from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.dead_letters import DeadLetter, Failure
+from changefeed.observers.dead_letters import DeadLetter, DeadLetters, Failure
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
 from changefeed.testing.observers import RecordingContext
 
@@ -152,6 +152,12 @@ def letter(
         epoch=7,
         failed_us=1_700_000_000_123_456,
     )
+
+
+async def whole(letters: DeadLetters) -> list[DeadLetter]:
+    """Return all letters as they were put, in the order of their listing."""
+    found = [await letters.get(x.id) for x in await letters.list()]
+    return [x for x in found if x is not None]
 
 
 def memory_feed(ranges: int = 1, changes: int = 0, *, keys: int = 50) -> MemoryFeed:

@@ -80,7 +80,7 @@ def test_all_is_sealed_where_nothing_is_named_and_else_what_is() -> None:
 
 
 def test_letters_of_another_observer_are_left_with_what_replays_them() -> None:
-    own, other = make.letter(2, observer="me"), make.letter(3, observer="you")
+    own, other = make.letter(2, observer="me").head, make.letter(3, observer="you").head
     assert own_and_others([own, other], "me") == ([own], [other])
     (said,) = left_to_others([other, other])
     assert "2 letters of observer you" in said

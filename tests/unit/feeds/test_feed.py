@@ -34,5 +34,6 @@ def test_a_commit_time_is_exact_and_outside_of_calendars_at_their_end(
 
 
 def test_a_dead_letter_of_such_a_change_can_be_listed() -> None:
-    found = head(replace(make.letter(1), change=make.change(committed_us=2**63 - 1)))
+    late = replace(make.letter(1), change=make.change(committed_us=2**63 - 1))
+    found = head(late.head)
     assert found["committed_at"] == "9999-12-31T23:59:59.999999+00:00"

@@ -79,9 +79,9 @@ async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
     for one in both:
         await letters.put(one)
     made = adapt(kind, {"where": where, "error": error})
-    said = [x async for x in replay_letters(letters, both, made, manual=False)]
+    said = [x async for x in replay_letters(letters, await letters.list(), made, manual=False)]
     name = type(error()).__name__
     assert [x.text.split(": ")[:2] for x in said] == [[x.id, "failed, and stays"] for x in both]
     assert all(name in x.text for x in said)
     assert all(x.failed for x in said)
-    assert await letters.list() == both
+    assert await make.whole(letters) == both

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.kinds import LETTER_PARTS, LETTERS
 from changefeed.leases.memory import MemoryStore
 from changefeed.leases.sqlite.file import SqliteFile
-from changefeed.leases.store import LONGEST_BODY, Record
+from changefeed.leases.store import Listed, Record
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import (
     DeadLetter,
@@ -82,11 +82,11 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
         await letters.put(make.letter(1))
     with sqlite3.connect(tmp_path / "d.db") as database:
         row = database.execute(
-            "select id, range, sequence, key, error, text, host, written from dead_letters"
+            "select id, range_id, sequence, key, kind, error, host, failed_at from dead_letters"
         )
         assert row.fetchone() == (
-            *("5f061e75:r1:1", "r1", 1, "k", "ValueError", "no", "anna"),
-            "2023-11-14 22:13:20",
+            *("5f061e75:r1:1", "r1", "1", "k", "ValueError", "no", "anna"),
+            "2023-11-14T22:13:20.123456Z",
         )
     database.close()
 
@@ -131,7 +131,7 @@ async def test_what_a_crash_left_of_a_line_is_cut_off_by_the_next_one(
         await letters.put(make.letter(1))
         whole = path.read_bytes()
         path.write_bytes(whole + torn)
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
         assert await letters.remove(make.letter(1).id)
         assert path.read_bytes() == whole + b'{"removed":"5f061e75:r1:1"}\n'
 
@@ -144,10 +144,10 @@ async def test_a_last_line_that_an_editor_left_without_its_end_is_a_letter(
         await letters.put(make.letter(1))
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
         await letters.put(make.letter(2))
         assert path.read_bytes().startswith(whole)
-        assert await letters.list() == [make.letter(1), make.letter(2)]
+        assert await make.whole(letters) == [make.letter(1), make.letter(2)]
 
 
 LATE = LETTER.replace(b"1700000000123456", b"9223372036854775807")
@@ -203,7 +203,7 @@ async def test_a_letter_of_a_newer_version_is_read_for_what_is_known_and_kept_as
     newer = b'{"id":"5f061e75:r1:1","v":2,"letter":%b}\n' % (LETTER[:-1] + b',"mood":"bad"}')
     path.write_bytes(newer)
     async with open_dead_letters(f"jsonl:{path}") as letters:
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
         await letters.put(make.letter(2))
         assert await letters.remove(make.letter(2).id)
         assert path.read_bytes().startswith(newer)
@@ -227,7 +227,7 @@ async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
             assert not putting.done()
             assert path.read_bytes() == b""
         await putting
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
 
 
 async def test_a_letter_is_on_the_disk_before_it_is_taken_for_put(
@@ -242,22 +242,35 @@ async def test_a_letter_is_on_the_disk_before_it_is_taken_for_put(
         for put in (make.letter(1), make.letter(2)):
             with pytest.raises(OSError, match="disk gone"):
                 await letters.put(put)
-        assert await letters.list() == [make.letter(1)]
+        assert await make.whole(letters) == [make.letter(1)]
 
 
-@pytest.mark.parametrize(
-    "body", [b"{}", b'{"letter":"{}"}', b'{"letter":7}', b'{"parts":["p"]}']
-)
+def in_store(store: MemoryStore) -> StoredDeadLetters:
+    return StoredDeadLetters(store, where="the store")
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"head":{},"parts":[],"stamp":0}'])
 async def test_a_record_that_is_no_letter_is_an_oserror_that_names_it(body: bytes) -> None:
-    store = MemoryStore()
-    letters = StoredDeadLetters(store, where="the store")
-    await store.put(Record(kind=LETTERS, key=make.letter(1).id, body=body))
-    calls = [letters.list(), letters.get(make.letter(1).id), letters.put(make.letter(1))]
+    store, letter = MemoryStore(), make.letter(1)
+    letters = in_store(store)
+    await store.put(Record(kind=LETTERS, key=letter.id, body=body))
+    calls = [letters.list(), letters.get(letter.id), letters.put(letter)]
     for call in calls:
-        with pytest.raises(
-            OSError, match=r"the store: .*letter '5f061e75:r1:1' cannot be read"
-        ):
+        with pytest.raises(OSError, match=rf"the store: .* '{letter.id}' cannot be read"):
             await call
+
+
+async def test_a_letter_whose_text_somebody_deleted_is_shown_and_discarded() -> None:
+    store, letter = MemoryStore(), make.letter(1)
+    letters = in_store(store)
+    await letters.put(letter)
+    (part,) = (await store.list({LETTER_PARTS})).records
+    await store.delete(LETTER_PARTS, part.key, part.version)
+    for call in (letters.get(letter.id), letters.put(letter)):
+        with pytest.raises(OSError, match=rf"'{letter.id}' cannot be read .*missing"):
+            await call
+    assert await letters.list() == [letter.head]
+    assert await letters.remove(letter.id)
 
 
 LARGE = make.letter(1, body=b"x" * 1_000_000)
@@ -280,36 +293,61 @@ class Upset(MemoryStore):
 
 @pytest.mark.parametrize("kind", [LETTERS, LETTER_PARTS])
 async def test_a_large_letter_whose_write_got_no_answer_can_be_put_again(kind: str) -> None:
-    letters = StoredDeadLetters(Upset(kind), where="the store")
+    letters = in_store(Upset(kind))
     with pytest.raises(OSError, match="no answer"):
         await letters.put(LARGE)
     await letters.put(LARGE)
-    assert await letters.list() == [LARGE]
+    assert await make.whole(letters) == [LARGE]
 
 
-async def test_of_a_large_letter_that_is_removed_nothing_stays() -> None:
+async def test_a_listing_reads_no_text() -> None:
+    class Textless(MemoryStore):
+        async def list(
+            self, kinds: Collection[str], since: str = "", put: Record | None = None
+        ) -> Listed:
+            assert set(kinds) == {LETTERS}
+            return await super().list(kinds, since, put)
+
+    store = Textless()
+    letters = in_store(store)
+    await letters.put(LARGE)
+    store.get = None  # type: ignore[assignment,method-assign]
+    assert await letters.list() == [LARGE.head]
+
+
+async def test_of_a_letter_that_is_removed_nothing_stays() -> None:
     store = MemoryStore()
-    letters = StoredDeadLetters(store, where="the store")
+    letters = in_store(store)
     await asyncio.gather(letters.put(LARGE), letters.put(LARGE))
-    parts = await store.list({LETTER_PARTS})
-    assert parts.total == 4
-    assert all(len(x.body) < LONGEST_BODY for x in parts.records)
+    assert (await store.list({LETTER_PARTS})).total == 4
     await letters.remove(LARGE.id)
     assert (await store.list({LETTERS, LETTER_PARTS})).total == 0
+
+
+async def test_what_two_hosts_put_at_once_is_one_letter_and_one_text() -> None:
+    class Late(MemoryStore):
+        async def get(self, kind: str, key: str) -> Record | None:
+            found = await super().get(kind, key)
+            await asyncio.sleep(0)
+            return found
+
+    store = Late()
+    await asyncio.gather(*(in_store(store).put(LARGE) for _ in range(3)))
+    assert (await store.list({LETTERS})).total == 1
+    assert (await store.list({LETTER_PARTS})).total == 4
 
 
 async def test_a_letter_that_is_removed_while_it_is_read_is_none() -> None:
     class Removing(MemoryStore):
         async def get(self, kind: str, key: str) -> Record | None:
             if kind == LETTER_PARTS:
-                await StoredDeadLetters(over, where="the store").remove(LARGE.id)
+                for x in (await self.list({LETTERS, LETTER_PARTS})).records:
+                    await self.delete(x.kind, x.key, x.version)
             return await super().get(kind, key)
 
-    over, store = MemoryStore(), Removing()
-    over._records = store._records
-    letters = StoredDeadLetters(store, where="the store")
+    letters = in_store(Removing())
     await letters.put(LARGE)
-    assert await letters.list() == []
+    assert await letters.get(LARGE.id) is None
 
 
 class Recording:
@@ -350,7 +388,7 @@ async def test_a_letter_stays_whatever_its_replay_raises(kind: type[BaseExceptio
     await letters.put(make.letter(5))
     with pytest.raises(ObserverRaised, match=kind.__name__):
         await replay(letters, make.letter(5), adapt(raises))
-    assert await letters.list() == [make.letter(5)]
+    assert await make.whole(letters) == [make.letter(5)]
 
 
 async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged() -> None:

@@ -146,7 +146,7 @@ async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
     async with open_dead_letters(settings.dead_letters) as letters:
         (letter,) = await letters.list()
     assert (letter.feed, letter.range_id, letter.sequence) == ("f", "a", 3)
-    assert (letter.epoch, letter.failure.text) == (5, "not [3]")
+    assert (letter.epoch, letter.error) == (5, "not [3]")
     done = [(x[0], y) for x in Fussy.story if isinstance(x, tuple) for y in x[1]]
     assert sorted(done) == [("a", 1), ("a", 2), ("a", 4), ("b", 9)]
 

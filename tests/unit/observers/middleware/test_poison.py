@@ -115,7 +115,7 @@ async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
     scene = failing_on(2)
     changes = batch(3)
     await scene.process(changes)
-    (letter,) = await scene.letters.list()
+    (letter,) = await make.whole(scene.letters)
     assert letter.change == changes[1]
     assert Origin(feed=letter.feed, observer=letter.observer, fleet=letter.fleet) == ORIGIN
     assert (letter.failure.kind, letter.failure.text) == ("ValueError", "cannot take 2")
@@ -229,7 +229,7 @@ async def test_a_change_whose_letter_would_replace_that_of_another_is_not_skippe
     with pytest.raises(ObserverFailed, match=r"3; and it could not .* holds another change"):
         await scene.process(other)
     assert scene.context.acknowledged == [1, 2]
-    assert [x.change.body for x in await scene.letters.list()] == [batch(3)[2].body]
+    assert [x.change.body for x in await make.whole(scene.letters)] == [batch(3)[2].body]
 
 
 class Broken(MemoryDeadLetters):

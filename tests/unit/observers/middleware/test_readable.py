@@ -40,7 +40,7 @@ async def test_it_goes_to_the_dead_letters_as_it_came_and_the_others_go_on_in_or
     await keeping(observer, letters, Gate()).process(context, batch)
     assert observer.done == [1, 3]
     assert sorted(context.acknowledged) == [1, 2, 3, 4]
-    kept = await letters.list()
+    kept = await make.whole(letters)
     assert [(x.change, x.failure.text) for x in kept] == [(odd(2), "no id"), (odd(4), "no id")]
 
 
