@@ -1,9 +1,10 @@
 """Finds an observer by what the user calls it.
 
-Four kinds of names: ``module:Class`` (or a function; attributes may be dotted), a name
-given by ``@observer``, an entry point of the group ``changefeed.observers``, and a module
-in which one observer is registered. A name given by ``@observer`` is known once its module
-was imported, and goes before an entry point, and that before a module.
+Five kinds of names: ``module:Class`` (or a function; attributes may be dotted), a name
+given by ``@observer``, one of ours, an entry point of the group ``changefeed.observers``, and a
+module in which one observer is registered. A name given by ``@observer`` is known once its
+module was imported; the others are tried in this order. Ours stand here, and not among the
+entry points, which a program that was not installed does not have.
 
 For ``module:Class`` the current directory is put at the *end* of ``sys.path``: a file
 there is found without installing it, and cannot hide a module of the standard library.
@@ -29,6 +30,11 @@ from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import ObserverFactory
 
 GROUP = "changefeed.observers"
+_OURS: Mapping[str, str] = {
+    "log": "changefeed.observers.builtin:LogObserver",
+    "jsonl": "changefeed.observers.builtin:JsonLinesObserver",
+    "count": "changefeed.observers.builtin:CountObserver",
+}
 
 Target = TypeVar("Target", bound=Callable[..., object])
 
@@ -87,6 +93,9 @@ def _find(name: str) -> Any:
         return _find_spelled(name)
     if name in _registered:
         return _registered[name]
+    if name in _OURS:
+        module, _, attribute = _OURS[name].partition(":")
+        return _attribute(_module(module), attribute)
     return _find_installed(name)
 
 
@@ -109,7 +118,7 @@ def _find_installed(name: str) -> Any:
         return _from_entry_point(point)
     if (registered := _registered_in(name)) is not None:
         return registered
-    known = sorted({*_registered, *(x.name for x in entry_points(group=GROUP))})
+    known = sorted({*_registered, *_OURS, *(x.name for x in entry_points(group=GROUP))})
     raise ObserverRefused(
         f"there is no observer {name!r}{_nearest(name, known)} Known are: {', '.join(known)}. "
         f"Your own is named as 'module:Class'. A name given by @observer is known once its "
