@@ -7,6 +7,7 @@ returns a view; ``actions`` picks from the view, and decides nothing from memory
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.balancing.sharing import Sharing
@@ -19,6 +20,7 @@ from changefeed.leases.life import Heartbeats
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.plan import Action, Assignment, actions_for, assignable, plan
 
+_LONGEST_REST = 16  # balance intervals
 _SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
 
@@ -26,7 +28,7 @@ class Steal(enum.Enum):
     """How far a steal has come."""
 
     REQUEST = "write our name on the lease, and let its owner finish"
-    WAIT = "the owner has been asked"
+    WAIT = "the owner has been asked, or has undone the last steal"
     TAKE = "take it: its owner does not hand over, or has had its time"
 
 
@@ -98,6 +100,7 @@ class Balancer:
         self._quiet = False
         self._handoffs_due = False
         self._requested: dict[RangeId, tuple[int, float]] = {}
+        self._stolen: dict[RangeId, tuple[int, float]] = {}
         self._listed_at: float | None = None
 
     @property
@@ -126,9 +129,12 @@ class Balancer:
             self._me, assignment, leases, reading=reading, expired=expired, living=fleet
         )
         self._forget_requests_if_away(at)
-        stealing = {lease.range_id for action, lease in planned if action is Action.STEAL}
+        steals = [lease for action, lease in planned if action is Action.STEAL]
+        stealing = {x.range_id for x in steals}
         self._requested = {x: at for x, at in self._requested.items() if x in stealing}
-        self._handoffs_due = bool(stealing) or any(
+        self._forget_steals(at.answered)
+        moving = [x for x in steals if not self._is_left_alone(x, at.answered)]
+        self._handoffs_due = bool(moving) or any(
             assignment.get(x) not in (None, self._me) for x in reading
         )
         assert fleet.isdisjoint({*dead} - {self._me}), (
@@ -202,15 +208,16 @@ class Balancer:
         """Decide the next step of a steal; remember since when the request has been there.
 
         A host that keeps no member record is of another kind and knows no handoffs. (A record
-        alone may be missing from a torn listing.) From an owner
-        that was asked and neither hands over nor dies, the lease is force-stolen after
-        ``longest_handoff``.
+        alone may be missing from a torn listing.) It may write over what was stolen from it, so
+        it has twice as long after each steal. From an owner that was asked and neither hands
+        over nor dies, the lease is force-stolen after ``longest_handoff``.
         """
         settings = self._settings
         assert lease.owner is not None, f"{lease.range_id!r} has no owner, and is not stolen"
         assert lease.owner != self._me, f"{self._me!r} steals {lease.range_id!r} from itself"
-        of_our_kind = lease.owner in self._recorded or lease.has_owner_of_ours
-        if settings.max_handoff_time == 0 or not of_our_kind:
+        if self._is_left_alone(lease, now):
+            return Steal.WAIT
+        if settings.max_handoff_time == 0 or not self._is_of_our_kind(lease):
             return Steal.TAKE
         if lease.next_owner != self._me:
             self._requested.pop(lease.range_id, None)
@@ -221,6 +228,27 @@ class Balancer:
         assert since <= now, f"{lease.range_id!r} was asked for at {since}, and it is {now}"
         self._requested[lease.range_id] = (epoch, since)
         return Steal.TAKE if now - since >= settings.longest_handoff else Steal.WAIT
+
+    def stolen(self, lease: Lease, *, now: float) -> None:
+        """Remember that a lease was taken, as it was listed, from its living owner."""
+        if not self._is_of_our_kind(lease):
+            times, _ = self._stolen.get(lease.range_id, (0, now))
+            self._stolen[lease.range_id] = (times + 1, now)
+
+    def _is_of_our_kind(self, lease: Lease) -> bool:
+        return lease.owner in self._recorded or lease.has_owner_of_ours
+
+    def _is_left_alone(self, lease: Lease, now: float) -> bool:
+        """Whether a host of another kind has it again, and it was stolen not long ago."""
+        times, at = self._stolen.get(lease.range_id, (0, -inf))
+        intervals = min(2 ** min(times, _LONGEST_REST), _LONGEST_REST)
+        rests = now < at + intervals * self._settings.balance_interval
+        return rests and not self._is_of_our_kind(lease)
+
+    def _forget_steals(self, now: float) -> None:
+        """Forget the steals that have lasted: the lease might have been stolen again since."""
+        lasted = 2 * _LONGEST_REST * self._settings.balance_interval
+        self._stolen = {x: y for x, y in self._stolen.items() if now - y[1] < lasted}
 
     def next_listing(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next listing.

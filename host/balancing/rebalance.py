@@ -261,6 +261,7 @@ class Rebalancer:
                     self._events.requested(lease)
             case Steal.TAKE:
                 await self._acquire(lease, "stolen")
+                self._balancer.stolen(lease, now=self._clock())
             case Steal.WAIT:
                 pass
 

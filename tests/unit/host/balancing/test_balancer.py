@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -192,6 +193,21 @@ def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
 
 
 # When to look again
+
+
+def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long() -> None:
+    mine, theirs, now = balancer(balance_interval=5), of_b(0, None), 0.0
+    at: list[float] = []
+    for _ in range(7):
+        while mine.steal(theirs, now=now) is Steal.WAIT:
+            now += 1
+        mine.stolen(theirs, now=now)
+        at.append(now)
+    assert [y - x for x, y in pairwise(at)] == [10, 20, 40, 80, 80, 80]
+    assert mine.steal(lease(0, B), now=now) is Steal.REQUEST  # a host of ours has it by now
+    view(mine, [], [], now + 160)
+    mine.stolen(theirs, now=now + 160)
+    assert mine.steal(theirs, now=now + 170) is Steal.TAKE
 
 
 def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> None:
