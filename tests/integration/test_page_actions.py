@@ -226,20 +226,25 @@ async def plain_proxy(to: str) -> AsyncIterator[ClientSession]:
 
     app = web.Application()
     app.router.add_get("/{path:.*}", forward)
-    async with ClientSession() as session, TestServer(app) as proxy:
-        async with ClientSession(proxy.make_url("/")) as through:
-            yield through
+    async with (
+        ClientSession() as session,
+        TestServer(app) as proxy,
+        ClientSession(proxy.make_url("/")) as through,
+    ):
+        yield through
 
 
 async def test_with_a_token_a_plain_proxy_on_this_machine_opens_no_dead_letters(
     tmp_path: Path,
 ) -> None:
     await put_letters(tmp_path)
-    async with desk(tmp_path) as (client, _):
-        async with plain_proxy(f"{client.make_url('')}".rstrip("/")) as through:
-            for path in ("page/dead-letters", f"page/dead-letters?id={SECOND}"):
-                assert (await through.get(path)).status == 401
-                assert (await through.get(path, headers=BEARER)).status == 200
+    async with (
+        desk(tmp_path) as (client, _),
+        plain_proxy(f"{client.make_url('')}".rstrip("/")) as through,
+    ):
+        for path in ("page/dead-letters", f"page/dead-letters?id={SECOND}"):
+            assert (await through.get(path)).status == 401
+            assert (await through.get(path, headers=BEARER)).status == 200
 
 
 async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path: Path) -> None:
