@@ -11,18 +11,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
+from changefeed.runtime.paths import expanded
 from changefeed.runtime.secret import HasSecrets
 from changefeed.runtime.settings import (
     MOST,
     AllSettings,
     LogSettings,
+    Place,
     Seconds,
     Section,
     read_settings,
@@ -69,7 +78,7 @@ def _start_in(given: object) -> object:
 class FeedSettings(Section):
     """Where changes come from."""
 
-    address: str = "eventlog:data/log"
+    address: Place = "eventlog:data/log"
     """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
     start: Annotated[Literal["beginning", "now"] | datetime, BeforeValidator(_start_in)] = (
         "beginning"
@@ -111,15 +120,15 @@ class FeedSettings(Section):
 class LeaseSettings(Section):
     """Where leases are kept, and how they live and die."""
 
-    container: str = "sqlite:data/leases.db"
+    container: Place = "sqlite:data/leases.db"
     """``sqlite:FILE``, ``cosmos://HOST/DATABASE/CONTAINER``, ``postgresql://HOST/DATABASE``,
     ``redis://HOST`` or ``blob://ACCOUNT/CONTAINER/PREFIX``: leases and checkpoints
     together."""
     create_container: bool = False
     """Create the container (Cosmos DB, Blob) or the tables (PostgreSQL) if there are none."""
-    ownership: str | None = None
+    ownership: Place | None = None
     """With ``checkpoints``, instead of ``container``: the two kept apart."""
-    checkpoints: str | None = None
+    checkpoints: Place | None = None
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases."""
     renewal: Literal["host", "lease"] = "lease"
@@ -236,7 +245,7 @@ class ObserverSettings(Section):
     links there."""
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened again."""
-    dead_letters: str = "sqlite:data/dead-letters.db"
+    dead_letters: Place = "sqlite:data/dead-letters.db"
     """Where changes go that were put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine;
     for all hosts, any other address that leases can have (``postgresql://``, ``cosmos://``)."""
 
@@ -293,12 +302,22 @@ class CosmosSettings(HasSecrets, Section):
         )
 
 
+def _with_absolute_files(section: dict[str, Any]) -> dict[str, Any]:
+    """A backend reads its section when it is opened, and its files again after that."""
+    return {
+        name: str(expanded(given)) if name.endswith("_file") and given else given
+        for name, given in section.items()
+    }
+
+
 class BackendsSettings(Section):
     """Settings of the backends that other packages bring, each under its own name:
     ``[backends.NAME]``, or ``CHANGEFEED_BACKENDS__NAME__KEY``. Their own pages say which."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False)
+    __pydantic_extra__: dict[
+        str, Annotated[dict[str, Any], AfterValidator(_with_absolute_files)]
+    ] = Field(init=False)
 
     @property
     def sections(self) -> Mapping[str, Mapping[str, Any]]:

@@ -14,7 +14,14 @@ from changefeed.feeds.starts import start_in
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.runtime.paths import expanded
-from changefeed.runtime.settings import MOST, AllSettings, LogSettings, Section, read_settings
+from changefeed.runtime.settings import (
+    MOST,
+    AllSettings,
+    LogSettings,
+    Place,
+    Section,
+    read_settings,
+)
 
 _NAME = r"^[a-z][a-z0-9_]*$"
 _Column = Annotated[str, Field(pattern=_NAME)]
@@ -103,7 +110,7 @@ class ObserverSettings(Section):
     a host would pause the range: Spark finishes a batch for all ranges or for none."""
     reopen_delay: float = Field(default=30.0, gt=0)
     """How long an observer that has used up its retries rests before it is opened again."""
-    dead_letters: str = "sqlite:dead-letters.db"
+    dead_letters: Place = "sqlite:dead-letters.db"
     """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run; or any other address that leases
     can have."""
     interval: float = Field(default=0.0, ge=0)
@@ -123,6 +130,11 @@ class WebSettings(Section):
     """Without one there is no server; 0 takes any free port, and the log says which."""
 
 
+def _absolute(directory: str) -> str:
+    """Spark's processes may have another working directory than the user."""
+    return directory if "://" in directory else str(expanded(directory))
+
+
 def _refuse_wrong_time(start: str) -> str:
     start_in(start)  # what else may be wrong with it, the source says
     return start
@@ -138,7 +150,7 @@ class PipelineSettings(AllSettings):
 
     feed: str = Field(examples=["eventlog:data/log"])
     """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
-    directory: str = Field(examples=["data/tables"])
+    directory: Annotated[str, AfterValidator(_absolute)] = Field(examples=["data/tables"])
     """One folder for each table, and ``_checkpoints``."""
     start: Annotated[str, AfterValidator(_refuse_wrong_time)] = "beginning"
     """Where a table without a checkpoint starts: beginning, now, or a time with its zone,
@@ -193,18 +205,4 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettin
         raise PipelineRefused(
             f"two tables have one name ({', '.join(names)}): rename an aggregate"
         )
-    return _absolute(settings)
-
-
-def _absolute(settings: PipelineSettings) -> PipelineSettings:
-    """Spark's processes may have another working directory than the user."""
-    found = settings
-    scheme, _, place = settings.observer.dead_letters.partition(":")
-    if place and not place.startswith("//"):
-        letters = f"{scheme}:{expanded(place).absolute()}"
-        observer = settings.observer.model_copy(update={"dead_letters": letters})
-        found = settings.model_copy(update={"observer": observer})
-    if "://" in settings.directory:
-        return found
-    here = str(expanded(settings.directory).absolute())
-    return found.model_copy(update={"directory": here})
+    return settings

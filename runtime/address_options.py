@@ -1,7 +1,9 @@
 """Options of addresses: what follows the ``?`` in ``SCHEME:PLACE?NAME=VALUE&NAME=VALUE``."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, quote, urlencode
+
+from changefeed.runtime.paths import expanded
 
 
 def read_options(query: str) -> dict[str, str]:
@@ -17,3 +19,8 @@ def read_options(query: str) -> dict[str, str]:
 def write_options(options: Mapping[str, str]) -> str:
     """Return the query that ``read_options`` and the clients of stores read."""
     return urlencode(options, quote_via=quote)
+
+
+def with_absolute_files(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Return the options with the files of these names found from any working directory."""
+    return {k: str(expanded(v)) if k in names and v else v for k, v in options.items()}

@@ -1,19 +1,36 @@
-"""Paths as people type them."""
+"""Paths as people type them, and addresses that hold one.
+
+They are read once, at the start, and name the same file from then on: user code may change the
+working directory of the process.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from changefeed.runtime.errors import UserError
 
+_OF_FILES = frozenset({"eventlog", "jsonl", "sqlite"})
+
 
 def expanded(place: str | Path, refuse: Callable[[str], Exception] = UserError) -> Path:
-    """Return a path with the home directory for the ``~`` or ``~USER`` that it begins with.
+    """Return an absolute path, with the home directory for a ``~`` or ``~USER`` before it.
 
     Raise what ``refuse`` makes of a text where there is no such home, as in a container whose
-    user has none.
+    user has none, or no working directory any more.
     """
     try:
-        return Path(place).expanduser()
+        return Path(place).expanduser().absolute()
     except RuntimeError as error:
         home = Path(place).parts[0]
         raise refuse(f"{place}: there is no home directory for {home}; write it out") from error
+    except FileNotFoundError as error:
+        raise refuse(
+            f"{place}: the working directory was deleted; start in another one, or write the "
+            f"path from / on"
+        ) from error
+
+
+def absolute_address(address: str) -> str:
+    """Return an address with an absolute path, if it is one of a file or directory."""
+    scheme, _, place = address.partition(":")
+    return f"{scheme}:{expanded(place)}" if place and scheme in _OF_FILES else address

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
-from pydantic import BaseModel, SecretStr, model_validator
+from pydantic import BaseModel, SecretStr, field_validator, model_validator
 
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.paths import expanded
 
 _IN_FILE = "_file"  # behind the name of a setting: the file that holds it
 
@@ -63,7 +64,7 @@ class Secret(Renewed[str]):
     @classmethod
     def in_file(cls, file: Path) -> "Secret":
         """Raise ``UserError`` if the file cannot be read now."""
-        place = file.absolute()  # an observer may change the working directory
+        place = expanded(file)
         return cls(lambda: read_secret(place))
 
     def __eq__(self, other: object) -> bool:
@@ -78,6 +79,12 @@ class Secret(Renewed[str]):
 
 class HasSecrets(BaseModel):
     """Settings with secrets: a secret is ``NAME``, or in the file that ``NAME_file`` names."""
+
+    @field_validator("*")
+    @classmethod
+    def _find_files_from_anywhere(cls, given: object) -> object:
+        """Files are read again while the process runs, from wherever it is by then."""
+        return expanded(given) if isinstance(given, Path) else given
 
     @model_validator(mode="after")
     def _say_each_once(self) -> Self:

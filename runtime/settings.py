@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -28,6 +29,7 @@ from pydantic_settings import (
 )
 
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.paths import absolute_address
 from changefeed.runtime.settings_errors import (
     Sources,
     misspelled_variables,
@@ -44,13 +46,18 @@ _OF_OTHERS = ("broker",)
 
 Seconds = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 
+Place = Annotated[str, AfterValidator(absolute_address)]
+"""An address. It is written out when it is read: an observer may change the directory."""
+
 _log = logging.getLogger("changefeed")
 
 
 class Section(BaseModel):
     """A section, or all of them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod

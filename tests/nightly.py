@@ -9,6 +9,7 @@ from collections.abc import Mapping
 NIGHTLY = (
     "acceptance",  # each command, killed and misled in every way
     "integration/deploy/test_alerts.py",  # promtool
+    "integration/deploy/test_chart_values.py",  # Helm
     "integration/deploy/test_kubernetes.py",  # Helm
     "integration/emulator/test_throughput_while_reading.py",
     "integration/pipeline",  # Spark

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from changefeed.leases.errors import ContainerRefused
-from changefeed.runtime.address_options import read_options, write_options
+from changefeed.runtime.address_options import (
+    read_options,
+    with_absolute_files,
+    write_options,
+)
 
 DEFAULT_FLEET = "changefeed"
 DEFAULT_SCHEMA = "changefeed"
@@ -49,7 +53,7 @@ def read_address(place: str) -> PostgresAddress:
         raise ContainerRefused(
             "leases in PostgreSQL are at postgresql://USER@HOST/DATABASE?fleet=NAME"
         )
-    options = read_options(parts.query)
+    options = with_absolute_files(read_options(parts.query), _FILES)
     ours = {name: options.pop(name) for name in _OURS & options.keys()}
     for name in ("fleet", "schema"):
         if not ours.get(name, "?"):

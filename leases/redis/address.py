@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from changefeed.leases.errors import ContainerRefused
-from changefeed.runtime.address_options import read_options, write_options
+from changefeed.runtime.address_options import (
+    read_options,
+    with_absolute_files,
+    write_options,
+)
 
 DEFAULT_FLEET = "changefeed"
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -57,7 +61,7 @@ def read_address(scheme: str, place: str) -> RedisAddress:
     parts = urlsplit(f"{scheme}:{place}")
     if not place.startswith("//") or not parts.hostname:
         raise ContainerRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
-    options = read_options(parts.query)
+    options = with_absolute_files(read_options(parts.query), _FILES)
     fleet = options.pop("fleet", DEFAULT_FLEET)
     cluster = options.pop("cluster", "false")
     if not fleet:

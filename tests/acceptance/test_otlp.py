@@ -93,7 +93,7 @@ async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) ->
         await host.stops()
 
     spans = receiver.spans()
-    assert {x.name for x in spans} == {"process eventlog:log"}
+    assert {x.name for x in spans} == {f"process eventlog:{place}/log"}
     linked = [x for span in spans for x in span.links]
     assert {x.trace_id.hex() for x in linked} == set(TRACES)
     assert len({x.span_id for x in linked}) == 40

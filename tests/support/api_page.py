@@ -121,6 +121,7 @@ def _plain(text: Any) -> str:
         r"<(?:built-in )?function (?:\w+\.)*(\w+)(?: at 0x\w+)?>", r"\1", _shown(text)
     )
     short = re.sub(r"Annotated\[(\w+), .*?\)\]", r"\1", text)
+    short = re.sub(r"Optional\[typing\.(\w+)\]", r"\1 | None", short)
     short = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", short)
     return re.sub(r"<class '([\w.]+)'>", r"\1", short).replace("'", "")
 

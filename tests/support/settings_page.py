@@ -26,6 +26,9 @@ A value is taken from the first of these places that has one:
    `changefeed init-config` writes one with all of this in it;
 4. the default.
 
+Paths are relative to the working directory in which the process starts, also after an observer
+has changed it.
+
 What is wrong in them is reported with its place before anything is started, and the command
 ends with 2. Names that do not exist are wrong, too.
 """

@@ -66,6 +66,25 @@ def test_options_are_what_json_makes_of_them_or_else_text_and_join_those_of_the_
     }
 
 
+def test_files_in_settings_are_found_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sets = ["web.token_file=t", "cosmos.key_file=k", "backends.redis.password_file=p"]
+    settings = HostFlags(sets=sets).settings()
+    assert settings.feed.address == f"eventlog:{tmp_path}/data/log"
+    assert settings.leases.addresses == (f"sqlite:{tmp_path}/data/leases.db",)
+    assert settings.observer.dead_letters == f"sqlite:{tmp_path}/data/dead-letters.db"
+    assert (settings.web.token_file, settings.cosmos.key_file) == (
+        tmp_path / "t",
+        tmp_path / "k",
+    )
+    assert settings.backends.sections == {"redis": {"password_file": f"{tmp_path}/p"}}
+    apart = ["leases.ownership=sqlite:a", "leases.checkpoints=sqlite:b"]
+    leases = HostFlags(sets=apart).settings().leases
+    assert leases.addresses == (f"sqlite:{tmp_path}/a", f"sqlite:{tmp_path}/b")
+
+
 def test_null_takes_a_limit_away_that_the_file_has_set(file: Path) -> None:
     given = in_file(file, "[observer.retry]\nattempts = 3\n")
     assert given.settings().observer.retry.attempts == 3
@@ -75,8 +94,8 @@ def test_null_takes_a_limit_away_that_the_file_has_set(file: Path) -> None:
 
 def test_leases_on_the_command_line_go_before_two_stores_in_the_file(file: Path) -> None:
     given = in_file(file, '[leases]\nownership = "sqlite:a"\ncheckpoints = "sqlite:b"\n')
-    leases = replace(given, leases="sqlite:c").settings().leases
-    assert (leases.container, leases.ownership, leases.checkpoints) == ("sqlite:c", None, None)
+    leases = replace(given, leases="sqlite:/c").settings().leases
+    assert (leases.container, leases.ownership, leases.checkpoints) == ("sqlite:/c", None, None)
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ def test_any_text_comes_back_from_one_without_nul(text: str) -> None:
 
 
 def test_options_of_ours_are_taken_out_for_redis_and_the_others_left() -> None:
-    address = redis.read_address("rediss", "//:p@h:1/2?fleet=f&cluster=true&ssl_ca_certs=x")
+    address = redis.read_address("rediss", "//:p@h:1/2?fleet=f&cluster=true&ssl_ca_certs=/x")
     assert (address.fleet, address.cluster) == ("f", True)
-    assert address.url == "rediss://:p@h:1/2?ssl_ca_certs=x"
+    assert address.url == "rediss://:p@h:1/2?ssl_ca_certs=%2Fx"
     assert str(address) == "rediss://h:1/2 (f)"
 
 

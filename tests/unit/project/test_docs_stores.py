@@ -16,6 +16,7 @@ from changefeed.leases.redis import address as redis
 from changefeed.leases.redis.backend import BACKEND as REDIS
 
 ROOT = Path(__file__).parents[3]
+HERE = str(Path("FILE").absolute())
 TEXT = (ROOT / "docs/stores.md").read_text()
 SCHEMES = r"(?:postgresql|rediss?|blob(?:\+http)?)"
 ADDRESSES = sorted(set(re.findall(rf"['`]({SCHEMES}://[^'`…\s]+)['`]", TEXT)))
@@ -57,9 +58,9 @@ def test_the_page_shows_addresses_of_every_scheme() -> None:
         ("statement_cache_size=0", "postgresql://h/db", "statement_cache_size", 0),
         ("fleet=NAME", "redis://h", "fleet", "NAME"),
         ("cluster=true", "redis://h", "cluster", True),
-        ("ssl_ca_certs=FILE", "rediss://h", "url", "rediss://h?ssl_ca_certs=FILE"),
-        ("ssl_certfile=FILE&ssl_keyfile=FILE", "rediss://h", "files", ["FILE", "FILE"]),
-        ("sslmode=verify-full&sslrootcert=FILE", "postgresql://h/db", "files", ["FILE"]),
+        ("ssl_ca_certs=FILE", "rediss://h", "files", [HERE]),
+        ("ssl_certfile=FILE&ssl_keyfile=FILE", "rediss://h", "files", [HERE, HERE]),
+        ("sslmode=verify-full&sslrootcert=FILE", "postgresql://h/db", "files", [HERE]),
     ],
 )
 def test_an_option_of_addresses_is_on_the_page_and_does_something(

@@ -6,13 +6,42 @@ import pytest
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.paths import expanded
+from changefeed.runtime.paths import absolute_address, expanded
 
 
 def test_a_path_begins_in_the_home_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert expanded("~/log") == Path("/home/me/log")
-    assert expanded("data/~/log") == Path("data/~/log")
+    assert expanded("data/~/log") == Path.cwd() / "data/~/log"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sqlite:data/leases.db", "sqlite:{}/data/leases.db"),
+        ("eventlog:log", "eventlog:{}/log"),
+        ("jsonl:/letters.jsonl", "jsonl:/letters.jsonl"),
+        ("sqlite:", "sqlite:"),
+        ("redis://h/1", "redis://h/1"),
+        ("other:place", "other:place"),
+    ],
+)
+def test_an_address_of_a_file_is_written_out(
+    given: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_address(given) == meant.format(tmp_path)
+
+
+def test_a_working_directory_that_was_deleted_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UserError, match="working directory was deleted"):
+        expanded("data")
+    monkeypatch.chdir("/")
 
 
 def test_a_home_that_nobody_has_is_refused_with_advice() -> None:
