@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from time import perf_counter
 
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, StartAt
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
@@ -28,7 +28,7 @@ Parts = Mapping[str, Mapping[str, object]]
 """Settings that differ from the defaults, by part."""
 
 
-class HeldShut:
+class HeldShut(Feed):
     """A feed that nothing can be read from before ``open`` is set."""
 
     def __init__(self, feed: Feed) -> None:
@@ -42,18 +42,18 @@ class HeldShut:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self._feed.resolve_start(range_id, start)
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        return await self._feed.resolve_start(found, start)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         await self.open.wait()
-        return await self._feed.read(range_id, after, limit)
+        return await self._feed.read(found, after, limit)
 
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        return await self._feed.lag(range_id, after)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        return await self._feed.lag(found, after)
 
 
 class Until:
@@ -107,10 +107,10 @@ async def seconds_of_loop(feed: Feed, changes: int) -> float:
     size = FeedSettings().page_size
     left, all_here = changes, asyncio.Event()
 
-    async def read(range_id: RangeId) -> None:
+    async def read(found: FeedRange) -> None:
         nonlocal left
-        after = await shut.resolve_start(range_id, "beginning")
-        while (page := await shut.read(range_id, after, size)).changes:
+        after = await shut.resolve_start(found, "beginning")
+        while (page := await shut.read(found, after, size)).changes:
             after = page.continuation
             left -= len(page.changes)
         if left <= 0:
@@ -118,7 +118,7 @@ async def seconds_of_loop(feed: Feed, changes: int) -> float:
 
     async with asyncio.TaskGroup() as group:
         for found in await feed.ranges():
-            group.create_task(read(found.id))
+            group.create_task(read(found))
         await asyncio.sleep(0.05)
         began = perf_counter()
         shut.open.set()

@@ -20,7 +20,7 @@ from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Feed, RemembersRanges
+from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.liveness import living_hosts
 from changefeed.host.operations.phrases import counted, repeats
@@ -180,8 +180,6 @@ async def _carry_out(container: LeaseContainer, steps: Sequence[Step]) -> bool:
 
 
 async def _table(feed: Feed, steps: Sequence[Step]) -> Table:
-    if isinstance(feed, RemembersRanges):
-        feed.remember_ranges(x.range for s in steps for x in (s.stored, s.wanted) if x)
     rows = [
         (x.range_id, _place(x.stored), _place(x.wanted), await _meaning(feed, x)) for x in steps
     ]
@@ -206,10 +204,10 @@ async def _meaning(feed: Feed, step: Step) -> str:
     assert wanted is not None, "only a deletion wants nothing"
     if wanted.ended or wanted.continuation is None:
         return str(step.change.value)
-    lag = await feed.lag(wanted.range_id, wanted.continuation)
+    lag = await feed.lag(wanted.range, wanted.continuation)
     if step.stored is None or step.stored.continuation is None:
         return f"created, {lag:,} changes behind"
     try:
-        return repeats(lag - await feed.lag(wanted.range_id, step.stored.continuation))
+        return repeats(lag - await feed.lag(step.stored.range, step.stored.continuation))
     except FeedError:
         return repeats(None)

@@ -58,8 +58,7 @@ class PositionTraits:
     ``order`` returns the sequence that no change before a position exceeds, ``position``
     the one behind a sequence; both raise ``FeedRefused``. Transactions lie ``step``
     sequences apart, or more, and have at the most ``largest`` changes.
-    ``successors_inherit_positions``: those of a range that is gone go on from where it was
-    read. ``identity`` returns what offsets are to say of the feed: its
+    ``identity`` returns what offsets are to say of the feed: its
     identity, where positions do not say it.
     """
 
@@ -67,7 +66,6 @@ class PositionTraits:
     position: Callable[[int], Continuation]
     step: int = 1
     largest: int = 1
-    successors_inherit_positions: bool = False
     identity: Callable[[Feed], str] = lambda _: ""
 
 

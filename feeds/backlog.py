@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,23 @@ class Backlog:
         return Backlog(changes=self.changes + other.changes, oldest_us=min(known, default=None))
 
 
-async def measure_backlog(feed: Feed, range_id: RangeId, after: Continuation) -> Backlog:
+async def measure_backlog(feed: Feed, found: FeedRange, after: Continuation) -> Backlog:
     """Count, and look at the first change if there is any. Raise what ``Feed.lag`` raises.
 
     That the change cannot be read is not raised: the host that reads the range reports it.
     """
-    changes = await feed.lag(range_id, after)
-    return await with_oldest(feed, range_id, after, changes=changes)
+    changes = await feed.lag(found, after)
+    return await with_oldest(feed, found, after, changes=changes)
 
 
 async def with_oldest(
-    feed: Feed, range_id: RangeId, after: Continuation, *, changes: int
+    feed: Feed, found: FeedRange, after: Continuation, *, changes: int
 ) -> Backlog:
     """Look at the first change where some were counted."""
     if not changes:
         return Backlog(changes=0)
     with suppress(FeedError, RangeEnded):
-        page = await feed.read(range_id, after, 1)
+        page = await feed.read(found, after, 1)
         if page.changes:
             return Backlog(changes=changes, oldest_us=page.changes[0].committed_us)
     return Backlog(changes=changes)

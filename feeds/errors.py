@@ -8,8 +8,12 @@ FeedError
 └── RangeUnknown      the feed does not have this range: list the ranges again
 """
 
-from changefeed.feeds.feed import RangeId
+from typing import TYPE_CHECKING
+
 from changefeed.runtime.errors import Failure, UserError
+
+if TYPE_CHECKING:
+    from changefeed.feeds.feed import RangeId  # which needs these errors for its defaults
 
 
 class FeedError(Failure):
@@ -39,7 +43,7 @@ class RangeRefused(FeedRefused):
     the range, show the reason, and go on with the rest.
     """
 
-    def __init__(self, range_id: RangeId, reason: str) -> None:
+    def __init__(self, range_id: "RangeId", reason: str) -> None:
         super().__init__(range_id, reason)  # args as given, so that it pickles
         self.range_id = range_id
         self.reason = reason
@@ -55,7 +59,7 @@ class RangeDamaged(RangeRefused):
 class RangeUnknown(FeedError):
     """There is no such range, or no longer."""
 
-    def __init__(self, range_id: RangeId) -> None:
+    def __init__(self, range_id: "RangeId") -> None:
         super().__init__(range_id)
         self.range_id = range_id
 

@@ -5,12 +5,15 @@ continuation: text that only the feed which made it can read. Nothing here does 
 """
 
 import enum
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NewType, Protocol, runtime_checkable
 
 import msgspec
+
+from changefeed.feeds.errors import FeedRefused
 
 RangeId = NewType("RangeId", str)
 Continuation = NewType("Continuation", str)
@@ -24,6 +27,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 MIN_TIME_US: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 MAX_TIME_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 """The commit times that calendars have, in the years 1 to 9999: no feed takes others."""
+
+_WHOLE_ONLY: Final = "the ranges of this feed cannot be read in parts"
 
 LONGEST_WAIT_FOR_NEWS: Final = 10.0
 """For how many seconds ``AnswersForMany.news`` waits at the most, where there are none."""
@@ -40,7 +45,8 @@ class Operation(enum.StrEnum):
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One insert, replace or delete.
 
-    ``(range_id, sequence)`` names the change for good: it is the idempotence key.
+    ``(range_id, sequence)`` names the change for good: it is the idempotence key. The range is
+    the feed's own (``FeedRange.whole``), also where the change was read from a sub-range of it.
     ``sequence`` grows along its range; it need not be dense. A msgspec struct, because
     a feed makes hundreds of thousands of these a second.
 
@@ -83,18 +89,29 @@ def _in_calendar(time_us: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRange:
-    """A part of the feed with its own order.
+    """A part of the feed with its own order. Every call of a feed is given the whole value.
 
     ``low`` and ``high`` bound the hashes of its keys (low inclusive), in the feed's own
     notation, which sorts as text; ``high`` is empty where the bounds are not known.
     ``parents`` are the ranges that held these keys before it; a feed may name them all, up
     to the first, and then some of them held other keys of theirs.
+
+    ``of`` is the range of the feed that this one is a sub-range of, ``None`` for those that
+    the feed has itself. ``generation`` grows along each key: first the depth in the feed, then
+    how often the range was cut or merged without the feed.
     """
 
     id: RangeId
     low: str = ""
     high: str = ""
     parents: tuple[RangeId, ...] = ()
+    of: RangeId | None = None
+    generation: tuple[int, int] = (0, 0)
+
+    @property
+    def whole(self) -> RangeId:
+        """The range of the feed that it is, or is a sub-range of."""
+        return self.of or self.id
 
     def shares_keys_with(self, other: "FeedRange") -> bool:
         """Whether both are known to hold some key."""
@@ -138,72 +155,13 @@ class RangeEnded(Exception):
 
 
 @runtime_checkable
-class ReadsParts(Protocol):
-    """A feed whose ranges can be read in parts of their keys, each by itself.
-
-    A part is a range as any other, but none that ``ranges`` lists. A position in a range is
-    one in each part of it as well: it passes over what lies before it, and nothing else.
-    """
-
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        """Cut the keys of a range into so many parts (at least 2), of about as many keys each.
-
-        They come by their bounds, without a gap, and have no parents. Raise ``FeedRefused``
-        for a range that cannot be cut so.
-        """
-        ...
-
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        """Return the part that has the keys of some, which come by their bounds, without a gap.
-
-        Raise ``FeedRefused`` where no position can be one in all of them, as ``ranges`` last
-        found it.
-        """
-        ...
-
-
-@runtime_checkable
-class KeepsParts(ReadsParts, Protocol):
-    """A feed each part of which belongs to one of its ranges, as those of a log do.
-
-    A part ends with its range, and goes on in those successors of it that share keys with the
-    part. What comes of a range names the range as its parent, and not its parts.
-    """
-
-    def whole_of(self, range_id: RangeId) -> RangeId | None:
-        """Return the range that a part belongs to, by its name; ``None`` if it is none."""
-        ...
-
-    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
-        """Return the part of a range that holds the keys between some bounds."""
-        ...
-
-
-@runtime_checkable
-class RemembersRanges(Protocol):
-    """A feed whose store forgets the bounds of ranges that are gone.
-
-    Its ranges end where their readers are; those that hold their keys by then go on
-    from there.
-    """
-
-    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        """Learn ranges from their leases, before ``ranges`` is asked or one is read."""
-        ...
-
-    def part(self, low: str, high: str) -> FeedRange:
-        """Return the part of a range that holds these keys, which can be read on its own."""
-        ...
-
-
-@runtime_checkable
 class AnswersForMany(Protocol):
     """A feed that answers for many ranges in one call, which costs about as much as one range.
 
     Both methods raise as those of ``Feed`` do, but for what concerns single ranges.
     """
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         """Return the ranges that have something after these positions.
 
         That is a change, their end, or an error that ``read`` raises. None that had some when
@@ -213,7 +171,7 @@ class AnswersForMany(Protocol):
         """
         ...
 
-    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         """Return ``Feed.lag`` for each range; a range that it would raise for is left out."""
         ...
 
@@ -231,59 +189,93 @@ class HasModes(Protocol):
         ...
 
 
-class Feed(Protocol):
+class Feed(ABC):
     """An ordered stream of changes, cut into ranges.
 
     Many tasks read at once, also the same range. Every method raises
     ``FeedUnavailable`` when it may be asked again later, ``FeedRefused`` when that
     cannot help (``RangeRefused``, a kind of it, where only this range is concerned), and
-    ``RangeUnknown`` for a range that the feed does not have.
+    ``RangeUnknown`` for a range that the feed does not have. A caller may know no more of a
+    range than its id; a feed may then refuse what only bounds would show.
     """
 
+    successors_inherit_positions: bool = False
+    """Whether a range ends where its reader is as soon as the feed has split or merged it, and
+    is not listed any more: those that hold its keys by then go on from there."""
+
     @property
+    @abstractmethod
     def identity(self) -> str:
         """What no other feed has, not even the next one at the same address; never empty.
 
         With it, ``(range_id, sequence)`` names a change among those of all feeds, but where a
         store is read in several modes: see ``changes_identity``.
         """
-        ...
 
+    @abstractmethod
     async def ranges(self) -> Sequence[FeedRange]:
         """Return every range that can still be read, parents before their children.
 
         A feed may leave out an ancestor once its changes can be read through its
         children.
         """
-        ...
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+    @abstractmethod
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
         """Turn a start position into a continuation that stays where it is.
 
         For a time: before the first change that was committed at or after it.
         """
-        ...
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    @abstractmethod
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         """Return the next changes after a continuation, about ``limit`` (at least 1).
 
         There may be fewer although more are there: only no changes at all mean that the
         end was reached for now. The same ``after`` gives the same changes again. Raise
         ``RangeEnded`` where there is nothing after it and never will be.
         """
-        ...
 
+    @abstractmethod
     def continuation_after(self, change: Change) -> Continuation:
         """Return the position that leaves out ``change`` and all before it.
 
         Where the feed cannot stop between changes of one transaction, it is the position
         before that transaction: too early is a repetition, too late would be a loss.
         """
-        ...
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+    @abstractmethod
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
         """Return how many changes (or sequences, if it cannot count them) lie after it."""
-        ...
+
+    # Sub-ranges: what follows is for a feed whose ranges can be read in parts of their keys.
+    #
+    # A sub-range is a range as any other, but none that ``ranges`` lists, and has no parents.
+    # A position in a range is one in each sub-range as well: it passes over what lies before
+    # it, and nothing else. A sub-range ends with its range, and goes on in those successors of
+    # it that share keys with it, which name the range as their parent, and not its sub-ranges.
+    # Where ``successors_inherit_positions``, it ends only where its keys come apart.
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        """Cut the keys of a range into so many parts (at least 2), of about as many keys each.
+
+        They come by their bounds, without a gap. Raise ``FeedRefused`` for a range that cannot
+        be cut so.
+        """
+        raise FeedRefused(f"range {found.id!r} cannot be split into {into}: {_WHOLE_ONLY}")
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        """Return the part that has the keys of some, which come by their bounds, without a gap.
+
+        Raise ``FeedRefused`` where no position can be one in all of them, as ``ranges`` last
+        found it.
+        """
+        names = ", ".join(x.id for x in parts)
+        raise FeedRefused(f"ranges {names} cannot be merged: {_WHOLE_ONLY}")
+
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        """Return the part of a range that holds the keys between some bounds."""
+        raise FeedRefused(f"{low} to {high} of {found.id!r} cannot be read: {_WHOLE_ONLY}")
 
 
 def changes_identity(feed: Feed) -> str:

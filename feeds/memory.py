@@ -23,8 +23,6 @@ from itertools import islice, pairwise
 from typing import NoReturn
 from uuid import uuid4
 
-import msgspec
-
 from changefeed.feeds import memory_parts
 from changefeed.feeds.backend import FeedBackend, OpenOptions
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
@@ -33,6 +31,7 @@ from changefeed.feeds.feed import (
     MIN_TIME_US,
     Change,
     Continuation,
+    Feed,
     FeedRange,
     Operation,
     Page,
@@ -59,6 +58,7 @@ class _Range:
     low: int
     high: int
     parents: tuple[RangeId, ...] = ()
+    depth: int = 0
     changes: list[Change] = field(default_factory=list)
     latest: list[int] = field(default_factory=list)
     successors: tuple[RangeId, ...] | None = None  # None: still open
@@ -69,10 +69,11 @@ class _Range:
             low=memory_parts.bound(self.low),
             high=memory_parts.bound(self.high),
             parents=self.parents,
+            generation=(self.depth, 0),
         )
 
 
-class MemoryFeed:
+class MemoryFeed(Feed):
     """A feed for one process. Not a test double: it keeps the whole contract.
 
     ``ranges`` is how many ranges to begin with (named r0, r1, ...), or their names. They
@@ -101,40 +102,40 @@ class MemoryFeed:
         await asyncio.sleep(0)
         return [found.seen_from_outside() for found in self._ranges.values()]
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
         await asyncio.sleep(0)
-        found = self._range(range_id)
+        held = self._range(found.id)
         if start == "beginning":
             return _position(0)
         if start == "now":
-            return _position(len(found.changes))
-        return _position(bisect_left(found.latest, instant_us(start)))
+            return _position(len(held.changes))
+        return _position(bisect_left(held.latest, instant_us(start)))
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         await asyncio.sleep(0)
-        found = self._range(range_id)
-        begin = _sequence(found, range_id, after)
-        changes = found.changes[begin : begin + limit]
-        if range_id != found.id:
-            changes = self._in_part(found, range_id, begin, limit)
+        held = self._range(found.id)
+        begin = _sequence(held, found.id, after)
+        changes = held.changes[begin : begin + limit]
+        if found.id != held.id:
+            changes = self._in_part(held, found.id, begin, limit)
         if changes:
             return Page(changes=changes, continuation=_position(changes[-1].sequence))
-        if found.successors is not None:
-            raise RangeEnded(range_id, self._successors(range_id, found.successors))
-        return Page(changes=[], continuation=_position(len(found.changes)))
+        if held.successors is not None:
+            raise RangeEnded(found.id, self._successors(found.id, held.successors))
+        return Page(changes=[], continuation=_position(len(held.changes)))
 
     def continuation_after(self, change: Change) -> Continuation:
         return _position(change.sequence)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
         await asyncio.sleep(0)
-        found = self._range(range_id)
-        return len(found.changes) - _sequence(found, range_id, after)
+        held = self._range(found.id)
+        return len(held.changes) - _sequence(held, found.id, after)
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         await asyncio.sleep(0)
-        return [name for name, after in positions.items() if self._has_news(name, after)]
+        return [x.id for x, after in positions.items() if self._has_news(x.id, after)]
 
     def _has_news(self, range_id: RangeId, after: Continuation) -> bool:
         try:
@@ -143,11 +144,11 @@ class MemoryFeed:
             return True  # its reader finds out
         return found.successors is not None or after != _position(len(found.changes))
 
-    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         lags: dict[RangeId, int] = {}
-        for name, after in positions.items():
+        for found, after in positions.items():
             with suppress(RangeUnknown, RangeRefused):
-                lags[name] = await self.lag(name, after)
+                lags[found.id] = await self.lag(found, after)
         return lags
 
     # Parts of ranges.
@@ -158,11 +159,8 @@ class MemoryFeed:
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
         return memory_parts.joined(parts)
 
-    def whole_of(self, range_id: RangeId) -> RangeId | None:
-        return None if range_id in self._ranges else memory_parts.whole_of(range_id)
-
-    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
-        return memory_parts.part_between(whole.id, low, high)
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return memory_parts.part_between(found, low, high)
 
     # What a producer calls.
 
@@ -236,6 +234,7 @@ class MemoryFeed:
         opened = self._open(closing[0].low, closing[-1].high, names)
         for new in opened:
             new.parents = tuple(old.id for old in closing if _overlap(old, new))
+            new.depth = 1 + max(old.depth for old in closing if _overlap(old, new))
         for old in closing:
             old.successors = tuple(new.id for new in opened if _overlap(old, new))
             self._holders.remove(old)
@@ -301,7 +300,7 @@ class MemoryFeed:
             return low <= (place if found.low <= place < found.high else found.low) < high
 
         own = filter(is_in_part, islice(found.changes, begin, None))
-        return [msgspec.structs.replace(x, range_id=part) for x in islice(own, limit)]
+        return list(islice(own, limit))
 
     def _successors(self, ended: RangeId, names: Iterable[RangeId]) -> tuple[Successor, ...]:
         low, high = self._bounds(ended)

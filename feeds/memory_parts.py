@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.feeds.parts import part_named, refuse_other_wholes
+from changefeed.feeds.parts import part_named, refuse_other_wholes, sub_range_of
 
 _PART = re.compile(r"(.*)~([0-9a-f]{9})-([0-9a-f]{9})", re.DOTALL)
 
@@ -24,8 +24,10 @@ def bound(place: int) -> str:
     return f"{place:09x}"
 
 
-def part_between(whole: RangeId, low: str, high: str) -> FeedRange:
-    return FeedRange(id=part_named(whole, low, high), low=low, high=high)
+def part_between(found: FeedRange, low: str, high: str) -> FeedRange:
+    """Return a part of a range, or of the range that a part belongs to."""
+    whole = found.whole
+    return sub_range_of(found, id=part_named(whole, low, high), low=low, high=high)
 
 
 def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:
@@ -34,20 +36,14 @@ def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:
     return (RangeId(found[1]), int(found[2], 16), int(found[3], 16)) if found else None
 
 
-def whole_of(range_id: RangeId) -> RangeId | None:
-    found = part_in(range_id)
-    return found[0] if found else None
-
-
 def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
     low, high = int(found.low, 16), int(found.high, 16)
     if high - low < into:
         raise FeedRefused(f"range {found.id!r} has too few hashes to be split into {into}")
     cuts = [bound(low + (high - low) * n // into) for n in range(into + 1)]
-    whole = whole_of(found.id) or found.id
-    return [part_between(whole, x, y) for x, y in pairwise(cuts)]
+    return [part_between(found, x, y) for x, y in pairwise(cuts)]
 
 
 def joined(parts: Sequence[FeedRange]) -> FeedRange:
-    whole = refuse_other_wholes(parts, whole_of)
-    return part_between(whole, parts[0].low, parts[-1].high)
+    newest = refuse_other_wholes(parts)
+    return part_between(newest, parts[0].low, parts[-1].high)

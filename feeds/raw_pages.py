@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, RangeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Rows:
 class ReadsRawPages(Protocol):
     """A feed whose ``read`` is made of these two."""
 
-    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
         """Ask for a page, and do not look into it. Raise what ``Feed.read`` raises."""
         ...
 

@@ -1,7 +1,7 @@
 """A feed that always answers in time, or says that it did not."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from functools import cache
 from typing import TypeVar, cast
 
@@ -14,11 +14,8 @@ from changefeed.feeds.feed import (
     Feed,
     FeedRange,
     HasModes,
-    KeepsParts,
     Page,
     RangeId,
-    ReadsParts,
-    RemembersRanges,
     StartAt,
 )
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
@@ -30,8 +27,8 @@ T = TypeVar("T")
 def bounded_feed(feed: Feed, *, timeout: float, patience: Patience | None = None) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
     ``FeedUnavailable``; one that waits for news may do so before that. So does a call that the
-    server refuses, as long as there is ``patience`` for it. The feed remembers ranges, answers
-    for many, and reads parts, if ``feed`` does, and only then.
+    server refuses, as long as there is ``patience`` for it. The feed answers for many if
+    ``feed`` does, and only then.
     """
     kinds = tuple(y for x, y in _KINDS.items() if isinstance(feed, x))
     return _bounded_kind(kinds)(feed, timeout, patience or Patience(0))
@@ -50,11 +47,12 @@ async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
         raise FeedUnavailable(f"the client of the feed gave {name} up by itself") from error
 
 
-class _BoundedFeed:
+class _BoundedFeed(Feed):
     def __init__(self, feed: Feed, timeout: float, patience: Patience) -> None:
         self._feed = feed
         self._timeout = timeout
         self._patience = patience
+        self.successors_inherit_positions = feed.successors_inherit_positions
 
     @property
     def identity(self) -> str:
@@ -63,19 +61,28 @@ class _BoundedFeed:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        call = self._feed.resolve_start(range_id, start)
-        return await self._bounded("settle", call, of=range_id)
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        call = self._feed.resolve_start(found, start)
+        return await self._bounded("settle", call, of=found.id)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        call = self._feed.read(range_id, after, limit)
-        return await self._bounded("read", call, of=range_id)
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        call = self._feed.read(found, after, limit)
+        return await self._bounded("read", call, of=found.id)
 
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        return await self._bounded("lag", self._feed.lag(range_id, after), of=range_id)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        return await self._bounded("lag", self._feed.lag(found, after), of=found.id)
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return self._feed.cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return self._feed.joined(parts)
+
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return self._feed.sub_range(found, low, high)
 
     async def _bounded(
         self,
@@ -89,47 +96,17 @@ class _BoundedFeed:
             return await in_time(name, call, self._timeout if within is None else within)
 
 
-class _RemembersRanges(_BoundedFeed):
-    """Of a feed that remembers ranges: hosts treat it as one."""
-
-    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        cast("RemembersRanges", self._feed).remember_ranges(ranges)
-
-    def part(self, low: str, high: str) -> FeedRange:
-        return cast("RemembersRanges", self._feed).part(low, high)
-
-
 class _AnswersForMany(_BoundedFeed):
     """Of a feed that answers for many ranges in one call."""
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         feed = cast("AnswersForMany", self._feed)
         longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
         return await self._bounded("news", feed.news(positions), within=longest)
 
-    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         feed = cast("AnswersForMany", self._feed)
         return await self._bounded("lags", feed.lags(positions))
-
-
-class _ReadsParts(_BoundedFeed):
-    """Of a feed that reads parts of its ranges."""
-
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        return cast("ReadsParts", self._feed).cut(found, into)
-
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return cast("ReadsParts", self._feed).joined(parts)
-
-
-class _KeepsParts(_BoundedFeed):
-    """Of a feed each part of which belongs to one of its ranges."""
-
-    def whole_of(self, range_id: RangeId) -> RangeId | None:
-        return cast("KeepsParts", self._feed).whole_of(range_id)
-
-    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
-        return cast("KeepsParts", self._feed).part_of(whole, low, high)
 
 
 class _HasModes(_BoundedFeed):
@@ -141,10 +118,7 @@ class _HasModes(_BoundedFeed):
 
 
 _KINDS: Mapping[type, type[_BoundedFeed]] = {
-    RemembersRanges: _RemembersRanges,
     AnswersForMany: _AnswersForMany,
-    ReadsParts: _ReadsParts,
-    KeepsParts: _KeepsParts,
     HasModes: _HasModes,
 }
 """What a feed may do beyond the contract, and what passes it on."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, RangeId
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
 from changefeed.host.snapshot import LeaseStatus, Snapshot
 from changefeed.runtime.for_each import for_each
 
@@ -22,22 +22,23 @@ async def rates(feed: Feed, before: Snapshot, after: Snapshot) -> Mapping[str, f
     known = {x.range: x.continuation for x in before.leases}
 
     async def done(lease: LeaseStatus) -> int | None:
-        return await _between(feed, lease.range, known[lease.range], lease.continuation)
+        return await _between(feed, lease, known[lease.range])
 
     leases = [x for x in after.leases if x.range in known and not x.ended]
     counts = zip(leases, await for_each(leases, done, at_once=_AT_ONCE), strict=True)
     return {x.range: count / seconds for x, count in counts if count is not None and count >= 0}
 
 
-async def _between(feed: Feed, name: str, old: str | None, new: str | None) -> int | None:
+async def _between(feed: Feed, lease: LeaseStatus, old: str | None) -> int | None:
+    new = lease.continuation
     if old is None or new is None:
         return None
     if old == new:
         return 0
-    range_id = RangeId(name)
+    read = FeedRange(id=RangeId(lease.range), low=lease.low, high=lease.high)
     try:
         # What comes in between the two calls makes the difference smaller, never larger.
-        behind = await feed.lag(range_id, Continuation(old))
-        return behind - await feed.lag(range_id, Continuation(new))
+        behind = await feed.lag(read, Continuation(old))
+        return behind - await feed.lag(read, Continuation(new))
     except FeedError:
         return None

@@ -23,7 +23,6 @@ from changefeed.feeds.feed import (
     FeedRange,
     RangeEnded,
     RangeId,
-    RemembersRanges,
 )
 from changefeed.feeds.starts import start_in
 from changefeed.host.settings import LeaseSettings
@@ -78,29 +77,26 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
     lease = await look_up(container, range_id)
     if lease is None:
         raise LeaseGone(_missing(range_id), "there is no such lease")
-    if isinstance(feed, RemembersRanges):
-        feed.remember_ranges(x.range for x in await container.list())
     start = start_in(to)
     if start is not None:
-        position = await feed.resolve_start(range_id, start)
+        position = await feed.resolve_start(lease.range, start)
     else:
         position = Continuation(to)
         with suppress(RangeEnded):  # at its end, which is a position like any other
-            await feed.read(range_id, position, 1)
+            await feed.read(lease.range, position, 1)
     return Move(
         lease=lease,
         to=position,
-        again=await _behind(feed, range_id, lease.continuation, position),
+        again=await _behind(feed, lease, position),
     )
 
 
-async def _behind(
-    feed: Feed, range_id: RangeId, before: Continuation | None, to: Continuation
-) -> int | None:
-    if before is None:
+async def _behind(feed: Feed, lease: Lease, to: Continuation) -> int | None:
+    if lease.continuation is None:
         return None
     try:
-        return await feed.lag(range_id, to) - await feed.lag(range_id, before)
+        behind = await feed.lag(lease.range, lease.continuation)
+        return await feed.lag(lease.range, to) - behind
     except FeedError:
         return None  # the old position may be the reason for the reset
 

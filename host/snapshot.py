@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import Backlog
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Feed, FeedRange, RemembersRanges
+from changefeed.feeds.feed import Feed, FeedRange
 from changefeed.host.fleet_settings import SharedSettings, read_shared_settings
 from changefeed.host.problems import (
     Problem,
@@ -156,8 +156,6 @@ class FleetInspector:
         listed, leases = await together(self._container.members(), self._container.list())
         members = [x for x in listed if not is_placeholder(x)]
         at = Moment(asked=asked, answered=clock(), wall=self._wall())
-        if isinstance(self._feed, RemembersRanges):
-            self._feed.remember_ranges(x.range for x in leases)
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         leased = {x.range_id for x in leases}
         ranges = with_parts(self._feed, await self._ranges(problems), leases)
@@ -215,7 +213,7 @@ async def _backlog(
     if unread is None or lease.continuation is None or lease.ended:
         return None
     try:
-        return await unread.behind(lease.range_id, lease.continuation)
+        return await unread.behind(lease.range, lease.continuation)
     except FeedError as error:
         problems.append(problem_of_feed(error))
         return None

@@ -23,8 +23,8 @@ from opentelemetry.trace import TracerProvider, get_tracer_provider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Feed, ReadsParts, changes_identity
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import Feed, changes_identity
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
@@ -180,7 +180,6 @@ async def wire_host(
                 lambda: open_feed(settings.feed.address, settings.open_options),
                 FeedUnavailable,
             )
-        refuse_to_split(settings.leases, feed)
         if leases is None:
             leases = await opened(
                 "open leases", lambda: open_leases(settings), ContainerUnavailable
@@ -229,15 +228,6 @@ def _warning_if_slow(name: str, events: HostEvents) -> Iterator[None]:
 
 def _fleet(settings: LeaseSettings) -> str:
     return " with ".join(map(lease_place, settings.addresses))
-
-
-def refuse_to_split(settings: LeaseSettings, feed: Feed) -> None:
-    """Raise ``FeedRefused`` where hot ranges are to be split that cannot be."""
-    if settings.split_hot and not isinstance(feed, ReadsParts):
-        raise FeedRefused(
-            "leases.split_hot is on, and the ranges of this feed cannot be read in parts: "
-            "leave the setting out"
-        )
 
 
 def _tracing(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, RemembersRanges, StartAt
+from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, StartAt
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.lease import Lease
@@ -51,13 +51,11 @@ async def check_coverage(
             _OTHER_LEASES,
         )
         return
-    if isinstance(feed, RemembersRanges):
-        feed.remember_ranges(x.range for x in leases)
     ranges = with_parts(feed, await feed.ranges(), leases)
     placed = [located(x, ranges) for x in leases]
     for one in overlaps(placed):
         yield one
-    inherits = isinstance(feed, RemembersRanges)
+    inherits = feed.successors_inherit_positions
     for one in uncovered(placed, ranges, inherits=inherits, start=start):
         yield one
     async for one in _unreadable(feed, container, placed):
@@ -226,7 +224,7 @@ class _Reading:
         if stored.continuation is None:
             return None
         try:
-            await self.feed.read(name, stored.continuation, 1)
+            await self.feed.read(stored.range, stored.continuation, 1)
         except RangeEnded as ended:
             successors = ", ".join(x.range.id for x in ended.successors)
             text = f"range {name} has ended where its lease is; it goes on in {successors}"

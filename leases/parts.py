@@ -1,10 +1,13 @@
 """Ranges that are read in parts, as their leases say it.
 
-A feed that keeps parts (``KeepsParts``) lists its ranges as it has them. Which of them are read
-in parts is known from leases alone: each part has one, and it is kept when the part has been
-read to its end, as that of a range is. So keys of such a range that no lease has, neither a
-living one nor one that has ended, belong to a part whose lease was deleted by hand. A part
-that was split or merged has ended, too (and is marked as ``moved``), but others have its keys.
+A feed lists its ranges as it has them. Which of them are read in parts is known from leases
+alone: each part has one, and it is kept when the part has been read to its end, as that of a
+range is. So keys of such a range that no lease has, neither a living one nor an ended one,
+belong to a part whose lease was deleted by hand. A part that was split or merged has ended, too
+(and is marked as ``moved``), but others have its keys.
+
+Where successors inherit positions (Cosmos DB), a range that is gone is not kept, and a merged
+one is read in parts from its beginning: it waits for all that hold keys of it.
 
 Pure: nothing here asks a feed or a container.
 """
@@ -12,7 +15,7 @@ Pure: nothing here asks a feed or a container.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from changefeed.feeds.feed import Feed, FeedRange, KeepsParts, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.leases.lease import Lease
 
 
@@ -24,10 +27,13 @@ def with_parts(
     Such a range itself is listed only if it has a lease. What goes on with keys of parts has
     these as parents as well, if they have not ended. A listing of leases may have some twice.
     """
-    if not isinstance(feed, KeepsParts):
+    if feed is None:
         return ranges
     by_id = latest(leases)
-    parts = _by_whole(feed, by_id.values())
+    if feed.successors_inherit_positions:
+        cut = [x.range for x in by_id.values() if is_cut(x.range)]
+        return [below_parts(x, cut) for x in ranges]
+    parts = _by_whole(by_id.values())
     if not parts and not any(x.ended and x.moved for x in by_id.values()):
         return ranges
     listed: list[FeedRange] = []
@@ -55,21 +61,33 @@ def latest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
     return found
 
 
-def _by_whole(feed: KeepsParts, leases: Iterable[Lease]) -> Mapping[RangeId, Sequence[Lease]]:
+def is_cut(found: FeedRange) -> bool:
+    """Whether a range is none that the feed lists, but a part of one."""
+    return found.generation[1] > 0
+
+
+def below_parts(found: FeedRange, parts: Iterable[FeedRange]) -> FeedRange:
+    """Let a range of the feed have as parents those parts that hold keys of it."""
+    if is_cut(found):
+        return found
+    names = [x.id for x in parts if x.id != found.id and x.shares_keys_with(found)]
+    parents = tuple(dict.fromkeys([*found.parents, *names]))
+    assert found.id not in parents, f"{found.id!r} would wait for itself"
+    return replace(found, parents=parents)
+
+
+def _by_whole(leases: Iterable[Lease]) -> Mapping[RangeId, Sequence[Lease]]:
     found: dict[RangeId, list[Lease]] = {}
     for x in leases:
-        whole = feed.whole_of(x.range_id)
-        if whole is not None:
-            found.setdefault(whole, []).append(x)
+        if x.range.of is not None:
+            assert x.range.of != x.range_id, f"{x.range_id!r} is a part of itself"
+            found.setdefault(x.range.of, []).append(x)
     return found
 
 
 def _below(found: FeedRange, unread: Mapping[RangeId, Sequence[FeedRange]]) -> FeedRange:
     """Let a range have as parents those parts of its parents that hold keys of it."""
-    parts = [
-        y.id for x in found.parents for y in unread.get(x, ()) if y.shares_keys_with(found)
-    ]
-    return replace(found, parents=tuple(dict.fromkeys([*found.parents, *parts])))
+    return below_parts(found, [y for x in found.parents for y in unread.get(x, ())])
 
 
 @dataclass(frozen=True, kw_only=False)
@@ -109,14 +127,14 @@ class _Whole:
         """Return those that were read to the end of the range: no others have their keys."""
         return [x for x in self.parts if x.ended and x.epoch and not x.moved]
 
-    def gaps(self, feed: KeepsParts) -> Sequence[FeedRange]:
+    def gaps(self, feed: Feed) -> Sequence[FeedRange]:
         """Return parts of the keys that no lease has."""
         if not self.is_in_parts:
             return []
         held = sorted((x.range.low, x.range.high) for x in (*self.living, *self.read))
         parents = tuple(dict.fromkeys([self.range.id, *self.range.parents]))
         return [
-            replace(feed.part_of(self.range, low, high), parents=parents)
+            replace(feed.sub_range(self.range, low, high), parents=parents)
             for low, high in _gaps(self.range, held)
         ]
 

@@ -40,6 +40,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     low: str = ""
     high: str = ""
     parents: tuple[_Name, ...] = ()
+    of: _Name | None = None
+    generation: tuple[int, int] = (0, 0)
     ended: bool = False
     moved: bool = False
     epoch: _Epoch = 0
@@ -103,6 +105,8 @@ def _position(lease: Lease) -> Position:
         low=lease.range.low,
         high=lease.range.high,
         parents=lease.range.parents,
+        of=lease.range.of,
+        generation=lease.range.generation,
         ended=lease.ended,
         moved=lease.ended and lease.moved,
         epoch=lease.epoch,
@@ -112,7 +116,14 @@ def _position(lease: Lease) -> Position:
 
 def _lease(x: Position) -> Lease:
     return Lease(
-        range=FeedRange(id=x.range, low=x.low, high=x.high, parents=x.parents),
+        range=FeedRange(
+            id=x.range,
+            low=x.low,
+            high=x.high,
+            parents=x.parents,
+            of=x.of,
+            generation=x.generation,
+        ),
         continuation=x.continuation,
         ended=x.ended,
         moved=x.ended and x.moved,

@@ -23,23 +23,23 @@ class Unread:
         self._ranges = ranges
         self._counted = set(leased)
 
-    async def behind(self, range_id: RangeId, after: Continuation) -> Backlog:
+    async def behind(self, found: FeedRange, after: Continuation) -> Backlog:
         """Return what lies behind a position. Raise what feeds raise."""
-        total = own = await measure_backlog(self._feed, range_id, after)
-        for name, start in await self._successors(range_id, after, own.changes):
-            if name not in self._counted:
-                self._counted.add(name)
-                total = total.with_more(await self.behind(name, start))
+        total = own = await measure_backlog(self._feed, found, after)
+        for child, start in await self._successors(found, after, own.changes):
+            if child.id not in self._counted:
+                self._counted.add(child.id)
+                total = total.with_more(await self.behind(child, start))
         return total
 
     async def _successors(
-        self, range_id: RangeId, after: Continuation, lag: int
-    ) -> list[tuple[RangeId, Continuation]]:
+        self, found: FeedRange, after: Continuation, lag: int
+    ) -> list[tuple[FeedRange, Continuation]]:
         if not lag:  # it may have ended here, and says where it goes on
             try:
-                await self._feed.read(range_id, after, 1)
+                await self._feed.read(found, after, 1)
             except RangeEnded as ended:
-                return [(x.range.id, x.start) for x in ended.successors]
+                return [(x.range, x.start) for x in ended.successors]
             return []
-        children = [x.id for x in self._ranges if range_id in x.parents]
+        children = [x for x in self._ranges if found.id in x.parents]
         return [(x, await self._feed.resolve_start(x, "beginning")) for x in children]

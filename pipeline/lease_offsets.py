@@ -45,9 +45,6 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
         leases = _of_ranges(leases, access.ranges())
     begun = {x.range_id: x for x in leases if not _waits(x, leases, access)}
     at = {name: _position(x) for name, x in begun.items()}
-    access.remember_ranges(
-        Offset(marks={x: mark_of(access, begun[x].range, at[x], 0) for x in begun})
-    )
     ranges = {**{x.range_id: x.range for x in leases}, **{x.id: x for x in access.ranges()}}
     numbers = generations(parents_first(ranges))
     marks = {x: mark_of(access, begun[x].range, at[x], numbers[x]) for x in begun}
@@ -89,7 +86,7 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
     are being read. Else a host finds the end once more, and makes their leases itself: they
     have to start where it ended, and not where the feed of that host starts.
     """
-    access.remember_ranges(offset)
+    access.check_feed(offset)
     known = {x.id: x for x in access.ranges()}
     over = _over(offset, access, known)
     leases = [Lease(range=known[x], continuation=at).finished() for x, at in over.items()]

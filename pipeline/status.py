@@ -41,7 +41,7 @@ def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
 
 def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
     """Return the status of the ranges of an offset, and of their successors."""
-    access.remember_ranges(offset)
+    access.check_feed(offset)
     marks, new = dict(offset.marks), dict(offset.marks)
     lags = dict.fromkeys(marks, 0)
     while new:
@@ -60,7 +60,6 @@ def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
             if x.range.id not in marks
         }
         marks |= new
-        access.remember_ranges(offset.with_marks(new))
     return tuple(
         RangeStatus(range=x, continuation=mark.continuation, lag=lags[x], ended=mark.ended)
         for x, mark in sorted(marks.items())

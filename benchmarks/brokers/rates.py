@@ -131,8 +131,8 @@ async def append(address: str, batches: Sequence[Sequence[Record]]) -> float:
 async def _read(feed: Feed, wanted: int) -> float:
     count, began = 0, time.perf_counter()
     for r in await feed.ranges():
-        after = await feed.resolve_start(r.id, "beginning")
-        while (page := await feed.read(r.id, after, _PAGE)).changes:
+        after = await feed.resolve_start(r, "beginning")
+        while (page := await feed.read(r, after, _PAGE)).changes:
             count += len(page.changes)
             after = page.continuation
     seconds = time.perf_counter() - began

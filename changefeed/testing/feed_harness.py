@@ -13,6 +13,7 @@ from changefeed.feeds.feed import (
     Change,
     Continuation,
     Feed,
+    FeedRange,
     RangeEnded,
     RangeId,
     Successor,
@@ -78,11 +79,11 @@ def numbered(count: int, begin: int = 0) -> list[Record]:
 
 
 async def pages_from(
-    feed: Feed, range_id: RangeId, after: Continuation, limit: int
+    feed: Feed, found: FeedRange, after: Continuation, limit: int
 ) -> tuple[list[Change], Continuation]:
     """Read until there is nothing for now."""
     changes: list[Change] = []
-    while (page := await feed.read(range_id, after, limit)).changes:
+    while (page := await feed.read(found, after, limit)).changes:
         assert len(page.changes) <= limit
         assert page.continuation == feed.continuation_after(page.changes[-1])
         assert not changes or page.changes[0].sequence > changes[-1].sequence
@@ -91,34 +92,34 @@ async def pages_from(
     return changes, page.continuation
 
 
-async def whole(feed: Feed, range_id: RangeId, limit: int = 1000) -> list[Change]:
-    beginning = await feed.resolve_start(range_id, "beginning")
-    changes, _ = await pages_from(feed, range_id, beginning, limit)
+async def whole(feed: Feed, found: FeedRange, limit: int = 1000) -> list[Change]:
+    beginning = await feed.resolve_start(found, "beginning")
+    changes, _ = await pages_from(feed, found, beginning, limit)
     return changes
 
 
-async def busiest(feed: Feed) -> RangeId:
+async def busiest(feed: Feed) -> FeedRange:
     """Return the range with most changes."""
-    counts = {x.id: len(await whole(feed, x.id)) for x in await feed.ranges()}
+    counts = {x: len(await whole(feed, x)) for x in await feed.ranges()}
     return max(counts, key=lambda x: counts[x])
 
 
-async def ended(feed: Feed, range_id: RangeId, after: Continuation) -> tuple[Successor, ...]:
+async def ended(feed: Feed, found: FeedRange, after: Continuation) -> tuple[Successor, ...]:
     """Read a range to its end, which must have successors."""
     with pytest.raises(RangeEnded) as caught:
-        await pages_from(feed, range_id, after, 1000)
-    assert caught.value.range_id == range_id
+        await pages_from(feed, found, after, 1000)
+    assert caught.value.range_id == found.id
     return caught.value.successors
 
 
 async def to_its_end(
-    feed: Feed, range_id: RangeId, after: Continuation
+    feed: Feed, found: FeedRange, after: Continuation
 ) -> tuple[list[Change], tuple[Successor, ...]]:
     """Read what an ended range still gives, and what goes on with its keys."""
     changes: list[Change] = []
     while True:
         try:
-            page = await feed.read(range_id, after, 7)
+            page = await feed.read(found, after, 7)
         except RangeEnded as ended:
             return changes, ended.successors
         assert page.changes
@@ -126,12 +127,12 @@ async def to_its_end(
         after = page.continuation
 
 
-async def everything(feed: Feed, range_id: RangeId) -> list[Change]:
+async def everything(feed: Feed, found: FeedRange) -> list[Change]:
     """Return all that there is of a range now, whether it has ended or not."""
     changes: list[Change] = []
-    after = await feed.resolve_start(range_id, "beginning")
+    after = await feed.resolve_start(found, "beginning")
     with suppress(RangeEnded):
-        while (page := await feed.read(range_id, after, 1000)).changes:
+        while (page := await feed.read(found, after, 1000)).changes:
             changes += page.changes
             after = page.continuation
     return changes

@@ -17,6 +17,7 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
     Continuation,
+    FeedRange,
     Operation,
     RangeEnded,
     RangeId,
@@ -42,7 +43,7 @@ async def test_every_change_is_in_one_range_and_comes_back_as_it_went_in(
     given: FeedHarness,
 ) -> None:
     await given.append(numbered(300))
-    found = [x for r in await given.feed.ranges() for x in await whole(given.feed, r.id)]
+    found = [x for r in await given.feed.ranges() for x in await whole(given.feed, r)]
     assert {x.key: x.body for x in found} == {x.key: x.body for x in numbered(300)}
     assert len(found) == 300
     assert {(x.id == x.key, x.previous) for x in found} == {(True, None)}
@@ -65,8 +66,8 @@ async def test_pages_of_any_size_give_the_same_changes_in_the_same_order(
     for begin in range(0, 900, 300):
         await given.append(numbered(300, begin))
     for r in await given.feed.ranges():
-        changes = await whole(given.feed, r.id, limit)
-        assert changes == await whole(given.feed, r.id)
+        changes = await whole(given.feed, r, limit)
+        assert changes == await whole(given.feed, r)
         assert [x.sequence for x in changes] == sorted({x.sequence for x in changes})
         assert [int(x.body) for x in changes] == sorted(int(x.body) for x in changes)
         assert {x.range_id for x in changes} == {r.id}
@@ -74,22 +75,22 @@ async def test_pages_of_any_size_give_the_same_changes_in_the_same_order(
 
 async def test_reading_goes_on_after_any_change_with_the_next_one(given: FeedHarness) -> None:
     await given.append(numbered(200))
-    range_id = await busiest(given.feed)
-    changes = await whole(given.feed, range_id)
+    found = await busiest(given.feed)
+    changes = await whole(given.feed, found)
     for n, change in enumerate(changes):
         after = given.feed.continuation_after(change)
-        page = await given.feed.read(range_id, after, 3)
+        page = await given.feed.read(found, after, 3)
         assert list(page.changes) == changes[n + 1 : n + 4]
-        assert await given.feed.lag(range_id, after) == len(changes) - n - 1
+        assert await given.feed.lag(found, after) == len(changes) - n - 1
 
 
 async def test_the_same_position_gives_the_same_changes_again(given: FeedHarness) -> None:
     await given.append(numbered(50))
-    range_id = await busiest(given.feed)
-    beginning = await given.feed.resolve_start(range_id, "beginning")
-    first = await given.feed.read(range_id, beginning, 5)
+    found = await busiest(given.feed)
+    beginning = await given.feed.resolve_start(found, "beginning")
+    first = await given.feed.read(found, beginning, 5)
     await given.append(numbered(50, 50))
-    assert await given.feed.read(range_id, beginning, 5) == first
+    assert await given.feed.read(found, beginning, 5) == first
 
 
 async def test_a_change_larger_than_a_page_should_be_comes_alone_and_whole(
@@ -98,35 +99,33 @@ async def test_a_change_larger_than_a_page_should_be_comes_alone_and_whole(
     needs(given, FeedAbility.LARGE)
     large = b'"' + b"x" * 9_000_000 + b'"'
     await given.append([Record(key="a", body=body) for body in (b"1", large, large, b"2")])
-    (range_id,) = [x.id for x in await given.feed.ranges() if await whole(given.feed, x.id)]
-    assert [x.body for x in await whole(given.feed, range_id)] == [b"1", large, large, b"2"]
+    (found,) = [x for x in await given.feed.ranges() if await whole(given.feed, x)]
+    assert [x.body for x in await whole(given.feed, found)] == [b"1", large, large, b"2"]
 
 
 async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedHarness) -> None:
-    empty: dict[RangeId, Continuation] = {}
+    empty: dict[FeedRange, Continuation] = {}
     for r in await given.feed.ranges():
-        page = await given.feed.read(
-            r.id, await given.feed.resolve_start(r.id, "beginning"), 10
-        )
+        page = await given.feed.read(r, await given.feed.resolve_start(r, "beginning"), 10)
         assert not page.changes
-        empty[r.id] = page.continuation
+        empty[r] = page.continuation
     await given.append(numbered(60))
-    for range_id, after in empty.items():
-        later, end = await pages_from(given.feed, range_id, after, 10)
+    for r, after in empty.items():
+        later, end = await pages_from(given.feed, r, after, 10)
         assert later
-        assert later == await whole(given.feed, range_id)
-        assert not (await given.feed.read(range_id, end, 10)).changes
+        assert later == await whole(given.feed, r)
+        assert not (await given.feed.read(r, end, 10)).changes
 
 
 async def test_now_is_settled_once_and_stays_where_it_was(given: FeedHarness) -> None:
     await given.append(numbered(60))
     ranges = await given.feed.ranges()
-    settled = {x.id: await given.feed.resolve_start(x.id, "now") for x in ranges}
+    settled = {x: await given.feed.resolve_start(x, "now") for x in ranges}
     await given.append(numbered(60, 60))
-    for range_id, now in settled.items():
-        changes, _ = await pages_from(given.feed, range_id, now, 1000)
+    for r, now in settled.items():
+        changes, _ = await pages_from(given.feed, r, now, 1000)
         assert changes
-        assert changes == [x for x in await whole(given.feed, range_id) if int(x.body) >= 60]
+        assert changes == [x for x in await whole(given.feed, r) if int(x.body) >= 60]
 
 
 def at(seconds: int) -> Record:
@@ -152,33 +151,33 @@ async def test_a_time_is_before_the_first_change_committed_at_or_after_it_though
     needs(given, FeedAbility.RECORDS_AS_GIVEN)
     for n in (10, 30, 5, 20, 40):
         await given.append([at(n)])
-    range_id = await busiest(given.feed)
-    settled = await given.feed.resolve_start(range_id, start)
+    found = await busiest(given.feed)
+    settled = await given.feed.resolve_start(found, start)
     await given.append([at(n) for n in (1, 50)])
-    changes, _ = await pages_from(given.feed, range_id, settled, 10)
-    assert changes == (await whole(given.feed, range_id))[-len(seconds) - 2 :]
+    changes, _ = await pages_from(given.feed, found, settled, 10)
+    assert changes == (await whole(given.feed, found))[-len(seconds) - 2 :]
 
 
 async def test_a_time_among_many_changes_is_found_exactly(given: FeedHarness) -> None:
     needs(given, FeedAbility.RECORDS_AS_GIVEN)
     await given.append([at(n * 7919 % 2000) for n in range(2000)])
-    range_id = await busiest(given.feed)
-    changes = await whole(given.feed, range_id)
+    found = await busiest(given.feed)
+    changes = await whole(given.feed, found)
     for n in range(0, 2000, 50):
         time = NEW_YEAR + timedelta(seconds=n)
-        after = await given.feed.resolve_start(range_id, time)
-        (first,) = (await given.feed.read(range_id, after, 1)).changes
+        after = await given.feed.resolve_start(found, time)
+        (first,) = (await given.feed.read(found, after, 1)).changes
         assert first == next(x for x in changes if x.committed_at >= time)
 
 
 async def test_a_time_without_a_zone_is_refused(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
     with pytest.raises(FeedRefused, match=r"time zone.*\+00:00"):
-        await given.feed.resolve_start(r.id, NEW_YEAR.replace(tzinfo=None))
+        await given.feed.resolve_start(r, NEW_YEAR.replace(tzinfo=None))
 
 
 async def test_lag_counts_exactly_what_lies_after_a_position(given: FeedHarness) -> None:
-    ranges = [x.id for x in await given.feed.ranges()]
+    ranges = await given.feed.ranges()
     starts = {x: await given.feed.resolve_start(x, "beginning") for x in ranges}
     assert [await given.feed.lag(x, starts[x]) for x in ranges] == [0] * RANGES
     await given.append(numbered(500))
@@ -192,8 +191,8 @@ async def test_lag_counts_exactly_what_lies_after_a_position(given: FeedHarness)
 
 async def test_an_unknown_range_is_unknown_to_every_method(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
-    start = await given.feed.resolve_start(r.id, "beginning")
-    nowhere = RangeId("nowhere")
+    start = await given.feed.resolve_start(r, "beginning")
+    nowhere = FeedRange(id=RangeId("nowhere"))
     with pytest.raises(RangeUnknown, match="nowhere"):
         await given.feed.read(nowhere, start, 10)
     with pytest.raises(RangeUnknown):
@@ -207,14 +206,14 @@ async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
 ) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
-    end = await given.feed.resolve_start(r.id, "now")
+    end = await given.feed.resolve_start(r, "now")
     beyond = Continuation(end + "0")
     for wrong in ("", "-1", "gibberish", "1/2/3", "Ω/1", "/5", "²", beyond):
         with pytest.raises(RangeRefused) as refused:
-            await given.feed.read(r.id, Continuation(wrong), 10)
+            await given.feed.read(r, Continuation(wrong), 10)
         assert refused.value.range_id == r.id
         with pytest.raises(RangeRefused):
-            await given.feed.lag(r.id, Continuation(wrong))
+            await given.feed.lag(r, Continuation(wrong))
 
 
 @pytest.mark.parametrize("number", [10**17, 2**62, 2**63 - 1, 10**19 - 1, 10**40])
@@ -223,34 +222,34 @@ async def test_a_position_with_a_number_too_large_raises_nothing_but_a_refusal_o
 ) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
-    end = await given.feed.resolve_start(r.id, "now")
+    end = await given.feed.resolve_start(r, "now")
     far = Continuation(re.sub(r"\d+(?=\D*$)", str(number), end))
-    for asked in (given.feed.read(r.id, far, 10), given.feed.lag(r.id, far)):
+    for asked in (given.feed.read(r, far, 10), given.feed.lag(r, far)):
         with suppress(RangeRefused):
             await asked
 
 
 async def test_many_tasks_read_at_once_while_changes_arrive(given: FeedHarness) -> None:
     await given.append(numbered(500))
-    ranges = [x.id for x in await given.feed.ranges()]
+    ranges = await given.feed.ranges()
 
-    async def follow(range_id: RangeId, until: int) -> list[Change]:
+    async def follow(found: FeedRange, until: int) -> list[Change]:
         changes: list[Change] = []
-        after = await given.feed.resolve_start(range_id, "beginning")
+        after = await given.feed.resolve_start(found, "beginning")
         while len(changes) < until:
-            page = await given.feed.read(range_id, after, 17)
+            page = await given.feed.read(found, after, 17)
             changes += page.changes
             after = page.continuation
         return changes
 
     async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
-            early = [group.create_task(follow(x, 1)) for x in ranges * 8]
+            early = [group.create_task(follow(x, 1)) for x in [*ranges] * 8]
             group.create_task(given.append(numbered(500, 500)))
         assert all(x.result() for x in early)
         counts = {x: len(await whole(given.feed, x)) for x in ranges}
         async with asyncio.TaskGroup() as group:
-            readers = [group.create_task(follow(x, counts[x])) for x in ranges * 8]
+            readers = [group.create_task(follow(x, counts[x])) for x in [*ranges] * 8]
     for copy in range(8):
         mine = [x for r in readers[copy * RANGES : (copy + 1) * RANGES] for x in r.result()]
         assert {x.key for x in mine} == {x.key for x in numbered(1000)}
@@ -276,7 +275,7 @@ async def test_any_text_can_be_a_key_and_an_id(given: FeedHarness, key: str) -> 
     if len(key) > 2000:
         needs(given, FeedAbility.LARGE)
     await given.append([Record(key=key, id=key + "!", body='"ü"'.encode())])
-    (change,) = [x for r in await given.feed.ranges() for x in await whole(given.feed, r.id)]
+    (change,) = [x for r in await given.feed.ranges() for x in await whole(given.feed, r)]
     assert (change.key, change.id, change.value()) == (key, key + "!", "ü")
 
 
@@ -303,11 +302,11 @@ async def test_changes_and_successors_survive_the_trip_between_processes(
     given: FeedHarness,
 ) -> None:
     await given.append(numbered(30))
-    range_id = await busiest(given.feed)
-    changes = await whole(given.feed, range_id)
+    found = await busiest(given.feed)
+    changes = await whole(given.feed, found)
     assert pickle.loads(pickle.dumps(changes)) == changes
-    await given.split(range_id)
+    await given.split(found.id)
     with pytest.raises(RangeEnded) as caught:
-        await pages_from(given.feed, range_id, given.feed.continuation_after(changes[-1]), 10)
+        await pages_from(given.feed, found, given.feed.continuation_after(changes[-1]), 10)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.successors, str(again)) == (caught.value.successors, str(caught.value))

@@ -262,7 +262,7 @@ class Fleet:
         for listed in await self._open_leases():
             lease = await self.container.read(listed.range_id)
             if lease is not None and lease.continuation is not None:
-                found[lease.range_id] = await self.feed.lag(lease.range_id, lease.continuation)
+                found[lease.range_id] = await self.feed.lag(lease.range, lease.continuation)
         return found
 
     async def dead_letters(self) -> Sequence[DeadLetter]:
@@ -332,7 +332,7 @@ class Fleet:
             if lease is None or lease.continuation is None:
                 return True
             try:
-                await self.feed.read(lease.range_id, lease.continuation, 1)
+                await self.feed.read(lease.range, lease.continuation, 1)
             except RangeEnded:
                 return True
         return False

@@ -352,7 +352,14 @@ async def test_a_lease_written_since_is_not_deleted(leases: LeaseContainer) -> N
 async def test_names_and_positions_may_be_any_text(leases: LeaseContainer, text: str) -> None:
     await leases.create(new(RangeId("other")))
     parents = (RangeId(text), RangeId("p"))
-    place = FeedRange(id=RangeId("r" + text), low=text, high=text, parents=parents)
+    place = FeedRange(
+        id=RangeId("r" + text),
+        low=text,
+        high=text,
+        parents=parents,
+        of=RangeId(text),
+        generation=(3, 1),
+    )
     lease = Lease(
         range=place,
         owner=HostName(text),

@@ -154,7 +154,7 @@ class _CountingContext:
 
     def _count(self, count: Callable[[Change], Change | None], change: Change) -> None:
         known = self._acknowledgements.was_delivered(change)
-        if change.range_id != self.range.id or not known:
+        if change.range_id not in {self.range.id, self.range.whole} or not known:
             raise ValueError(
                 f"change {change.sequence} of range {change.range_id!r} was not delivered to "
                 f"the observer of range {self.range.id!r}, so it cannot be done"

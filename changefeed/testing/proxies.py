@@ -10,15 +10,7 @@ T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Gets the name of the method and the call; returns what the caller is to see."""
 
-_PLAIN = {
-    "continuation_after",
-    "remember_ranges",
-    "part",
-    "cut",
-    "joined",
-    "whole_of",
-    "part_of",
-}
+_PLAIN = {"continuation_after", "cut", "joined", "sub_range"}
 """The methods of feeds that ask nothing, and so are not async."""
 
 

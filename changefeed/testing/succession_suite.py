@@ -25,7 +25,7 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
     await given.append(numbered(100))
     parent = await busiest(given.feed)
     before = await whole(given.feed, parent)
-    await given.split(parent)
+    await given.split(parent.id)
     await given.append(numbered(100, 100))
 
     beginning = await given.feed.resolve_start(parent, "beginning")
@@ -33,19 +33,19 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
     assert page.changes == before  # its own changes first, then the news of its end
     successors = await ended(given.feed, parent, page.continuation)
     assert await given.feed.lag(parent, page.continuation) == 0
-    assert [x.range.parents for x in successors] == [(parent,), (parent,)]
+    assert [x.range.parents for x in successors] == [(parent.id,), (parent.id,)]
     after = []
     for x in successors:
-        changes, _ = await pages_from(given.feed, x.range.id, x.start, 1000)
-        assert changes == await whole(given.feed, x.range.id)
+        changes, _ = await pages_from(given.feed, x.range, x.start, 1000)
+        assert changes == await whole(given.feed, x.range)
         assert changes
         after += changes
-    seen = {parent, *(x.range.id for x in successors)}
+    seen = {parent.id, *(x.range.id for x in successors)}
     others = [
         x
         for r in await given.feed.ranges()
         if r.id not in seen
-        for x in await everything(given.feed, r.id)
+        for x in await everything(given.feed, r)
     ]
     assert {x.key for x in [*before, *after, *others]} == {x.key for x in numbered(200)}
     assert len(before) + len(after) + len(others) == 200
@@ -59,24 +59,24 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
     beginning = await given.feed.resolve_start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 5)
     owned = {x.key for x in await whole(given.feed, parent)}
-    await given.split(parent)
+    await given.split(parent.id)
     await given.append(numbered(100))
     rest, successors = await to_its_end(given.feed, parent, page.continuation)
-    assert [x.range.parents for x in successors] == [(parent,), (parent,)]
+    assert [x.range.parents for x in successors] == [(parent.id,), (parent.id,)]
     after = []
     for x in successors:
         assert x.range in await given.feed.ranges()
-        after += (await pages_from(given.feed, x.range.id, x.start, 7))[0]
+        after += (await pages_from(given.feed, x.range, x.start, 7))[0]
     keys = [x.key for x in [*page.changes, *rest, *after]]
     assert sorted(keys) == sorted([*owned, *owned])
 
 
 async def test_a_range_that_ended_empty_still_names_its_successors(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
-    start = await given.feed.resolve_start(r.id, "beginning")
-    now = await given.feed.resolve_start(r.id, "now")
+    start = await given.feed.resolve_start(r, "beginning")
+    now = await given.feed.resolve_start(r, "now")
     await given.split(r.id)
-    assert await ended(given.feed, r.id, start) == await ended(given.feed, r.id, now)
+    assert await ended(given.feed, r, start) == await ended(given.feed, r, now)
 
 
 async def test_each_key_keeps_its_order_through_splits_and_merges(given: FeedHarness) -> None:
@@ -90,17 +90,17 @@ async def test_each_key_keeps_its_order_through_splits_and_merges(given: FeedHar
 
     await append_to_all()
     parent = await busiest(given.feed)
-    await given.split(parent)
+    await given.split(parent.id)
     await append_to_all()
     await append_to_all()
-    children = [x.id for x in await given.feed.ranges() if x.parents == (parent,)]
+    children = [x.id for x in await given.feed.ranges() if x.parents == (parent.id,)]
     await given.merge(children)
     await append_to_all()
 
     seen: dict[str, list[int]] = {}
     for r in await given.feed.ranges():  # parents come first
-        beginning = await given.feed.resolve_start(r.id, "beginning")
-        for change in (await given.feed.read(r.id, beginning, 1000)).changes:
+        beginning = await given.feed.resolve_start(r, "beginning")
+        for change in (await given.feed.read(r, beginning, 1000)).changes:
             seen.setdefault(change.key, []).append(int(change.body))
     assert seen == {x: [0, 1, 2, 3] for x in keys}
 

@@ -76,6 +76,7 @@ class CollectionIndex:
             low=f"p{part:02}.v{partition.low:03x}",
             high=f"p{part:02}.v{partition.high + 1:03x}",
             parents=tuple(x.id for x in self.parents(partition)),
+            generation=(partition.era, 0),
         )
 
     def _find(self, wanted: RangeId) -> Partition | None:

@@ -17,7 +17,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
-from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, Continuation, RangeId
+from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, Continuation, FeedRange, RangeId
 from changefeed.runtime.together import together
 
 _Ask = Mapping[RangeId, int]
@@ -66,9 +66,9 @@ class Ends:
         self._held = LONGEST_WAIT_FOR_NEWS if waits else 0.0
 
     async def news(
-        self, routes: Routes, positions: Mapping[RangeId, Continuation]
+        self, routes: Routes, positions: Mapping[FeedRange, Continuation]
     ) -> Collection[RangeId]:
-        """See ``AnswersForMany``; wait for a first range that has news.
+        """See ``Feed.news``; wait for a first range that has news.
 
         What is closed, refused or not known is among them: its reader finds out.
         """
@@ -77,9 +77,8 @@ class Ends:
         asked = _joined(asks.values())
 
         def named(moved: Mapping[RangeId, Moved]) -> Collection[RangeId]:
-            return [
-                x for x in positions if x not in readers or readers[x].has_news(asked, moved)
-            ]
+            names = [x.id for x in positions]
+            return [x for x in names if x not in readers or readers[x].has_news(asked, moved)]
 
         certain = len(readers) < len(positions) or any(x.is_closed for x in readers.values())
         waits = bool(self._held) and not certain
@@ -90,7 +89,7 @@ class Ends:
         return named(await self._first(routes, asks))
 
     async def lags(
-        self, routes: Routes, positions: Mapping[RangeId, Continuation]
+        self, routes: Routes, positions: Mapping[FeedRange, Continuation]
     ) -> Mapping[RangeId, int]:
         """Return how many changes lie behind each position, where that can be said."""
         readers = _readers(routes, positions)
@@ -129,15 +128,15 @@ class Ends:
 
 
 def _readers(
-    routes: Routes, positions: Mapping[RangeId, Continuation]
+    routes: Routes, positions: Mapping[FeedRange, Continuation]
 ) -> Mapping[RangeId, _Reader]:
     """Return those of ranges that are known, at positions that can be read."""
     found: dict[RangeId, _Reader] = {}
-    for name, position in positions.items():
+    for wanted, position in positions.items():
         with suppress(RangeRefused, RangeUnknown):
-            partition = routes.holding(name)
-            after = sequence_in(name, position, routes.identity)
-            found[name] = _Reader(partition=partition, after=after)
+            partition = routes.holding(wanted.id)
+            after = sequence_in(wanted.id, position, routes.identity)
+            found[wanted.id] = _Reader(partition=partition, after=after)
     return found
 
 

@@ -36,6 +36,7 @@ from changefeed.feeds.feed import (
     StartAt,
     Successor,
 )
+from changefeed.feeds.parts import range_in_name
 from changefeed.feeds.timestamps import instant_us
 
 _PAGE_BYTES = 1024 * 1024
@@ -44,7 +45,7 @@ _WAITING = 64
 _WHOLE_EVERY = 60.0
 
 
-class BrokersFeed(parts_of.KeepsPartsOfPartitions):
+class BrokersFeed(parts_of.FeedOfPartitions):
     """A feed over the brokers of a cluster. Make it with ``open``.
 
     ``ranges`` names every partition that there ever was and that a record is left of, and
@@ -82,9 +83,9 @@ class BrokersFeed(parts_of.KeepsPartsOfPartitions):
         await self._refresh()
         return [x.range for x in self._routes.topology.partitions]
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
         time_us = None if isinstance(start, str) else instant_us(start)
-        partition = await self._partition(range_id)
+        partition = await self._partition(found.id)
         urls, name = self._routes.to_read(partition), partition.id
         if time_us is not None:
             before = await self._client.sequence_before(urls, self.identity, name, time_us)
@@ -92,10 +93,10 @@ class BrokersFeed(parts_of.KeepsPartsOfPartitions):
         end = await self._client.end(urls, self.identity, name)
         return self._position(end.start if start == "beginning" else end.last)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
-        partition = await self._partition(range_id)
-        part = parts_of.Part.of(partition, range_id)
+        partition = await self._partition(found.id)
+        part = parts_of.Part.of(partition, found.id)
         if part is not None:
             return await self._parts.read(part, after, limit)
         return await self._page(partition, after, limit, wait=self._wait)
@@ -124,20 +125,20 @@ class BrokersFeed(parts_of.KeepsPartsOfPartitions):
     def continuation_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        partition = await self._partition(range_id)
-        last = sequence_in(range_id, after, self.identity)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        partition = await self._partition(found.id)
+        last = sequence_in(found.id, after, self.identity)
         urls = self._routes.to_read(partition)
         end = await self._client.end(urls, self.identity, partition.id)
         if last > end.last:
             await self._check_reached(partition, last)
         return max(end.last - last, 0)
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
-        """Return those that ``AnswersForMany`` says; wait some seconds for a first of them."""
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+        """Return those that ``Feed.news`` says; wait some seconds for a first of them."""
         return await self._ends.news(self._routes, positions)
 
-    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._ends.lags(self._routes, positions)
 
     async def _read(
@@ -183,7 +184,7 @@ class BrokersFeed(parts_of.KeepsPartsOfPartitions):
         self._reached[range_id] = last
 
     async def _partition(self, range_id: RangeId) -> PartitionInfo:
-        if (parts_of.whole_of(range_id) or range_id) not in self._routes.by_id:
+        if (range_in_name(range_id) or range_id) not in self._routes.by_id:
             # It may have been opened since, and not each broker has seen that.
             await self._refresh(at_least=self._routes.topology.catalog + 1)
         return self._routes.holding(range_id)

@@ -32,7 +32,6 @@ def position_traits() -> PositionTraits:
         position=position_after,
         step=second - first,
         largest=_LARGEST_BATCH,
-        successors_inherit_positions=True,
         identity=attrgetter("identity"),
     )
 

@@ -170,18 +170,27 @@ class Changes:
         self._item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(item)
         self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(items)
 
-    def decode(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> DecodedPage:
+    def decode(
+        self,
+        range_id: RangeId,
+        body: bytes,
+        *,
+        end: int | None = None,
+        named: RangeId | None = None,
+    ) -> DecodedPage:
         """Read the body of one answer, which ends at an LSN, if it is known.
 
-        Raise ``RangeRefused`` where it is no change feed.
+        The changes are named after the range ``named``, if it is another. Raise
+        ``RangeRefused`` where the answer is no change feed.
         """
+        named = named or range_id
         with _what_it_is(range_id):
             page = self._page.decode(body)
             items = self._decoded(body)
             if items is None:
-                changes = self._one_by_one(range_id, page.documents, end)
+                changes = self._one_by_one(named, page.documents, end)
             else:
-                changes = self._of_items(range_id, page.documents, items)
+                changes = self._of_items(named, page.documents, items)
             return DecodedPage(changes=changes, container_rid=page.container_rid)
 
     def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:

@@ -12,7 +12,7 @@ longer than any replica lags, it is refused.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -53,6 +53,7 @@ from changefeed.feeds.errors import (
 from changefeed.feeds.feed import (
     Change,
     Continuation,
+    Feed,
     FeedRange,
     Page,
     RangeEnded,
@@ -114,7 +115,7 @@ async def open_cosmos(
         yield feed
 
 
-class CosmosFeed:
+class CosmosFeed(Feed):
     """Made by ``open_cosmos``. Keeps the contract of ``Feed``, with these particulars.
 
     Ranges that are gone are not listed, and end at once: their changes are read through
@@ -122,6 +123,8 @@ class CosmosFeed:
     taken down to its whole second. In ``all-versions`` mode a range starts from now.
     Lag is in LSNs, which is changes where each was written by itself.
     """
+
+    successors_inherit_positions = True
 
     def __init__(
         self,
@@ -150,17 +153,6 @@ class CosmosFeed:
     def changes_identity(self) -> str:
         return self._rid if self._mode == "latest-version" else f"{self._rid}?mode={self._mode}"
 
-    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        """Learn the bounds of ranges from their leases, before they are needed.
-
-        Cosmos DB forgets a range that was merged; who reads it knows. Call this with the
-        ranges of all leases before ``ranges``, and before reading what may be gone.
-        """
-        self._topology = self._topology.recalling(ranges)
-
-    def part(self, low: str, high: str) -> FeedRange:
-        return part_between(low, high)
-
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         if self._hash_version != EVEN_HASHES:
             raise FeedRefused(
@@ -168,18 +160,21 @@ class CosmosFeed:
                 f"{self._hash_version} of partition keys, whose hashes are not cut here. A "
                 f"container made today has version 2"
             )
-        return [part_between(low, high) for low, high in even_parts(found, into)]
+        return [part_between(found, low, high) for low, high in even_parts(found, into)]
 
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
         return self._topology.joined(parts)
 
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return part_between(found, low, high)
+
     async def ranges(self) -> Sequence[FeedRange]:
         await self._look()
-        return self._topology.listed()
+        return self._topology.physical
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
         instant = instant_us(start) if isinstance(start, datetime) else None
-        await self._find(range_id)
+        await self._find(found)
         if self._mode == "all-versions" and start != "now":
             raise FeedRefused(
                 "a feed of all versions and deletes keeps no old changes to start from: start "
@@ -191,31 +186,33 @@ class CosmosFeed:
         if instant is not None:
             since = datetime.fromtimestamp(instant // 1_000_000, UTC)
         try:
-            _, answer = await self._ask(range_id, since=since, limit=1)
+            _, answer = await self._ask(found, since=since, limit=1)
         except _Ended as ended:
-            raise RangeUnknown(range_id) from ended  # its successors start afresh
+            raise RangeUnknown(found.id) from ended  # its successors start afresh
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
-        return position(self._head(range_id, answer.body, answer.etag).lsn - 1)
+        return position(self._head(found.id, answer.body, answer.etag).lsn - 1)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        found = await self.fetch(range_id, after, limit)
-        if found.body is None:
-            return Page(changes=(), continuation=found.continuation)
-        page = self._changes.decode(range_id, found.body, end=lsn_of(found.continuation))
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        raw = await self.fetch(found, after, limit)
+        if raw.body is None:
+            return Page(changes=(), continuation=raw.continuation)
+        named = self._topology.name_of_changes(found)
+        end = lsn_of(raw.continuation)
+        page = self._changes.decode(found.id, raw.body, end=end, named=named)
         self._requests.check_same_container(page.container_rid, self._rid)
-        return Page(changes=page.changes, continuation=found.continuation)
+        return Page(changes=page.changes, continuation=raw.continuation)
 
-    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
         assert limit > 0, "a page holds at least one change"
-        check_position(range_id, after)
+        check_position(found.id, after)
         try:
-            place, answer = await self._ask(range_id, after=after, limit=limit)
+            place, answer = await self._ask(found, after=after, limit=limit)
         except _Ended as ended:
-            raise await self._end(range_id, after) from ended
+            raise await self._end(found, after) from ended
         if answer.status == _NOT_MODIFIED:
-            return RawPage(continuation=self._stands(place, range_id, after, answer))
-        self._behind.pop(range_id, None)
+            return RawPage(continuation=self._stands(place, found.id, after, answer))
+        self._behind.pop(found.id, None)
         newest = session_lsn(answer.session)
         return RawPage(continuation=Continuation(answer.etag), body=answer.body, newest=newest)
 
@@ -235,15 +232,15 @@ class CosmosFeed:
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        check_position(range_id, after)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        check_position(found.id, after)
         try:
-            _, answer = await self._ask(range_id, after=after, limit=1)
+            _, answer = await self._ask(found, after=after, limit=1)
         except _Ended:
             return 0  # what is left of it counts as its successors'
         if answer.status == _NOT_MODIFIED:
             return 0
-        head = self._head(range_id, answer.body, answer.etag)
+        head = self._head(found.id, answer.body, answer.etag)
         return _lag(session_lsn(answer.session), head.lsn)
 
     def _head(self, range_id: RangeId, body: bytes, etag: str) -> Head:
@@ -251,7 +248,7 @@ class CosmosFeed:
 
     async def _ask(
         self,
-        range_id: RangeId,
+        found: FeedRange,
         *,
         limit: int,
         after: Continuation | None = None,
@@ -262,7 +259,7 @@ class CosmosFeed:
         Raise ``_Ended`` where a position can no longer be asked for under this id.
         """
         for _ in range(_MOVES):
-            place = await self._find(range_id)
+            place = await self._find(found)
             if not isinstance(place, Place):
                 raise _Ended
             query = self._query(place.bounds, after, since)
@@ -275,11 +272,11 @@ class CosmosFeed:
             except RequestRefused as refused:
                 if after is None:
                     raise
-                text = f"range {range_id!r} cannot be read from {after!r}: {refused}"
-                raise answered(RangeRefused(range_id, text)) from refused
+                text = f"range {found.id!r} cannot be read from {after!r}: {refused}"
+                raise answered(RangeRefused(found.id, text)) from refused
             else:
                 return place, answer
-        raise FeedUnavailable(f"range {range_id!r} keeps moving; ask again")
+        raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
     def _query(
         self, bounds: Bounds, after: Continuation | None, since: object
@@ -293,24 +290,23 @@ class CosmosFeed:
         )
         return {"continuation": token}
 
-    async def _end(self, range_id: RangeId, after: Continuation) -> RangeEnded:
+    async def _end(self, ended: FeedRange, after: Continuation) -> RangeEnded:
         await self._look()  # so that the successors are the latest there are
-        found = self._topology.find(range_id)
+        found = self._topology.find(ended)
         assert not isinstance(found, Place), "what is gone never comes back"
-        self._topology = self._topology.recalling(found)
-        return RangeEnded(range_id, tuple(Successor(range=x, start=after) for x in found))
+        return RangeEnded(ended.id, tuple(Successor(range=x, start=after) for x in found))
 
-    async def _find(self, range_id: RangeId) -> Place | tuple[FeedRange, ...]:
+    async def _find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         try:
-            return self._topology.find(range_id)
+            return self._topology.find(found)
         except RangeUnknown:
             await self._look()  # it may be new
-        return self._topology.find(range_id)
+        return self._topology.find(found)
 
     async def _look(self) -> None:
         listed = await self._requests.ranges()
         self._requests.check_same_container(listed.container_rid, self._rid)
-        topology = self._topology.replaced_by(listed.ranges)
+        topology = Topology.of(listed.ranges)
         if not topology.complete:
             raise FeedUnavailable("the list of ranges has gaps: a split is going on; ask again")
         self._topology = topology

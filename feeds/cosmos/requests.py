@@ -268,6 +268,7 @@ def _range_list(bodies: list[bytes]) -> RangeList:
             low=x.min_inclusive,
             high=x.max_exclusive,
             parents=tuple(RangeId(y) for y in x.parents or ()),
+            generation=(len(x.parents or ()), 0),
         )
         for x in found.values()
         if x.id not in gone

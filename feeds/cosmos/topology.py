@@ -12,22 +12,22 @@ half is then read on alone, within its own bounds, under an id that names the bo
 from two positions that cannot be compared. Such a part lives until the range under it is
 split inside of it.
 
-Cosmos DB gives the ids of all ancestors of a range, but not their bounds. They are
-*recalled*: from having seen the range alive, or from leases. Without them a gone range is
-what descends from it, which is right unless something was merged since. That is seen in the
-family tree, and then refused: after splits alone, no two ancestors of a range have the same
-living descendants.
+Cosmos DB gives the ids of all ancestors of a range, but not their bounds: its reader has these
+from its lease. Of a lease without bounds, a gone range is what descends from it, which is right
+unless something was merged since. That is seen in the family tree, and then refused: after
+splits alone, no two ancestors of a range have the same living descendants.
 
 Pure values; nothing here asks a server.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.parts import sub_range_of
 
 LOWEST: Final = ""
 HIGHEST: Final = "FF"
@@ -61,20 +61,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """The physical ranges of a container now, and the bounds of others that are recalled."""
+    """The physical ranges of a container now."""
 
     physical: Sequence[FeedRange]  # by their bounds, without a gap
-    recalled: Mapping[RangeId, Bounds] = field(default_factory=dict)
 
-    def recalling(self, ranges: Iterable[FeedRange]) -> "Topology":
-        """Add the bounds of ranges that a lease, or an earlier look, knows."""
-        known = {x.id: _bounds(x) for x in ranges if x.high}
-        return replace(self, recalled={**self.recalled, **known})
-
-    def replaced_by(self, physical: Iterable[FeedRange]) -> "Topology":
-        """Take a newer list of the physical ranges; recall those of the old one."""
-        newer = sorted(physical, key=lambda x: x.low)
-        return replace(self.recalling(self.physical), physical=newer)
+    @classmethod
+    def of(cls, physical: Iterable[FeedRange]) -> "Topology":
+        return cls(physical=sorted(physical, key=lambda x: x.low))
 
     @property
     def complete(self) -> bool:
@@ -83,39 +76,40 @@ class Topology:
         highs = [x.high for x in self.physical]
         return [*lows, HIGHEST] == [LOWEST, *highs]
 
-    def listed(self) -> Sequence[FeedRange]:
-        """Return the physical ranges; what still reads keys of one is among its parents.
+    def name_of_changes(self, found: FeedRange) -> RangeId:
+        """Return the range that changes are named after which are read from one.
 
-        So no host begins with a merged range while its halves are being read.
+        That is the physical range, as long as it is there: each counts its LSNs for itself,
+        so what two parts read from two of them must not have one name.
         """
-        return [replace(x, parents=self._held_before(x)) for x in self.physical]
+        return found.whole if any(x.id == found.of for x in self.physical) else found.id
 
-    def find(self, range_id: RangeId) -> Place | tuple[FeedRange, ...]:
+    def find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         """Return where a range is read, or what goes on with its keys if it has ended.
 
         Raise ``RangeUnknown`` for what was never a range here, and ``FeedRefused`` where
         only forgotten bounds would show it.
         """
         for x in self.physical:
-            if x.id == range_id:
+            if x.id == found.id:
                 return _place(x, _bounds(x))
-        bounds = _named_bounds(range_id)
+        bounds = _named_bounds(found.id)
         if bounds is not None:
             holders = self._holders(bounds)
             if len(holders) == 1:
                 return _place(holders[0], bounds)
-            return self._parts(range_id, bounds)
-        if not self._descendants(range_id):
-            raise RangeUnknown(range_id)
-        if range_id in self.recalled:
-            return self._parts(range_id, self.recalled[range_id])
-        if self._merged_since(range_id):
+            return self._parts(found, bounds)
+        if not self._descendants(found.id):
+            raise RangeUnknown(found.id)
+        if found.high:
+            return self._parts(found, _bounds(found))
+        if self._merged_since(found.id):
             raise FeedRefused(
-                f"range {range_id!r} was merged with another while no host was looking, and "
+                f"range {found.id!r} was merged with another while no host was looking, and "
                 f"its bounds are not known any more: a lease without bounds (FeedRange) "
                 f"cannot be followed through a merge. Reset the lease of this range"
             )
-        return self._descendants(range_id)
+        return self._descendants(found.id)
 
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
         """Return the part that holds the keys of some, which touch, of one physical range; or
@@ -133,8 +127,12 @@ class Topology:
                 f"merge these"
             )
         (holder,) = holders
-        whole = _bounds(holder) == bounds
-        return holder if whole else part_between(bounds.low, bounds.high)
+        newest = max(parts, key=lambda x: x.generation)
+        joined = part_between(newest, bounds.low, bounds.high)
+        if _bounds(holder) == bounds:
+            return replace(holder, generation=max(holder.generation, joined.generation))
+        of_one = len({x.of for x in parts}) == 1
+        return joined if of_one else replace(joined, of=None)
 
     def _holders(self, bounds: Bounds) -> Sequence[FeedRange]:
         return [x for x in self.physical if _bounds(x).common(bounds)]
@@ -142,24 +140,21 @@ class Topology:
     def _descendants(self, range_id: RangeId) -> tuple[FeedRange, ...]:
         return tuple(x for x in self.physical if range_id in x.parents)
 
-    def _parts(self, range_id: RangeId, bounds: Bounds) -> tuple[FeedRange, ...]:
-        """Cut bounds at those of the physical ranges: what takes over from a range."""
+    def _parts(self, ended: FeedRange, bounds: Bounds) -> tuple[FeedRange, ...]:
+        """Cut bounds at those of the physical ranges: what takes over from a range.
+
+        A half of a merged range is one of the feed's own: LSNs that both halves have from
+        before their merge name other changes in each.
+        """
         found = []
         for x in self._holders(bounds):
             part = _bounds(x).common(bounds)
             if part == _bounds(x):
-                found.append(replace(x, parents=self._held_before(x)))
+                found.append(x)
             elif part is not None:
-                found.append(replace(part_between(part.low, part.high), parents=(range_id,)))
+                half = part_between(x, part.low, part.high)
+                found.append(replace(half, of=None, parents=(ended.id,)))
         return tuple(found)
-
-    def _held_before(self, held: FeedRange) -> tuple[RangeId, ...]:
-        parts = [
-            name
-            for name, bounds in self.recalled.items()
-            if _named_bounds(name) is not None and bounds.common(_bounds(held))
-        ]
-        return tuple(dict.fromkeys([*held.parents, *parts]))
 
     def _merged_since(self, range_id: RangeId) -> bool:
         """Whether a merge may have taken part in the descent from a range."""
@@ -188,6 +183,6 @@ def _named_bounds(range_id: RangeId) -> Bounds | None:
     return Bounds(low=found[1], high=found[2])
 
 
-def part_between(low: str, high: str) -> FeedRange:
-    """Return a range of its own with these bounds, which its id names."""
-    return FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
+def part_between(found: FeedRange, low: str, high: str) -> FeedRange:
+    """Return the part of a range with these bounds, which its id names."""
+    return sub_range_of(found, id=RangeId(f"{low}-{high}"), low=low, high=high)

@@ -40,6 +40,7 @@ class Partition:
             low=f"p{self.part:02}.v{self.low:03x}",
             high=f"p{self.part:02}.v{self.high + 1:03x}",
             parents=self.parents,
+            generation=(self.era, 0),
         )
 
 

@@ -17,7 +17,7 @@ from changefeed.feeds.eventlog.database import advised
 from changefeed.feeds.eventlog.ids import position, sequence_in
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.stored_blocks import END, End, sound_end
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 
 _FIRST = 0  # a version of the data means something to one connection only
 
@@ -39,30 +39,31 @@ class Ends:
         self._known: dict[int, _Known] = {}
 
     async def news(
-        self, catalog: Catalog, positions: Mapping[RangeId, Continuation]
+        self, catalog: Catalog, positions: Mapping[FeedRange, Continuation]
     ) -> Collection[RangeId]:
         """Return the ranges that do not end for now at these positions.
 
         What is damaged, closed or not known is among them: its reader finds out.
         """
-        ends = await self._ends(catalog, positions)
+        ends = await self._ends(catalog, [x.id for x in positions])
         mark = catalog.identity
         return [
-            name
-            for name, after in positions.items()
-            if (end := ends.get(name)) is None
+            found.id
+            for found, after in positions.items()
+            if (end := ends.get(found.id)) is None
             or end.closed
             or after != position(mark, end.last)
         ]
 
     async def lags(
-        self, catalog: Catalog, positions: Mapping[RangeId, Continuation]
+        self, catalog: Catalog, positions: Mapping[FeedRange, Continuation]
     ) -> Mapping[RangeId, int]:
         """Return how many changes lie behind each position, where that can be said."""
         lags: dict[RangeId, int] = {}
-        for name, end in (await self._ends(catalog, positions)).items():
+        after = {x.id: y for x, y in positions.items()}
+        for name, end in (await self._ends(catalog, after)).items():
             with suppress(RangeRefused):
-                lag = end.last - sequence_in(name, positions[name], catalog.identity)
+                lag = end.last - sequence_in(name, after[name], catalog.identity)
                 if lag >= 0:
                     lags[name] = lag
         return lags

@@ -84,7 +84,7 @@ ORDER BY first
 _END = f"{END} WHERE partition = ?"
 
 
-class EventLog(parts_of.KeepsPartsOfPartitions):
+class EventLog(parts_of.FeedOfPartitions):
     """A feed over the directory of an event log. Make it with ``open``.
 
     ``ranges`` names every partition there ever was: ended ones can still be read.
@@ -122,8 +122,8 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         await self._refresh()
         return [x.as_range() for x in self._catalog.partitions]
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        partition = await self._partition(range_id)
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        partition = await self._partition(found.id)
         if start == "beginning":
             return self._position(0)
         if start == "now":
@@ -141,10 +141,10 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         before = sequence_since(rows[0], self._catalog, partition, time_us)
         return self._position(before)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
-        partition = await self._partition(range_id)
-        part = parts_of.Part.of(partition, range_id)
+        partition = await self._partition(found.id)
+        part = parts_of.Part.of(partition, found.id)
         if part is not None:
             return await self._parts.read(part, after, limit)
         return await self._read_whole(partition, after, limit)
@@ -199,20 +199,20 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
     def continuation_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        partition = await self._partition(range_id)
-        last = sequence_in(range_id, after, self.identity)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        partition = await self._partition(found.id)
+        last = sequence_in(found.id, after, self.identity)
         end = await self._end(partition)
-        _refuse_beyond(range_id, after, last, end)
+        _refuse_beyond(found.id, after, last, end)
         return end.last - last
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
-        """Return those that ``AnswersForMany`` says, by one statement for each folder that was
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+        """Return those that ``Feed.news`` says, by one statement for each folder that was
         written to since it was asked last.
         """
         return await self._ends.news(self._catalog, positions)
 
-    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._ends.lags(self._catalog, positions)
 
     async def _not_in_blocks(

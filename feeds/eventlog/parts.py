@@ -17,21 +17,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Generic, Protocol, TypeVar
 
-import msgspec
-
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import part_id, part_in, position, sequence_in
 from changefeed.feeds.feed import (
     Change,
     Continuation,
+    Feed,
     FeedRange,
     Page,
     RangeEnded,
     RangeId,
     Successor,
 )
-from changefeed.feeds.parts import refuse_other_wholes
+from changefeed.feeds.parts import refuse_other_wholes, sub_range_of
 
 _PAGE: Final = 1000
 """How many changes of a partition are read at once for its parts, whatever these ask for."""
@@ -41,19 +40,16 @@ _CHANGE_BYTES: Final = 300  # what a change takes beside its body, about
 _LONGEST_SCAN: Final = 1.0
 
 
-def whole_of(range_id: RangeId) -> RangeId | None:
-    found = part_in(range_id)
-    return found[0] if found else None
-
-
-def part_between(whole: RangeId, low: str, high: str) -> FeedRange:
-    """Return the part of a partition between bounds as its range has them."""
-    name = part_id(whole, _virtual(low), _virtual(high) - 1)
-    return FeedRange(id=name, low=low, high=high)
+def part_between(found: FeedRange, low: str, high: str) -> FeedRange:
+    """Return the part of a partition between bounds as its range has them; or of that which a
+    part belongs to.
+    """
+    name = part_id(found.whole, _virtual(low), _virtual(high) - 1)
+    return sub_range_of(found, id=name, low=low, high=high)
 
 
 def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
-    """See ``ReadsParts``. Virtual parts are not divided."""
+    """See ``Feed.cut``. Virtual parts are not divided."""
     prefix, low, high = found.low[:-3], _virtual(found.low), _virtual(found.high)
     if high - low < into:
         raise FeedRefused(
@@ -61,33 +57,25 @@ def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
         )
     bounds = [f"{prefix}{low + (high - low) * n // into:03x}" for n in range(into + 1)]
     assert all(x < y for x, y in pairwise(bounds)), f"a part of {found.id!r} has no keys"
-    whole = whole_of(found.id) or found.id
-    return [part_between(whole, x, y) for x, y in pairwise(bounds)]
-
-
-def joined(parts: Sequence[FeedRange]) -> FeedRange:
-    whole = refuse_other_wholes(parts, whole_of)
-    return part_between(whole, parts[0].low, parts[-1].high)
+    return [part_between(found, x, y) for x, y in pairwise(bounds)]
 
 
 def _virtual(bound: str) -> int:
     return int(bound[-3:], 16)
 
 
-class KeepsPartsOfPartitions:
-    """What each feed of partitions says of their parts: ``KeepsParts``, but for reading."""
+class FeedOfPartitions(Feed):
+    """A feed of partitions: what it says of their parts, but for reading."""
 
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return cut(found, into)
 
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return joined(parts)
+        newest = refuse_other_wholes(parts)
+        return part_between(newest, parts[0].low, parts[-1].high)
 
-    def whole_of(self, range_id: RangeId) -> RangeId | None:
-        return whole_of(range_id)
-
-    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
-        return part_between(whole.id, low, high)
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return part_between(found, low, high)
 
 
 class Partition(Protocol):
@@ -135,7 +123,7 @@ class Part(Generic[P]):
         whole = self.partition.as_range()
         prefix = whole.low[:-3]
         low, high = f"{prefix}{self.low:03x}", f"{prefix}{self.high + 1:03x}"
-        found = part_between(whole.id, low, high)
+        found = part_between(whole, low, high)
         return tuple(x for x in successors if x.range.shares_keys_with(found))
 
 
@@ -169,7 +157,7 @@ class _Shared:
             for x, place in zip(self.changes[begin:], self.virtual[begin:], strict=True)
             if low <= place <= high
         ]
-        return [msgspec.structs.replace(x, range_id=part.id) for x in own[:limit]]
+        return own[:limit]
 
 
 class PartReader(Generic[P]):

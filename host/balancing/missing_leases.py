@@ -18,10 +18,7 @@ from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
     Feed,
     FeedRange,
-    KeepsParts,
     RangeId,
-    ReadsParts,
-    RemembersRanges,
     StartAt,
 )
 from changefeed.host.events import HostEvents
@@ -64,7 +61,7 @@ async def create_missing(
     ``RangeRefused`` if one has no such start.
     """
     missing, listed = await _missing_twice(feed, container, ranges, leases, parallelism)
-    if missing and isinstance(feed, ReadsParts):
+    if missing:
         missing = await _without_unlisted_lease(missing, listed, container, memory)
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     others = left_to_others(fresh)
@@ -73,7 +70,7 @@ async def create_missing(
 
     async def create(found: FeedRange) -> None:
         try:
-            position = await feed.resolve_start(found.id, start)
+            position = await feed.resolve_start(found, start)
         except (RangeRefused, RangeUnknown) as error:
             failed.append(error)
             return
@@ -83,7 +80,7 @@ async def create_missing(
         if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
             events.created(wanted)
 
-    if isinstance(feed, RemembersRanges) or any(fresh.intersection(x.parents) for x in missing):
+    if feed.successors_inherit_positions or any(fresh.intersection(x.parents) for x in missing):
         await for_each(missing, create, at_once=_AT_ONCE)
     else:
         await _create_beside_others(missing, create, container, begin=begin)
@@ -107,12 +104,13 @@ async def _missing_twice(
         if first := _first_parts(feed, ranges, leases, parallelism):
             return first, leases
     missing = _missing(with_parts(feed, ranges, leases), leases)
-    if isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
+    inherited = feed.successors_inherit_positions
+    if inherited and (missing or parts_without_lease(ranges, leases)):
         listed = [*leases, *await container.list()]
         missing = _without_lease_on_keys(missing, listed)
-        bounds = parts_without_lease(ranges, listed)
-        return [*missing, *(feed.part(low, high) for low, high in bounds)], listed
-    if isinstance(feed, KeepsParts) and missing:
+        gaps = parts_without_lease(ranges, listed)
+        return [*missing, *(feed.sub_range(*gap) for gap in gaps)], listed
+    if missing:
         listed = [*leases, *await container.list()]
         return _missing(with_parts(feed, ranges, listed), listed), listed
     return missing, leases
@@ -189,17 +187,18 @@ def in_parts(
 ) -> Mapping[RangeId, Sequence[FeedRange]]:
     """Cut ranges into parts, of about as many keys each within one, to have so many.
 
-    All hosts that create first leases together cut alike. Raise ``FeedRefused`` where the
-    feed reads no parts, or a range cannot be cut.
+    All hosts that create first leases together cut alike. Raise ``FeedRefused`` where a range
+    cannot be cut.
     """
-    if not isinstance(feed, ReadsParts):
-        raise FeedRefused(
-            f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges, which "
-            f"cannot be read in parts: leave the setting out"
-        )
     into = ceil(parallelism / len(ranges)) if ranges else 0
     assert into * len(ranges) >= parallelism or not ranges, f"{into} parts each are too few"
-    return {x.id: feed.cut(x, into) for x in ranges}
+    try:
+        return {x.id: feed.cut(x, into) for x in ranges}
+    except FeedRefused as error:
+        raise FeedRefused(
+            f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges: "
+            f"{error}. Leave the setting out"
+        ) from error
 
 
 def _without_lease_on_keys(
@@ -244,8 +243,8 @@ def _may_hold_keys(lease: Lease, found: FeedRange) -> bool:
 
 def parts_without_lease(
     ranges: Iterable[FeedRange], leases: Iterable[Lease]
-) -> list[tuple[str, str]]:
-    """Return the bounds of keys without a lease, in ranges of which others have one.
+) -> list[tuple[FeedRange, str, str]]:
+    """Return keys without a lease, by range and bounds, in ranges of which others have one.
 
     A range that was merged is read in parts, and none of them is a range of the feed: one
     whose lease was deleted is seen only by the keys that are missing. So is one that an
@@ -263,7 +262,7 @@ def parts_without_lease(
     if not all(x.high for x in held):
         return []
     spans = _joined(held)
-    return [gap for x in ranges for gap in _gaps(x, spans, of_all=x.id in split)]
+    return [(x, *gap) for x in ranges for gap in _gaps(x, spans, of_all=x.id in split)]
 
 
 def not_read_in_parts(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, KeepsParts, RangeId, RemembersRanges
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.balancing.deleted_leases import DeletedLeases
 from changefeed.host.balancing.missing_leases import create_missing, not_read_in_parts
 from changefeed.host.balancing.waiting_leases import (
@@ -95,8 +95,6 @@ class RangeSynchronizer:
         leases = await self._container.list()
         owned_throughout = [x for x in self._owned() if x.range_id in owned]
         await delete_echoes(self._container, owned_throughout, leases, events=self._events)
-        if isinstance(self._feed, RemembersRanges):
-            self._feed.remember_ranges(x.range for x in leases)
         ranges = self.ranges = await self._feed.ranges()
         listed = with_parts(self._feed, ranges, leases)
         freed = await self._free_waiting(leases, listed)
@@ -116,7 +114,7 @@ class RangeSynchronizer:
         except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
             raise
-        if isinstance(self._feed, RemembersRanges):
+        if self._feed.successors_inherit_positions:
             listed = not_read_in_parts(listed, leases)
         deleted = await delete_finished(
             self._container, ranges=listed, leases=leases, events=self._events
@@ -128,11 +126,8 @@ class RangeSynchronizer:
         """List again only if some lease seems to wait for one that was deleted, and that is
         not created again: one of ``ranges`` is, where they do not follow their readers.
         """
-        coming: Collection[RangeId] = ()
-        if isinstance(self._feed, KeepsParts):
-            coming = {x.id for x in ranges}
-        elif not isinstance(self._feed, RemembersRanges):
-            return False
+        inherited = self._feed.successors_inherit_positions
+        coming = () if inherited else {x.id for x in ranges}
         if not any(waits_for_ever(x, leases, coming) for x in leases):
             return False
         again = await self._container.list()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.balancing.balancer import (
     Balancer,
     Listing,
@@ -112,10 +112,7 @@ class Rebalancer:
         leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)
-        if isinstance(self._feed, RemembersRanges):
-            self._feed.remember_ranges(x.range for x in leases)
-        if isinstance(self._feed, ReadsParts):
-            self._epochs = {x.range_id: x.epoch for x in leases if x.ended}
+        self._epochs = {x.range_id: x.epoch for x in leases if x.ended}
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet

@@ -119,6 +119,6 @@ class UnreadLags:
     async def _measure_one(self, unread: Unread, range_id: RangeId) -> None:
         lease = await look_up(self._container, range_id)
         if lease is not None and lease.continuation is not None:
-            behind = await unread.behind(range_id, lease.continuation)
+            behind = await unread.behind(lease.range, lease.continuation)
             lag = Lag(behind.changes, behind.seconds(self._wall()))
             self._events.unread_lag(range_id, lag)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.activity import Point
 from changefeed.host.moves import Holding, LeaseMove, moves_between
 from changefeed.host.page.host_source import foreign_rows, host_row, place_of
@@ -126,7 +126,10 @@ class FleetSource:
         if self._fleet.feed is None:
             return [], []
         ranges = await self._lineage.ranges(self._fleet.feed)
-        return unleased(ranges, {RangeId(x.range) for x in seen.leases})
+        return unleased(
+            ranges,
+            [FeedRange(id=RangeId(x.range), low=x.low, high=x.high) for x in seen.leases],
+        )
 
     def _host_rows(self, seen: Snapshot, rows: Sequence[RangeRow]) -> list[HostRow]:
         owned = by_owner(rows)

@@ -7,6 +7,7 @@ Nothing is read from the lease container for it. What only other hosts know of t
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.events import Lag
 from changefeed.host.host import Host
 from changefeed.host.page.lineage import Lineage, unleased
@@ -74,6 +75,10 @@ def ownership_of(
     )
 
 
+def _range_of(row: RangeRow) -> FeedRange:
+    return FeedRange(id=RangeId(row.name), low=row.low, high=row.high)
+
+
 def waiting_ranges(leases: Sequence[Lease]) -> set[str]:
     """Return those that no host may begin yet."""
     open_to_hosts = {x.range_id for x in assignable(leases)}
@@ -106,7 +111,7 @@ class HostSource:
         past: Sequence[PastRange] = ()
         if seen.leases:
             ranges = await self._lineage.ranges(host.feed)
-            past, more = unleased(ranges, {x.name for x in rows})
+            past, more = unleased(ranges, [_range_of(x) for x in rows])
             rows += more
         rows.sort(key=lambda x: x.name)
         settings = host.settings

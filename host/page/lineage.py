@@ -31,9 +31,13 @@ class Lineage:
 
 
 def unleased(
-    ranges: Sequence[FeedRange], leased: Collection[str]
+    ranges: Sequence[FeedRange], leases: Collection[FeedRange]
 ) -> tuple[list[PastRange], list[RangeRow]]:
-    """Part what has no lease into ancestors and what is to be read. Parents come first."""
+    """Part what has no lease into ancestors and what is to be read. Parents come first.
+
+    What others hold keys of waits for them: a range that was merged is read in parts first.
+    """
+    leased = {x.id for x in leases}
     ancestors: set[str] = set()
     for found in reversed(ranges):
         if found.id in leased or found.id in ancestors:
@@ -48,7 +52,8 @@ def unleased(
                 PastRange(name=found.id, parents=found.parents, low=found.low, high=found.high)
             )
             continue
-        waits = any(x in leased or x in waiting for x in found.parents)
+        after = any(x in leased or x in waiting for x in found.parents)
+        waits = after or any(x.shares_keys_with(found) for x in leases)
         if waits:
             waiting.add(found.id)
         rows.append(without_lease(found, waits=waits))

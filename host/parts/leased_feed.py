@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
+from changefeed.feeds.feed import Feed, RangeId
 from changefeed.host.operations.phrases import no_lease
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
@@ -14,7 +14,7 @@ from changefeed.runtime.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedFeed:
-    """What an operator splits and merges ranges of. The feed must read parts.
+    """What an operator splits and merges ranges of.
 
     ``say`` is told what a command waits for.
     """
@@ -24,20 +24,11 @@ class LeasedFeed:
     settings: LeaseSettings
     say: Callable[[str], None] = lambda _: None
 
-    @property
-    def parts(self) -> ReadsParts:
-        """Raise ``UserError`` for a feed that reads no parts."""
-        if not isinstance(self.feed, ReadsParts):
-            raise UserError("the ranges of this feed cannot be read in parts")
-        return self.feed
-
     async def leases(self) -> Sequence[Lease]:
         """List all, and let the feed look at its ranges. Raise ``UserError`` where hosts of
         another kind own some.
         """
         leases = await self.container.list()
-        if isinstance(self.feed, RemembersRanges):
-            self.feed.remember_ranges(x.range for x in leases)
         await self.feed.ranges()
         members = {x.name for x in await self.container.members()}
         owners = {x.owner for x in leases if x.owner and not x.has_owner_of_ours}

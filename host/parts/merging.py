@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, ReadsParts
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases
 from changefeed.host.parts.stopping import (
     TRIES,
@@ -78,7 +78,7 @@ async def _merge_now(
     leases = await leased.leases()
     found = {x.range_id: x for x in leases}
     try:
-        joined = _joined(leased.parts, found, range_ids)
+        joined = _joined(leased.feed, found, range_ids)
     except UserError:  # the feed may have split since an attempt that was cut off
         await go_on(leased.container, [x for x in range_ids if x in found], MERGING)
         raise
@@ -195,7 +195,7 @@ async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Continuatio
     ends = set[Continuation]()
     for lease in leases:
         try:
-            page = await feed.read(lease.range_id, require_continuation(lease), 1)
+            page = await feed.read(lease.range, require_continuation(lease), 1)
         except RangeEnded as ended:
             raise UserError(f"{ended}, as its reader is about to find out") from ended
         if page.changes:
@@ -204,9 +204,7 @@ async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Continuatio
     return ends.pop() if len(ends) == 1 else None
 
 
-def _joined(
-    feed: ReadsParts, found: dict[RangeId, Lease], range_ids: Sequence[RangeId]
-) -> FeedRange:
+def _joined(feed: Feed, found: dict[RangeId, Lease], range_ids: Sequence[RangeId]) -> FeedRange:
     """Raise ``UserError`` for ranges that do not touch, and those whose keys are not known."""
     parts = sorted((x.range for x in leases_of(found, range_ids)), key=lambda x: x.low)
     touching = [x.high == y.low for x, y in pairwise(parts)]

@@ -28,7 +28,7 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     """
     leases = await leased.leases()
     (lease,) = open_leases(leases, [range_id], SPLITTING)
-    cut = parts_of(leased.parts, lease.range, into)
+    cut = parts_of(leased.feed, lease.range, into)
     refuse_taken(leases, cut)
     async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
         (whole,) = stopped.leases

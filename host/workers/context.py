@@ -80,7 +80,8 @@ class WorkerContext:
         await self._checkpoints.written()
 
     def _say(self, count: Callable[[Change], Change | None], change: Change) -> None:
-        if change.range_id != self.range.id or not self._acknowledgements.was_delivered(change):
+        of_this = change.range_id in {self.range.id, self.range.whole}
+        if not (of_this and self._acknowledgements.was_delivered(change)):
             raise ValueError(
                 f"change {change.sequence} of range {change.range_id!r} was not delivered to "
                 f"the observer of range {self.range.id!r}, so it cannot be done"

@@ -177,7 +177,7 @@ class Delivery:
     def _start_reading(self) -> Prefetcher:
         return Prefetcher(
             self._environment.feed,
-            self._owned.range_id,
+            self._owned.lease.range,
             self._settings.feed,
             retrier=self._environment.retrier,
             idle=self._environment.idle,

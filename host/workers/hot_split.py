@@ -12,7 +12,6 @@ split.
 import asyncio
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import ReadsParts
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -50,8 +49,8 @@ class HotSplit:
         """Checkpoint what was done, which must be all that was delivered, and create the parts;
         return whether nothing more is to be delivered: the range is to be marked as ended.
         """
-        feed, into = self._environment.feed, self.into
-        if into is None or not isinstance(feed, ReadsParts):
+        into = self.into
+        if into is None:
             return False
         self._checkpoints.advance()
         await self._checkpoints.written()
@@ -60,7 +59,7 @@ class HotSplit:
             f"parts of range {self._owned.range_id!r} would begin behind what was done"
         )
         try:
-            await self._create(feed, into)
+            await self._create(into)
         except (UserError, FeedError, ContainerUnavailable) as error:
             self._not_before = self._clock() + self._cooldown
             self._environment.events.not_split(self._owned.range_id, error)
@@ -68,9 +67,9 @@ class HotSplit:
         self.done = True
         return True
 
-    async def _create(self, feed: ReadsParts, into: int) -> None:
+    async def _create(self, into: int) -> None:
         shared, lease = self._environment, self._owned.lease
-        cut = parts_of(feed, lease.range, into)
+        cut = parts_of(shared.feed, lease.range, into)
         there = [await shared.container.read(x.id) for x in cut]
         refuse_taken([x for x in there if x is not None], cut)
         await create_parts(

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, RangeId
+from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, FeedRange, RangeId
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.runtime.light_event import LightEvent
@@ -31,7 +31,7 @@ class IdleRanges:
         self._settings = settings
         self._retrier = retrier
         self._random = random
-        self._waiting: dict[RangeId, tuple[Continuation, LightEvent]] = {}
+        self._waiting: dict[RangeId, tuple[FeedRange, Continuation, LightEvent]] = {}
         self._any = asyncio.Event()
         self._more = asyncio.Event()
         """Something waits that the question under way is not about."""
@@ -54,7 +54,7 @@ class IdleRanges:
         ranges wait, and it has had so many seconds since.
         """
         self._more.clear()
-        positions = {name: after for name, (after, _) in self._waiting.items()}
+        positions = {x: after for x, after, _ in self._waiting.values()}
         asking = asyncio.create_task(self._found(feed, positions))
         more = asyncio.create_task(self._more.wait())
         try:
@@ -66,19 +66,19 @@ class IdleRanges:
             more.cancel()
             await asyncio.gather(asking, more, return_exceptions=True)
         for range_id in found:
-            if range_id in self._waiting and range_id in positions:
-                self._waiting[range_id][1].set()
+            if range_id in self._waiting and self._waiting[range_id][0] in positions:
+                self._waiting[range_id][2].set()
         return not asking.cancelled()
 
     async def _found(
-        self, feed: AnswersForMany, positions: Mapping[RangeId, Continuation]
+        self, feed: AnswersForMany, positions: Mapping[FeedRange, Continuation]
     ) -> Collection[RangeId]:
         try:
             return await self._retrier.call("news", partial(feed.news, positions))
         except FeedError:
-            return positions  # each reader finds out for itself, and says so
+            return [x.id for x in positions]  # each reader finds out for itself, and says so
 
-    async def news(self, range_id: RangeId, after: Continuation, pause: "Pause") -> None:
+    async def news(self, found: FeedRange, after: Continuation, pause: "Pause") -> None:
         """Wait until it is time to read on after a position, where there was nothing.
 
         ``pause`` is that of the range, and says whether it is wholly at rest.
@@ -87,14 +87,14 @@ class IdleRanges:
             await self._sleep(pause.next(self._settings))
             return
         news = LightEvent()
-        self._waiting[range_id] = after, news
+        waiting = self._waiting[found.id] = found, after, news
         self._any.set()
         self._more.set()
         try:
             await news.wait()
         finally:
-            if self._waiting.get(range_id) == (after, news):
-                del self._waiting[range_id]
+            if self._waiting.get(found.id) is waiting:
+                del self._waiting[found.id]
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self._random.uniform(0.9, 1.1))

@@ -12,7 +12,7 @@ from typing import Never, Protocol
 
 from changefeed.feeds.backlog import Backlog, measure_backlog, with_oldest
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, RangeId
+from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.runtime.for_each import for_each
 
@@ -26,8 +26,10 @@ class Reading(Protocol):
     @property
     def ranges(self) -> Collection[RangeId]: ...
 
-    def reached(self, range_id: RangeId) -> Continuation | None:
-        """Return the position below which everything is done; ``None`` if it is not read."""
+    def reached(self, range_id: RangeId) -> tuple[FeedRange, Continuation] | None:
+        """Return a range, and the position below which everything is done; ``None`` if it is
+        not read.
+        """
         ...
 
 
@@ -74,30 +76,29 @@ class LagMeter:
 
     async def _measure(self, ranges: Collection[RangeId], reading: Reading) -> None:
         """Measure each; then raise the first of what was raised."""
-        reached = {x: reading.reached(x) for x in ranges}
-        positions = {x: y for x, y in reached.items() if y is not None}
+        positions = dict(x for x in map(reading.reached, ranges) if x is not None)
         counts: Mapping[RangeId, int] = {}
         if isinstance(self._feed, AnswersForMany) and positions:
             counts = await self._feed.lags(positions)
         failed: list[FeedError] = []
 
-        async def measure(range_id: RangeId) -> None:
+        async def measure(read: FeedRange) -> None:
             try:
-                found = await self._behind(range_id, positions[range_id], counts.get(range_id))
+                found = await self._behind(read, positions[read], counts.get(read.id))
             except FeedError as error:
                 failed.append(error)
             else:
-                if reading.reached(range_id) is not None:
+                if reading.reached(read.id) is not None:
                     lag = Lag(found.changes, found.seconds(self._wall()))
-                    self._events.lag(range_id, lag)
+                    self._events.lag(read.id, lag)
 
         await for_each(positions, measure, at_once=_AT_ONCE)
         if failed:
             raise failed[0]
 
     async def _behind(
-        self, range_id: RangeId, after: Continuation, changes: int | None
+        self, read: FeedRange, after: Continuation, changes: int | None
     ) -> Backlog:
         if changes is None:
-            return await measure_backlog(self._feed, range_id, after)
-        return await with_oldest(self._feed, range_id, after, changes=changes)
+            return await measure_backlog(self._feed, read, after)
+        return await with_oldest(self._feed, read, after, changes=changes)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, ReadsParts, Successor
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, Successor
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.workers.successors import create_successors, no_proof
@@ -23,7 +23,7 @@ from changefeed.runtime.errors import UserError
 _LONGEST_CREATION = 60.0
 
 
-def parts_of(feed: ReadsParts, found: FeedRange, into: int) -> Sequence[FeedRange]:
+def parts_of(feed: Feed, found: FeedRange, into: int) -> Sequence[FeedRange]:
     """Cut a range into parts that wait for it. Raise ``FeedRefused`` where it cannot be cut."""
     parts = feed.cut(found, into)
     assert len(parts) == into, f"range {found.id!r} was cut into {len(parts)}, not {into}"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Never
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
@@ -61,10 +61,12 @@ class WorkerPool:
         """The leases that have a worker, as last written."""
         return {name: worker.lease for name, worker in self._workers.items()}
 
-    def reached(self, range_id: RangeId) -> Continuation | None:
-        """Return the position below which everything is done; ``None`` without a worker."""
+    def reached(self, range_id: RangeId) -> tuple[FeedRange, Continuation] | None:
+        """Return a range, and the position below which everything is done; ``None`` without a
+        worker.
+        """
         worker = self._workers.get(range_id)
-        return None if worker is None else worker.reached
+        return None if worker is None else (worker.lease.range, worker.reached)
 
     @property
     def ranges(self) -> Collection[RangeId]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, Page, RangeEnded
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.idle_ranges import IdleRanges, Pause
@@ -27,7 +27,7 @@ class Prefetcher:
     def __init__(
         self,
         feed: Feed,
-        range_id: RangeId,
+        found: FeedRange,
         settings: FeedSettings,
         *,
         retrier: Retrier,
@@ -36,7 +36,7 @@ class Prefetcher:
         meter: LoadMeter,
     ) -> None:
         self._feed = feed
-        self._range_id = range_id
+        self._range, self._range_id = found, found.id
         self._settings = settings
         self._retrier = retrier
         self._idle = idle
@@ -81,7 +81,7 @@ class Prefetcher:
             await self._put(page)
             after = page.continuation
             if not page.changes:
-                await self._idle.news(self._range_id, after, self._pause)
+                await self._idle.news(self._range, after, self._pause)
 
     async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
         """Wait for room; drop what comes after the reading was stopped."""
@@ -99,7 +99,7 @@ class Prefetcher:
         clock, limit = asyncio.get_running_loop().time, self._settings.page_size
         began = clock()
         try:
-            page = await self._feed.read(self._range_id, after, limit)
+            page = await self._feed.read(self._range, after, limit)
         except RangeUnknown as unknown:
             raise self._unknown(unknown, at=began) from unknown
         self._unknown_since = None

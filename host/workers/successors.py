@@ -10,9 +10,7 @@ from changefeed.feeds.feed import (
     Continuation,
     Feed,
     FeedRange,
-    KeepsParts,
     RangeId,
-    RemembersRanges,
     Successor,
 )
 from changefeed.host.events import HostEvents
@@ -22,7 +20,7 @@ from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseG
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.update import update_lease
-from changefeed.leases.parts import latest, with_parts
+from changefeed.leases.parts import below_parts, is_cut, latest, with_parts
 
 SUPERSEDED = "its keys have gone to other ranges"
 
@@ -77,7 +75,7 @@ async def create_successors(
     for successor in successors:
         if after.goes_on_from_another(successor.range):
             continue
-        found = _below_parts(feed, successor.range, ranges)
+        found = _below_parts(feed, successor.range, ranges, leases)
         before = {
             x
             for x, y in unfinished.items()
@@ -109,13 +107,15 @@ def is_left_over(feed: Feed, waiting: Lease) -> bool:
 
     Where parts end with their range, what comes of the range itself waits for all of them.
     """
-    return not isinstance(feed, KeepsParts) or feed.whole_of(waiting.range_id) is not None
+    return feed.successors_inherit_positions or waiting.range.of is not None
 
 
-def _below_parts(feed: Feed, found: FeedRange, ranges: Collection[FeedRange]) -> FeedRange:
-    """Add the parts of its parents to the parents of a range."""
-    if not isinstance(feed, KeepsParts):
-        return found
+def _below_parts(
+    feed: Feed, found: FeedRange, ranges: Collection[FeedRange], leases: Collection[Lease]
+) -> FeedRange:
+    """Add the parts that hold keys of a range to its parents."""
+    if feed.successors_inherit_positions:
+        return below_parts(found, [x.range for x in leases if is_cut(x.range)])
     parents = [y for x in ranges if x.id == found.id for y in x.parents]
     return replace(found, parents=tuple(dict.fromkeys([*found.parents, *parents])))
 
@@ -126,11 +126,11 @@ def _parts_may_be_there(
     """Whether a successor may have to wait for parts: of what was in parts when leases were
     listed, or of another parent of it by now.
     """
-    if not isinstance(feed, KeepsParts):
+    if feed.successors_inherit_positions:
         return False
-    names = [*(x.range_id for x in leases), *(x.range.id for x in successors)]
+    ranges = [*(x.range for x in leases), *(x.range for x in successors)]
     of_several = any(len(x.range.parents) > 1 for x in successors)
-    return of_several or any(feed.whole_of(x) for x in names)
+    return of_several or any(x.of for x in ranges)
 
 
 async def wait_for_parts(feed: Feed, container: LeaseContainer) -> None:
@@ -140,10 +140,10 @@ async def wait_for_parts(feed: Feed, container: LeaseContainer) -> None:
     the one who creates it and the one who splits call this after their writes: so one of them
     finds what the other has written.
     """
-    if not isinstance(feed, KeepsParts):
+    if feed.successors_inherit_positions:
         return
     leases = await container.list()
-    parts = {x.range_id for x in leases if not x.ended and feed.whole_of(x.range_id)}
+    parts = {x.range_id for x in leases if not x.ended and x.range.of is not None}
     unread = {x.range_id: x for x in leases if not x.epoch and not x.ended}
     may_wait = (x.range.parents and x.range_id not in parts for x in unread.values())
     if not parts or not any(may_wait):
@@ -182,12 +182,12 @@ class _Succession:
 
     def has_handed_on(self, older: FeedRange, successor: FeedRange) -> bool:
         """Whether the ended range read all keys of its successor from where ``older`` was."""
-        handing = isinstance(self.feed, RemembersRanges) and older.id != self.ended.id
+        handing = self.feed.successors_inherit_positions and older.id != self.ended.id
         return handing and older.covers(self.ended) and self.ended.covers(successor)
 
     def goes_on_from_another(self, successor: FeedRange) -> bool:
         """Whether a range that came of the ended one is being read, and will go on in this."""
-        return isinstance(self.feed, RemembersRanges) and any(
+        return self.feed.successors_inherit_positions and any(
             not x.ended and x.range.covers(successor) for x in self.read_descendants
         )
 
@@ -233,7 +233,7 @@ class _Succession:
             return False
         if stored.ended or stored.continuation is None:
             return True
-        moved_on = isinstance(self.feed, RemembersRanges) and stored.continuation != start
+        moved_on = self.feed.successors_inherit_positions and stored.continuation != start
         read_since = any(x.range.covers(stored.range) for x in self.read_descendants)
         return moved_on and not read_since and _waits_for(self.ended, stored)
 

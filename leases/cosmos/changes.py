@@ -16,7 +16,7 @@ from azure.cosmos.aio import ContainerProxy
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
-from changefeed.feeds.feed import Continuation, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeEnded, RangeId
 from changefeed.leases.cosmos.items import Document
 
 _TIMEOUT = 30.0
@@ -44,7 +44,7 @@ class LeaseChanges:
             return None
         try:
             token: _Token = {
-                x.id: await self._feed.resolve_start(x.id, "now")
+                x.id: await self._feed.resolve_start(x, "now")
                 for x in await self._feed.ranges()
             }
         except (FeedRefused, msgspec.ValidationError):
@@ -65,7 +65,7 @@ class LeaseChanges:
             for range_id in after:
                 while pages < _MOST_PAGES:
                     pages += 1
-                    page = await self._feed.read(range_id, after[range_id], _PAGE)
+                    page = await self._feed.read(FeedRange(id=range_id), after[range_id], _PAGE)
                     after[range_id] = page.continuation
                     found += [msgspec.json.decode(x.body) for x in page.changes]
                     if len(page.changes) < _PAGE:

@@ -71,6 +71,8 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     moved: bool = False
     stamp: float | None = None
     parents: tuple[str, ...] = ()
+    sub_range_of: str | None = None
+    generation: tuple[int, int] = (0, 0)
 
 
 class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -220,12 +222,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
     ours = _entry(document, OWNERSHIP, _Ownership)
     low, high = bounds_in(document)
     lease = Lease(
-        range=FeedRange(
-            id=_range_in(document),
-            low=low,
-            high=high,
-            parents=tuple(RangeId(x) for x in ours.parents) if ours else (),
-        ),
+        range=_feed_range_in(document, ours),
         continuation=_continuation_in(document),
         **_ownership(document, ours),
     )
@@ -237,6 +234,19 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
         has_properties=isinstance(document.get("properties"), dict),
     )
     return replace(lease, version=version_of(seen))
+
+
+def _feed_range_in(document: Mapping[str, Any], ours: _Ownership | None) -> FeedRange:
+    low, high = bounds_in(document)
+    found = FeedRange(id=_range_in(document), low=low, high=high)
+    if ours is None:  # others do not say its generation: what they cut is named by its bounds
+        return replace(found, generation=(0, int(is_part(found))))
+    return replace(
+        found,
+        parents=tuple(RangeId(x) for x in ours.parents),
+        of=None if ours.sub_range_of is None else RangeId(ours.sub_range_of),
+        generation=ours.generation,
+    )
 
 
 def _range_in(document: Mapping[str, Any]) -> RangeId:
@@ -386,6 +396,8 @@ def _ownership_text(lease: Lease) -> str:
             moved=lease.moved,
             stamp=lease.stamp,
             parents=lease.range.parents,
+            sub_range_of=lease.range.of,
+            generation=lease.range.generation,
         )
     )
 

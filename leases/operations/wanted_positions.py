@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RemembersRanges, StartAt
+from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.leases.coverage import ancestors, located, overlaps, uncovered
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease, require_continuation
@@ -70,9 +70,7 @@ async def _in_the_feed(
     assert len({x.range_id for x in leases}) == len(leases), "refused before"
     for bounds in _bounds(leases, await feed.ranges()):
         yield bounds
-    inherits = isinstance(feed, RemembersRanges)
-    if isinstance(feed, RemembersRanges):
-        feed.remember_ranges(x.range for x in leases)
+    inherits = feed.successors_inherit_positions
     ranges = with_parts(feed, await feed.ranges(), leases)
     placed = [located(x, ranges) for x in leases]
     for found in overlaps(placed):
@@ -106,7 +104,7 @@ async def _when_read(feed: Feed, lease: Lease) -> str | None:
         return None  # others have its keys, and the feed has not ended it
     name = lease.range_id
     try:
-        await feed.read(name, require_continuation(lease), 1)
+        await feed.read(lease.range, require_continuation(lease), 1)
     except RangeEnded:
         return None
     except (RangeUnknown, FeedRefused) as error:

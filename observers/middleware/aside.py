@@ -70,6 +70,6 @@ class Aside:
                 f"{text}"
             )
             sequences = (change.sequence, change.sequence)
-            raise ObserverFailed(change.range_id, sequences, attempts, reason) from error
+            raise ObserverFailed(context.range.id, sequences, attempts, reason) from error
         context.acknowledge(change)
         self._on_dead_letter(letter)

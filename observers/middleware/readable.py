@@ -59,7 +59,7 @@ class ReadableOnly:
     async def _put_aside(self, context: Context, change: Change) -> None:
         assert change.unreadable is not None, "the others are handed on"
         if self._aside is None:
-            raise RangeRefused(change.range_id, unreadable_text(change))
+            raise RangeRefused(context.range.id, unreadable_text(change))
         self._gate.check()
         failure = Failure(kind="Unreadable", text=change.unreadable, trace="")
         await self._aside.put(context, change, failure, attempts=0)

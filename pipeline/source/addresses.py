@@ -81,7 +81,6 @@ def changes_identity_at(address: str) -> str:
 def feed_kind(traits: PositionTraits) -> FeedKind:
     return FeedKind(
         order_of_positions=PositionOrder.of(traits),
-        successors_inherit_positions=traits.successors_inherit_positions,
         identity=traits.identity,
     )
 

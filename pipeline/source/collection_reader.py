@@ -123,8 +123,8 @@ class CollectionAccess:
         """The identity of the collection, as leases and positions have it."""
         return self._log
 
-    def remember_ranges(self, offset: Offset) -> None:
-        """Do nothing: the catalog names every range."""
+    def check_feed(self, offset: Offset) -> None:
+        """Do nothing: every position says it."""
 
     def ranges(self) -> Sequence[FeedRange]:
         self._refresh()

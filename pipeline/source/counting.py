@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from changefeed.feeds.feed import Continuation, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeEnded
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Step, StepResult
 from changefeed.pipeline.source.retries import RetryingFeed
@@ -24,10 +24,10 @@ class PageSeen:
 
 
 async def read_changes(
-    feed: RetryingFeed, name: RangeId, after: Continuation, limit: int
+    feed: RetryingFeed, found: FeedRange, after: Continuation, limit: int
 ) -> PageSeen:
     """Read a page to count it."""
-    page = await feed.read(name, after, limit)
+    page = await feed.read(found, after, limit)
     positions = {x.sequence: x for x in page.changes}
     return PageSeen(
         sequences=[x.sequence for x in page.changes],

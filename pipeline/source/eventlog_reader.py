@@ -30,8 +30,8 @@ class LogAccess:
     def identity(self) -> str:
         return ""  # every position says it
 
-    def remember_ranges(self, offset: Offset) -> None:
-        """Do nothing: a log names every range there ever was."""
+    def check_feed(self, offset: Offset) -> None:
+        """Do nothing: every position says it."""
 
     def ranges(self) -> Sequence[FeedRange]:
         self._refresh()

@@ -17,7 +17,6 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -39,7 +38,6 @@ from changefeed.feeds.feed import (
     Page,
     RangeEnded,
     RangeId,
-    RemembersRanges,
     StartAt,
 )
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages, Rows
@@ -71,12 +69,11 @@ def _nameless(_: Feed) -> str:
 class FeedKind:
     """What the contract does not say about a feed.
 
-    ``successors_inherit_positions``: see ``Access``. ``identity`` returns what offsets are to
-    say of the feed: its identity, where positions do not say it.
+    ``identity`` returns what offsets are to say of the feed: its identity, where positions do
+    not say it.
     """
 
     order_of_positions: PositionOrder
-    successors_inherit_positions: bool = False
     identity: Callable[[Feed], str] = _nameless
 
 
@@ -97,7 +94,6 @@ class FeedAccess:
         only: Collection[RangeId] = (),
         patience: float = PATIENCE,
     ) -> None:
-        self.successors_inherit_positions = kind.successors_inherit_positions
         self._opening = opening
         self._kind = kind
         self._scale = kind.order_of_positions
@@ -111,15 +107,13 @@ class FeedAccess:
         except BaseException:
             self._loop.close()
             raise
+        self.successors_inherit_positions = self._inner.successors_inherit_positions
 
     def identity(self) -> str:
         return self._kind.identity(self._inner)
 
-    def remember_ranges(self, offset: Offset) -> None:
+    def check_feed(self, offset: Offset) -> None:
         self._check(offset.feed)
-        self._recall(
-            FeedRange(id=name, low=x.low, high=x.high) for name, x in offset.marks.items()
-        )
 
     def ranges(self) -> Sequence[FeedRange]:
         return narrowed(self._run(lambda feed: feed.ranges()), self._only)
@@ -127,12 +121,12 @@ class FeedAccess:
     def resolve_start(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
-        return self._run(lambda feed: by_name(names, lambda x: feed.resolve_start(x, start)))
+        return self._run(
+            lambda feed: by_name(names, lambda x: feed.resolve_start(FeedRange(id=x), start))
+        )
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
-        return self._run(
-            lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x].continuation))
-        )
+        return self._run(lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x])))
 
     def order(self, position: Continuation) -> int:
         return self._scale.order(position)
@@ -151,12 +145,11 @@ class FeedAccess:
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
         self._check(piece.feed)
-        self._recall([FeedRange(id=piece.range_id, low=piece.low, high=piece.high)])
         found: Iterator[Rows | Sequence[Change]]
         if isinstance(self._inner, ReadsRawPages):
             found = self._kept_or_asked(self._inner, piece)
         else:
-            found = self._pages(piece.range_id, piece.start, piece.end)
+            found = self._pages(_range_at(piece.range_id, piece), piece.start, piece.end)
         for changes in found:
             yield piece.range_id, changes
 
@@ -176,69 +169,64 @@ class FeedAccess:
                 f"checkpoint directory"
             )
 
-    def _recall(self, ranges: Iterable[FeedRange]) -> None:
-        if isinstance(self._inner, RemembersRanges):
-            self._inner.remember_ranges(x for x in ranges if x.high)
-
-    async def _look(
-        self, feed: RetryingFeed, name: RangeId, after: Continuation
-    ) -> Availability:
+    async def _look(self, feed: RetryingFeed, name: RangeId, mark: Mark) -> Availability:
         """Ask for a change; where there is one, how many there are, if it does not say."""
-        raw = self._inner
+        raw, found, after = self._inner, _range_at(name, mark), mark.continuation
         try:
             if isinstance(raw, ReadsRawPages):
-                page = await feed.fetch(raw, name, after, 1)
-                return Availability(lag=raw.lag_at(name, page))
-            if not (await feed.read(name, after, 1)).changes:
+                page = await feed.fetch(raw, found, after, 1)
+                return Availability(lag=raw.lag_at(found.id, page))
+            if not (await feed.read(found, after, 1)).changes:
                 return Availability(lag=0)
         except RangeEnded as ended:
             return Availability(lag=0, successors=ended.successors)
-        return Availability(lag=max(1, await feed.lag(name, after)))
+        return Availability(lag=max(1, await feed.lag(found, after)))
 
     async def _advanced(self, feed: RetryingFeed, name: RangeId, step: Step) -> StepResult:
+        found = _range_at(name, step)
         if step.count is None:
-            return StepResult(at=await self._end(feed, name, step))
+            return StepResult(at=await self._end(feed, found, step))
         largest = self._scale.largest
         if step.lag * largest <= step.count:  # else it would be asked for in vain
-            end = await self._end(feed, name, step)
+            end = await self._end(feed, found, step)
             if self.distance(step.after, end) * largest <= step.count:
                 return StepResult(at=end)
         if isinstance(self._inner, ReadsRawPages):
             if step.exceed:  # another batch begins
-                self._kept.forget(name)
-            read = partial(self._read_raw, feed, self._inner, name)
+                self._kept.forget(found.id)
+            read = partial(self._read_raw, feed, self._inner, found)
         else:
-            read = partial(read_changes, feed, name)
+            read = partial(read_changes, feed, found)
         return await counted(read, self._scale, step)
 
     async def _read_raw(
         self,
         feed: RetryingFeed,
         raw: ReadsRawPages,
-        name: RangeId,
+        found: FeedRange,
         after: Continuation,
         limit: int,
     ) -> PageSeen:
         """Read a page to count it, and keep it for the tasks."""
-        page = await feed.fetch(raw, name, after, limit)
+        page = await feed.fetch(raw, found, after, limit)
         if page.body is None:
             return PageSeen(sequences=(), position=self._scale.position, end=page.continuation)
-        sequences = raw.rows(name, page).sequences
-        self._kept.keep(name, after, page)
+        sequences = raw.rows(found.id, page).sequences
+        self._kept.keep(found.id, after, page)
         return PageSeen(
             sequences=sequences, position=self._scale.position, end=page.continuation
         )
 
-    async def _end(self, feed: Feed, name: RangeId, step: Step) -> Continuation:
+    async def _end(self, feed: Feed, found: FeedRange, step: Step) -> Continuation:
         """Return where a range is now, or ``until``, whichever comes first."""
         order = self._scale.order
         try:
-            now = await feed.resolve_start(name, "now")
+            now = await feed.resolve_start(found, "now")
         except RangeUnknown:
             return step.after  # the range has ended since
         if order(now) < order(step.after):
             raise FeedUnavailable(
-                f"range {name!r} has changes behind {step.after!r}, and ends at {now!r}: a "
+                f"range {found.id!r} has changes behind {step.after!r}, and ends at {now!r}: a "
                 f"replica is behind, or its LSNs began again when ranges were merged"
             )
         if step.until is None or order(now) <= order(step.until):
@@ -246,7 +234,7 @@ class FeedAccess:
         return max(step.after, step.until, key=order)
 
     def _pages(
-        self, name: RangeId, after: Continuation, end: Continuation
+        self, found: FeedRange, after: Continuation, end: Continuation
     ) -> Iterator[Sequence[Change]]:
         """Yield the changes between two positions, also from successors of the range."""
         until, each = self.order(end), 1
@@ -254,7 +242,7 @@ class FeedAccess:
             limit = min(PAGE, each * self.distance(after, end))
             try:
                 page = self._run(
-                    partial(self._page, name=name, after=after, end=end, limit=limit)
+                    partial(self._page, found=found, after=after, end=end, limit=limit)
                 )
             except RangeEnded as ended:
                 yield from self._taken_over(ended, after, end)
@@ -286,10 +274,10 @@ class FeedAccess:
                         return
             except OSError as error:
                 _log.debug("pages.not_found", file=piece.kept, reason=str(error))
-        yield from self._rows(feed, piece.range_id, after, piece.end)
+        yield from self._rows(feed, _range_at(piece.range_id, piece), after, piece.end)
 
     def _rows(
-        self, feed: ReadsRawPages, name: RangeId, after: Continuation, end: Continuation
+        self, feed: ReadsRawPages, found: FeedRange, after: Continuation, end: Continuation
     ) -> Iterator[Rows | Sequence[Change]]:
         """Yield the same in columns. Each page is asked for before the last one is cut.
 
@@ -299,7 +287,7 @@ class FeedAccess:
         until, each = self.order(end), self._scale.largest
         if self.order(after) >= until:
             return
-        asked = self._fetching(feed, name, after, each * self.distance(after, end))
+        asked = self._fetching(feed, found, after, each * self.distance(after, end))
         try:
             while True:
                 try:
@@ -312,8 +300,8 @@ class FeedAccess:
                     break  # a replica may be behind
                 ahead = self.order(at) < until
                 if ahead:
-                    asked = self._fetching(feed, name, at, each * self.distance(at, end))
-                rows = feed.rows(name, page)
+                    asked = self._fetching(feed, found, at, each * self.distance(at, end))
+                rows = feed.rows(found.id, page)
                 if wanted := rows.up_to(until):
                     yield wanted
                 if not ahead:
@@ -321,12 +309,12 @@ class FeedAccess:
                 after, each = at, self._changes_of_each(rows.sequences)
         finally:
             asked.cancel()
-        yield from self._pages(name, after, end)  # which asks until there is what was seen
+        yield from self._pages(found, after, end)  # which asks until there is what was seen
 
     def _fetching(
-        self, feed: ReadsRawPages, name: RangeId, after: Continuation, limit: int
+        self, feed: ReadsRawPages, found: FeedRange, after: Continuation, limit: int
     ) -> Future[RawPage]:
-        return self._loop.start(self._retrying().fetch(feed, name, after, min(PAGE, limit)))
+        return self._loop.start(self._retrying().fetch(feed, found, after, min(PAGE, limit)))
 
     def _changes_of_each(self, sequences: Sequence[int]) -> int:
         """Return how many changes a transaction has, as far as a page shows it: at least one.
@@ -342,7 +330,7 @@ class FeedAccess:
         self,
         feed: RetryingFeed,
         *,
-        name: RangeId,
+        found: FeedRange,
         after: Continuation,
         end: Continuation,
         limit: int,
@@ -350,11 +338,11 @@ class FeedAccess:
         """Return a page on the way to an end that the range has reached before."""
 
         async def read() -> Page:
-            page = await feed.once.read(name, after, limit)
+            page = await feed.once.read(found, after, limit)
             if not page.changes and self.order(page.continuation) < self.order(end):
                 raise FeedUnavailable(
-                    f"range {name!r} says that it ends at {page.continuation!r}, but it was "
-                    f"seen at {end!r}: a replica is behind"
+                    f"range {found.id!r} says that it ends at {page.continuation!r}, but it "
+                    f"was seen at {end!r}: a replica is behind"
                 )
             return page
 
@@ -369,7 +357,7 @@ class FeedAccess:
                 f"range {ended.range_id!r} ended at {after!r}, before {end!r}, which was seen "
                 f"earlier: the feed was restored from an older copy. Start from the beginning"
             )
-        lines = [self._pages(x.range.id, after, end) for x in ended.successors]
+        lines = [self._pages(x.range, after, end) for x in ended.successors]
         changes = heapq.merge(*map(chain.from_iterable, lines), key=attrgetter("sequence"))
         while page := list(islice(changes, PAGE)):
             yield page
@@ -382,3 +370,7 @@ class FeedAccess:
 
     async def _open(self) -> Feed:
         return await self._stack.enter_async_context(self._opening())
+
+
+def _range_at(name: RangeId, at: Mark | Step | Slice) -> FeedRange:
+    return FeedRange(id=name, low=at.low, high=at.high)

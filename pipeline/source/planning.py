@@ -120,7 +120,7 @@ def target_at(access: Access, end: StartAt | Offset) -> Target:
     read to its end.
     """
     if isinstance(end, Offset):
-        access.remember_ranges(end)
+        access.check_feed(end)
         if access.successors_inherit_positions:  # bounds say what its successors are
             return Target.of(end.marks)
         known = {x.id: x for x in access.ranges()}
@@ -134,7 +134,7 @@ def next_offset(
     access: Access, start: Offset, *, limit: int | None = None, within: Target | None = None
 ) -> Offset:
     """Return where the batch that begins at ``start`` ends: ``start`` if there is nothing."""
-    access.remember_ranges(start)
+    access.check_feed(start)
     # An ended range whose position was taken over has handed on all it had.
     asked = {
         x: m
@@ -143,7 +143,13 @@ def next_offset(
     }
     sights = access.look(asked)
     steps = {
-        name: Step(after=mark.continuation, lag=sights[name].lag, until=until)
+        name: Step(
+            after=mark.continuation,
+            lag=sights[name].lag,
+            low=mark.low,
+            high=mark.high,
+            until=until,
+        )
         for name, mark in start.marks.items()
         if not mark.ended and sights[name].lag > 0
         for until in [None if within is None else within.point(access, name, mark)]

@@ -35,7 +35,8 @@ class Availability:
 class Step:
     """How far to advance in a range: ``count`` changes, and no further than ``until``.
 
-    ``lag`` is about how many lie ahead.
+    ``lag`` is about how many lie ahead. ``low`` and ``high`` are the bounds of the range,
+    where its mark has them.
 
     Where the feed cannot stop within a transaction, and the first one alone is longer than
     ``count``, a step goes over it whole if it may ``exceed``, and nowhere if not.
@@ -43,6 +44,8 @@ class Step:
 
     after: Continuation
     lag: int
+    low: str = ""
+    high: str = ""
     count: int | None = None
     until: Continuation | None = None
     exceed: bool = True
@@ -102,7 +105,7 @@ class Access(Protocol):
 
     successors_inherit_positions: bool
     """Whether successors take over the positions of ended ranges, whose bounds the feed
-    forgets: marks must then carry them."""
+    forgets: marks must then carry them. See ``Feed``."""
 
     positions_count_changes: bool
     """Whether ``distance`` is exact."""
@@ -111,11 +114,8 @@ class Access(Protocol):
         """Return what the feed is to be known by, if its positions do not say it."""
         ...
 
-    def remember_ranges(self, offset: Offset) -> None:
-        """Learn of ranges from an offset before they are asked for.
-
-        Raise ``FeedRefused`` if the offset is of another feed than this.
-        """
+    def check_feed(self, offset: Offset) -> None:
+        """Raise ``FeedRefused`` if an offset is of another feed than this."""
         ...
 
     def ranges(self) -> Sequence[FeedRange]:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
 from changefeed.feeds.timeouts import bounded_feed, in_time
 from changefeed.runtime.for_each import for_each
@@ -24,7 +24,7 @@ _AT_ONCE: Final = 16
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
 
 
-class RetryingFeed:
+class RetryingFeed(Feed):
     """Wraps a feed. ``FeedUnavailable`` is raised by what has no answer for ``patience``
     seconds; an attempt may take ``timeout``. ``once`` is the feed that is asked only once.
     """
@@ -34,6 +34,7 @@ class RetryingFeed:
         self._few = asyncio.Semaphore(_AT_ONCE)
         self._timeout = timeout
         self._patience = patience
+        self.successors_inherit_positions = feed.successors_inherit_positions
 
     @property
     def identity(self) -> str:
@@ -42,25 +43,25 @@ class RetryingFeed:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self.ask(self.once.ranges)
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self.ask(lambda: self.once.resolve_start(range_id, start))
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        return await self.ask(lambda: self.once.resolve_start(found, start))
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        return await self.ask(lambda: self.once.read(range_id, after, limit))
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        return await self.ask(lambda: self.once.read(found, after, limit))
 
     async def fetch(
-        self, pages: ReadsRawPages, range_id: RangeId, after: Continuation, limit: int
+        self, pages: ReadsRawPages, found: FeedRange, after: Continuation, limit: int
     ) -> RawPage:
         """Ask for a page that is not cut, of the same feed by its other contract."""
         return await self.ask(
-            lambda: in_time("read", pages.fetch(range_id, after, limit), self._timeout)
+            lambda: in_time("read", pages.fetch(found, after, limit), self._timeout)
         )
 
     def continuation_after(self, change: Change) -> Continuation:
         return self.once.continuation_after(change)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        return await self.ask(lambda: self.once.lag(range_id, after))
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        return await self.ask(lambda: self.once.lag(found, after))
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await ``call()`` until the feed answers; it asks ``once``, not this."""

@@ -98,11 +98,11 @@ class Place:
             ranges = await feed.ranges()
             changes, leases = {}, []
             for x in ranges:
-                beginning = await feed.resolve_start(x.id, "beginning")
-                changes[x.id] = await feed.lag(x.id, beginning)
+                beginning = await feed.resolve_start(x, "beginning")
+                changes[x.id] = await feed.lag(x, beginning)
                 lease = await container.read(x.id)
                 if lease is not None and lease.continuation is not None:
-                    leases.append((lease, await feed.lag(x.id, lease.continuation)))
+                    leases.append((lease, await feed.lag(x, lease.continuation)))
                 elif changes[x.id]:
                     leases.append((Lease(range=x), changes[x.id]))
         return AtRest(ranges=ranges, changes=changes, leases=leases)

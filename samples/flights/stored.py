@@ -6,7 +6,7 @@ from typing import Self
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.eventlog.ids import position, sequence_in
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import Continuation, FeedRange, StartAt
 
 
 class StoredFlights:
@@ -23,13 +23,13 @@ class StoredFlights:
     async def ranges(self) -> Sequence[FeedRange]:
         return [x.range for x in (await self._collection.routes()).topology.partitions]
 
-    async def resolve_start(self, _: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, _: FeedRange, start: StartAt) -> Continuation:
         assert start == "beginning", "a proof looks at all of it"
         return position(self._identity, 0)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        ends = await self._collection.ends([range_id])
-        return ends[range_id] - sequence_in(range_id, after, self._identity)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        ends = await self._collection.ends([found.id])
+        return ends[found.id] - sequence_in(found.id, after, self._identity)
 
     @property
     def _identity(self) -> str:

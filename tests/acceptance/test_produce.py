@@ -22,8 +22,8 @@ async def bodies(log: Path) -> list[int]:
     found = []
     async with EventLog.open(log) as feed:
         for r in await feed.ranges():
-            after = await feed.resolve_start(r.id, "beginning")
-            while (page := await feed.read(r.id, after, 1000)).changes:
+            after = await feed.resolve_start(r, "beginning")
+            while (page := await feed.read(r, after, 1000)).changes:
                 found += [x.value()["n"] for x in page.changes]
                 after = page.continuation
     return sorted(found)

@@ -15,7 +15,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.schema import FORMAT
-from changefeed.feeds.feed import Change, Feed, RangeId
+from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime import open_database
 from tests.support.damaged_logs import everyone_is_refused
@@ -43,8 +43,8 @@ def numbered(count: int, begin: int = 0) -> list[Record]:
 
 async def whole(feed: Feed, range_id: RangeId = WHOLE) -> list[Change]:
     changes: list[Change] = []
-    after = await feed.resolve_start(range_id, "beginning")
-    while (page := await feed.read(range_id, after, 1000)).changes:
+    after = await feed.resolve_start(FeedRange(id=range_id), "beginning")
+    while (page := await feed.read(FeedRange(id=range_id), after, 1000)).changes:
         changes += page.changes
         after = page.continuation
     return changes
@@ -82,7 +82,8 @@ async def test_a_log_that_nothing_is_appended_to_is_not_read_to_find_that_out(
 ) -> None:
     statements: list[str] = []
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        end = {WHOLE: await log.resolve_start(WHOLE, "now")}
+        whole = FeedRange(id=WHOLE)
+        end = {whole: await log.resolve_start(whole, "now")}
         connections = await log._brokers.connections(log._catalog, 1)
         await connections.made[0].set_trace_callback(statements.append)
         for expected in (True, False, False):
@@ -97,7 +98,9 @@ async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
     body = b"x" * 1_000_000
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append([Record(key="k", body=body)] * 20)
-        page = await log.read(WHOLE, await log.resolve_start(WHOLE, "beginning"), 1000)
+        page = await log.read(
+            FeedRange(id=WHOLE), await log.resolve_start(FeedRange(id=WHOLE), "beginning"), 1000
+        )
         assert len(page.changes) == 9  # the first, and 8 MiB more
         assert len(await whole(log)) == 20
 
@@ -180,14 +183,14 @@ async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path)
 async def test_a_log_recreated_refuses_positions_of_the_old_one(path: Path) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append(numbered(5))
-        old = await log.resolve_start(WHOLE, "now")
+        old = await log.resolve_start(FeedRange(id=WHOLE), "now")
         shutil.rmtree(path)
         await create_log(path, parts=1)
         with pytest.raises(FeedRefused, match="recreated while it was open"):
             await log.ranges()
     async with EventLog.open(path) as log:
         with pytest.raises(FeedRefused, match="Reset the leases"):
-            await log.read(WHOLE, old, 10)
+            await log.read(FeedRange(id=WHOLE), old, 10)
 
 
 async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
@@ -323,7 +326,7 @@ async def test_a_directory_that_takes_no_writes_is_named_with_advice(read_only: 
             pass
     with pytest.raises(FeedRefused, match=r"records.db: .*Readers must be able to, too"):
         async with EventLog.open(read_only) as log:
-            await log.resolve_start(WHOLE, "now")
+            await log.resolve_start(FeedRange(id=WHOLE), "now")
     with pytest.raises(FeedRefused, match=r"no event log can be made at .*Read-only"):
         await create_log(read_only.parent / "new")
 

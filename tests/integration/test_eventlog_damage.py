@@ -10,7 +10,7 @@ from changefeed.feeds.errors import FeedError, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.bulk import BulkLog
-from changefeed.feeds.feed import Change
+from changefeed.feeds.feed import Change, FeedRange
 from tests.support.damaged_logs import (
     HURT,
     NEW_YEAR,
@@ -153,7 +153,7 @@ async def test_a_start_at_a_time_is_not_taken_from_a_damaged_block(
     flip(path, column, first)
     async with EventLog.open(path) as log:
         with pytest.raises(RangeDamaged):
-            await log.resolve_start(HURT, NEW_YEAR)
+            await log.resolve_start(FeedRange(id=HURT), NEW_YEAR)
     with pytest.raises(RangeDamaged):
         BulkLog.at(path).sequence_before(HURT, int(NEW_YEAR.timestamp()) * 1_000_000)
 
@@ -170,8 +170,13 @@ async def test_an_end_that_is_damaged_takes_no_changes_and_says_so(
         with pytest.raises(RangeDamaged, match=r"the end of range .* nothing can be appended"):
             await writer.append(full_records(20))
         with pytest.raises(RangeDamaged, match="the end of range"):
-            await log.resolve_start(HURT, "now")
-        assert await log.lag(SOUND, await log.resolve_start(SOUND, "now")) == 0
+            await log.resolve_start(FeedRange(id=HURT), "now")
+        assert (
+            await log.lag(
+                FeedRange(id=SOUND), await log.resolve_start(FeedRange(id=SOUND), "now")
+            )
+            == 0
+        )
     with pytest.raises(RangeDamaged, match="the end of range"):
         BulkLog.at(path).ends()
 

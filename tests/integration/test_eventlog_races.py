@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from changefeed.feeds.feed import RangeEnded, RangeId
+from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
 from tests.support.proxies import proxied
 from tests.support.succession import replace_partitions
 
@@ -28,7 +28,7 @@ async def test_changes_that_come_in_before_a_range_ends_are_read_before_its_end(
     path: Path,
 ) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        beginning = await log.resolve_start(WHOLE, "beginning")
+        beginning = await log.resolve_start(FeedRange(id=WHOLE), "beginning")
         happened = False
 
         async def then_it_ends(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -44,12 +44,12 @@ async def test_changes_that_come_in_before_a_range_ends_are_read_before_its_end(
         for broker, plain in connections.items():
             made = [proxied(x, then_it_ends) for x in plain.made]
             connections[broker] = replace(plain, made=made)
-        nothing_yet = await log.read(WHOLE, beginning, 10)
+        nothing_yet = await log.read(FeedRange(id=WHOLE), beginning, 10)
         assert (nothing_yet.changes, nothing_yet.continuation) == ((), beginning)
-        last = await log.read(WHOLE, beginning, 10)
+        last = await log.read(FeedRange(id=WHOLE), beginning, 10)
         assert [x.key for x in last.changes] == ["k"]
         with pytest.raises(RangeEnded):
-            await log.read(WHOLE, last.continuation, 10)
+            await log.read(FeedRange(id=WHOLE), last.continuation, 10)
 
 
 async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Path) -> None:
@@ -64,6 +64,11 @@ async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Pa
         with pytest.raises(FeedUnavailable, match="the disk is gone"):
             await writer.append([Record(key="k", body=b"1")])
         writer._store = store  # type: ignore[method-assign]
-        assert await log.lag(WHOLE, await log.resolve_start(WHOLE, "beginning")) == 0
+        assert (
+            await log.lag(
+                FeedRange(id=WHOLE), await log.resolve_start(FeedRange(id=WHOLE), "beginning")
+            )
+            == 0
+        )
         again = await writer.append([Record(key="k", body=b"2")])
         assert again.sequences == {WHOLE: range(1, 2)}

@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedError, FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change, FeedRange, RangeId
 from tests.support.damaged_logs import append_some, everyone_is_refused, read_by_pages
 
 pytestmark = pytest.mark.real_time
@@ -119,8 +119,13 @@ async def test_an_end_of_another_kind_concerns_its_range(
     put(path / RECORDS, "partitions", column, value, "partition = 1")
     async with EventLog.open(path) as log, EventLogWriter.open(path) as writer:
         with pytest.raises(RangeDamaged, match="the end of range"):
-            await log.resolve_start(FIRST, "now")
-        assert await log.lag(SECOND, await log.resolve_start(SECOND, "now")) == 0
+            await log.resolve_start(FeedRange(id=FIRST), "now")
+        assert (
+            await log.lag(
+                FeedRange(id=SECOND), await log.resolve_start(FeedRange(id=SECOND), "now")
+            )
+            == 0
+        )
         with pytest.raises(RangeDamaged, match="nothing can be appended"):
             await writer.append([Record(key=f"k{n}") for n in range(20)])
         if column not in ("latest_us", "checks"):  # sealing does without these

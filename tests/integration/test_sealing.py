@@ -29,7 +29,7 @@ from changefeed.feeds.eventlog.arrow_columns import layout_of
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
 from changefeed.feeds.eventlog.sealed import sealed_with
-from changefeed.feeds.feed import Change, RangeEnded, RangeId
+from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 from tests.support.damaged_logs import (
     HURT,
     NEW_YEAR,
@@ -121,9 +121,9 @@ async def test_sealed_changes_are_read_as_they_were_written_from_any_position(
             end = chance.randint(place, len(whole))
             assert in_bulk(path, HURT, place, end) == [*range(place + 1, end + 1)]
             if place:
-                assert await log.lag(HURT, log.continuation_after(whole[place - 1])) == (
-                    len(whole) - place
-                )
+                assert await log.lag(
+                    FeedRange(id=HURT), log.continuation_after(whole[place - 1])
+                ) == (len(whole) - place)
 
 
 @small_pieces
@@ -138,7 +138,7 @@ async def test_a_start_at_a_time_is_the_same_whether_changes_are_sealed_or_not(
 
     async def starts() -> list[object]:
         async with EventLog.open(path) as log:
-            return [await log.resolve_start(HURT, x) for x in times]
+            return [await log.resolve_start(FeedRange(id=HURT), x) for x in times]
 
     before = await starts()
     before_in_columns = in_columns()
@@ -154,7 +154,9 @@ async def test_a_reader_that_is_in_the_middle_reads_on_across_a_border_that_is_m
 ) -> None:
     truth = await written(path)
     async with EventLog.open(path) as log:
-        first = await log.read(HURT, await log.resolve_start(HURT, "beginning"), 300)
+        first = await log.read(
+            FeedRange(id=HURT), await log.resolve_start(FeedRange(id=HURT), "beginning"), 300
+        )
         reader = BulkReader(BulkLog.at(path))
         pieces = reader.read(HURT, 0, len(truth), batch=100)
         begun = next(pieces)
@@ -183,9 +185,9 @@ async def test_sealing_names_what_it_was_asked_for_and_does_nothing_twice(path: 
     assert not await seal(path)
     async with EventLog.open(path) as log:
         changes, _ = await read_by_pages(log, SOUND)
-        whole = await log.resolve_start(HURT, "now")
+        whole = await log.resolve_start(FeedRange(id=HURT), "now")
         with pytest.raises(RangeEnded) as ended:
-            await log.read(HURT, whole, 10)
+            await log.read(FeedRange(id=HURT), whole, 10)
     assert len(ended.value.successors) == 2
     assert changes == await written(path, SOUND)
 
@@ -214,9 +216,11 @@ async def test_without_pyarrow_segments_are_refused_with_advice_and_blocks_are_r
     monkeypatch.delattr("changefeed.feeds.eventlog.segments", raising=False)
     async with EventLog.open(path) as log:
         with pytest.raises(FeedRefused, match=r"pip install 'changefeed-host\[segments\]'"):
-            await log.read(HURT, await log.resolve_start(HURT, "beginning"), 10)
+            await log.read(
+                FeedRange(id=HURT), await log.resolve_start(FeedRange(id=HURT), "beginning"), 10
+            )
         last = before[HURT][-2]
-        page = await log.read(HURT, log.continuation_after(last), 10)
+        page = await log.read(FeedRange(id=HURT), log.continuation_after(last), 10)
         assert page.changes == before[HURT][-1:]
     with pytest.raises(FeedRefused, match=r"pip install 'changefeed-host\[segments\]'"):
         await seal(path)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
@@ -69,7 +69,11 @@ def seen() -> Iterator[Seen]:
 
 
 async def all_of(feed: MemoryFeed, range_id: RangeId) -> set[tuple[RangeId, int]]:
-    page = await feed.read(range_id, await feed.resolve_start(range_id, "beginning"), 1000)
+    page = await feed.read(
+        FeedRange(id=range_id),
+        await feed.resolve_start(FeedRange(id=range_id), "beginning"),
+        1000,
+    )
     return {(x.range_id, x.sequence) for x in page.changes}
 
 

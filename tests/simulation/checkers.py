@@ -135,12 +135,11 @@ class Checker:
         """
         self._suspended.add(process)
 
-    def finished(self, changes: Sequence[Change]) -> None:
-        """An observer returned from these changes."""
+    def finished(self, range_id: RangeId, changes: Sequence[Change]) -> None:
+        """The observer of a range returned from these changes."""
         self.events += 1
-        range_id = changes[0].range_id
         by_hand = range_id in self._begun_anew or range_id in self._taken
-        self.progress.count_unstored(changes, by_hand=by_hand)
+        self.progress.count_unstored(range_id, changes, by_hand=by_hand)
         for change in changes:
             self.deliveries += 1
             self.duplicates += self.progress.done(change)

@@ -26,7 +26,6 @@ from changefeed.feeds.feed import (
     FeedRange,
     RangeEnded,
     RangeId,
-    RemembersRanges,
 )
 from changefeed.leases.cosmos.items import (
     ItemExists,
@@ -129,8 +128,6 @@ class DotNetLikeHost:
         self._readers = {x: y for x, y in self._readers.items() if not y.done()}
         begin = f"{around.prefix}.."
         listed = await _in_time(around.items.query(ALL, begin=begin))
-        if isinstance(around.feed, RemembersRanges):
-            around.feed.remember_ranges(_range_of(x) for x in listed)
         for lease in leases_to_take(listed, self.name, self._now()):
             if lease["id"] in self._readers:
                 continue  # its reader finds out by itself
@@ -158,14 +155,14 @@ class DotNetLikeHost:
                 await self._update(lease["id"], owner=self.name)
 
     async def _read(self, lease: Document) -> None:
-        feed, range_id = self._around.feed, RangeId(lease["LeaseToken"])
+        feed, found = self._around.feed, _range_of(lease)
         token = lease["ContinuationToken"]
         if token is None:
-            token = await _in_time(feed.resolve_start(range_id, "beginning"))
+            token = await _in_time(feed.resolve_start(found, "beginning"))
         position = Continuation(token)
         while True:
             try:
-                page = await _in_time(feed.read(range_id, position, _PAGE))
+                page = await _in_time(feed.read(found, position, _PAGE))
             except RangeEnded as end:
                 await self._split(lease, end)
                 return

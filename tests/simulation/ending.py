@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
+from changefeed.feeds.feed import Feed, RangeId
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import LEAST, TOLERANCE
 from changefeed.leases.parts import with_parts
@@ -149,8 +149,6 @@ class Ending:
         what goes on with them has checkpoints (which a range without changes never has).
         """
         feed = self._world.source.reader()
-        if isinstance(feed, RemembersRanges):
-            feed.remember_ranges(x.range for x in leases)
         ranges = await cast("Feed", feed).ranges()
         listed = {x.id for x in with_parts(cast("Feed", feed), ranges, leases)}
         new = {

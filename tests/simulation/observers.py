@@ -161,7 +161,7 @@ class SimulatedObserver:
             if moods.blocks and chance() < moods.blocks:
                 self._block(chance() * 45)
             self._fail(call.range_id, changes)
-            self._check(lambda: self._checker.finished(changes))
+            self._check(lambda: self._checker.finished(call.range_id, changes))
         except BaseException as error:
             self._raised = error
             raise

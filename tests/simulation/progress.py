@@ -51,14 +51,15 @@ class Progress:
         """Note that a change is done. Return whether it was before."""
         return self._keys.done(_name(change))
 
-    def count_unstored(self, changes: Sequence[Change], *, by_hand: bool) -> None:
+    def count_unstored(
+        self, range_id: RangeId, changes: Sequence[Change], *, by_hand: bool
+    ) -> None:
         """Count what is done of a range and not stored. Where an operator has interfered, two
         owners may be at two places of it.
 
         No position is within a transaction, so what is done of one whose rest is yet to come
         counts beside what may be done and not stored.
         """
-        range_id = changes[0].range_id
         unstored = self._unstored[range_id]
         for change in changes:
             if int(change.body) not in self._passed:

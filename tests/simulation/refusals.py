@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Continuation, Page, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
 from changefeed.leases.lease import Lease
 from changefeed.testing.proxies import show_methods
 
@@ -82,17 +82,17 @@ class _RefusingReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         try:
-            self._refusals.look(range_id)
+            self._refusals.look(found.id)
         except FeedError:
             self._checker.hit(Probe.FEED_REFUSED)
-            self._refusals.heard(self._process, self._checker.leases.get(range_id))
+            self._refusals.heard(self._process, self._checker.leases.get(found.id))
             raise
-        page: Page = await self._reader.read(range_id, after, limit)
+        page: Page = await self._reader.read(found, after, limit)
         return page
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        self._refusals.look(range_id)
-        lag: int = await self._reader.lag(range_id, after)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        self._refusals.look(found.id)
+        lag: int = await self._reader.lag(found, after)
         return lag

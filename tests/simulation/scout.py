@@ -163,9 +163,9 @@ class Scout(Checker):
         self.hit(Probe.CALL_OUTLIVED_LEASE, where=call.epoch < self._epoch[call.range_id])
         super().ended(call)
 
-    def finished(self, changes: Sequence[Change]) -> None:
+    def finished(self, range_id: RangeId, changes: Sequence[Change]) -> None:
         known = self.duplicates
-        super().finished(changes)
+        super().finished(range_id, changes)
         self.hit(Probe.REPEATED, where=self.duplicates > known)
 
     def put_aside(self, change: Change) -> None:

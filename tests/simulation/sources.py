@@ -83,7 +83,7 @@ class MemorySource:
         """A range is read by itself, or by parts of it without a gap."""
         parts: dict[RangeId, list[tuple[str, str]]] = defaultdict(list)
         for x in owned:
-            parts[memory_parts.whole_of(x.id) or x.id].append((x.low, x.high))
+            parts[x.whole].append((x.low, x.high))
         open_ranges = {x.id: x for x in self.open_ranges()}
         return parts.keys() == open_ranges.keys() and all(
             [*(low for low, _ in sorted(found)), open_ranges[name].high]
@@ -116,8 +116,7 @@ class MemorySource:
         return int(position)
 
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[Number]:
-        whole = memory_parts.whole_of(found.id) or found.id
-        passed = self._in_range[whole][first:last]
+        passed = self._in_range[found.whole][first:last]
         return [number for place, number in passed if found.low <= place < found.high]
 
     def transaction(self, change: Change) -> int:

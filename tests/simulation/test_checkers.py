@@ -71,7 +71,7 @@ def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_r
 ) -> None:
     checker, taken, found = watched(2)
     checker.neighbours.add("n/1")
-    checker.finished(found)
+    checker.finished(R1.id, found)
     checker.stored(taken, taken.advanced_to(Continuation("2")), "a/1")
     checker.deleted(taken, deletes)
     late = replace(taken, continuation=Continuation("1"))
@@ -86,12 +86,12 @@ def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_r
 def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
     checker, taken, found = watched(5)
     checker.progress.most_unstored = 3
-    checker.finished(found[:3])
+    checker.finished(R1.id, found[:3])
     checker.stored(taken, taken.advanced_to(Continuation("3")), "a/1")
-    checker.finished(found[3:])
+    checker.finished(R1.id, found[3:])
     checker.progress.most_unstored = 1
     with pytest.raises(Violation, match="2 changes of r1 are done and not stored"):
-        checker.finished(found[3:])
+        checker.finished(R1.id, found[3:])
 
 
 def test_what_is_done_of_a_transaction_that_is_cut_counts_beside_what_may_be_repeated() -> None:
@@ -104,10 +104,10 @@ def test_what_is_done_of_a_transaction_that_is_cut_counts_beside_what_may_be_rep
     for one in found:
         checker.appended(one.key, int(one.body))
     checker.progress.most_unstored = 3
-    checker.finished(found[1:5])  # 2 and 3 are one transaction, 4 and 5 another
+    checker.finished(R1.id, found[1:5])  # 2 and 3 are one transaction, 4 and 5 another
     checker.progress.most_unstored = 2
     with pytest.raises(Violation, match="4 changes of r1 are done and not stored"):
-        checker.finished(found[1:5])
+        checker.finished(R1.id, found[1:5])
 
 
 def test_a_change_that_was_put_aside_is_done_and_one_that_was_not_is_missed() -> None:
@@ -121,7 +121,7 @@ def test_a_change_that_was_put_aside_is_done_and_one_that_was_not_is_missed() ->
 
 def test_only_an_operator_may_move_a_checkpoint_back() -> None:
     checker, taken, found = watched(2)
-    checker.finished(found)
+    checker.finished(R1.id, found)
     ahead, back = (taken.advanced_to(Continuation(x)) for x in "20")
     checker.stored(taken, ahead, "a/1")
     checker.stored(ahead, back, OPERATOR)
@@ -179,7 +179,7 @@ def test_two_processes_in_calls_under_one_epoch_are_seen() -> None:
 
 def test_what_was_checkpointed_may_not_come_again() -> None:
     checker, taken, found = watched(1)
-    checker.finished(found)
+    checker.finished(R1.id, found)
     checker.stored(taken, taken.advanced_to(Continuation("1")), "a/1")
     with pytest.raises(Violation, match="change 1 was checkpointed before"):
         checker.began(call_of(taken), found)
@@ -258,7 +258,7 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
     checker.stored(None, claimed, "a/1")
     checker.ownership_forgotten()
     checker.began(call_of(taken), found)  # until it finds out
-    checker.finished(found[:1])
+    checker.finished(R1.id, found[:1])
     with pytest.raises(Violation, match="the epoch of r1 fell to 0"):
         checker.stored(None, FREE, "b/1")
     with pytest.raises(Violation, match="passed over change 2"):
@@ -274,7 +274,7 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
     checker, taken, found = watched(2)
     claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=1)
     checker.stored(None, claimed, "a/1")
-    checker.finished(found)
+    checker.finished(R1.id, found)
     stolen = taken.vacated().taken_by(HostName("b"), Incarnation("b/1"))
     checker.stored(taken, stolen, "b/1")
     checker.stored(claimed, replace(claimed, epoch=stolen.epoch), "b/1")

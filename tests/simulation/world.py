@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Feed, RangeId, ReadsParts
+from changefeed.feeds.feed import Feed, RangeId
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -162,7 +162,7 @@ class World:
             aside = Random(f"parallelism {self.seed}")
             self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
         in_log = self.feed == "memory" and self.wild and not self.splits
-        if isinstance(self.source.reader(), ReadsParts) and not self.mixed and not in_log:
+        if not self.mixed and not in_log:
             aside = Random(f"split hot {self.seed}")
             self._parts["leases"]["split_hot"] = aside.random() < _SPLIT_HOT
 

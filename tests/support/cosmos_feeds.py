@@ -75,8 +75,10 @@ async def cosmos_world(*, ranges: int = 1) -> AsyncIterator[CosmosWorld]:
         yield made
 
 
-class Unwrapped:
+class Unwrapped(Feed):
     """A Cosmos DB feed whose items each hold one record: their ids and bodies are its."""
+
+    successors_inherit_positions = True
 
     def __init__(self, feed: CosmosFeed) -> None:
         self._feed = feed
@@ -88,11 +90,11 @@ class Unwrapped:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self._feed.resolve_start(range_id, start)
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        return await self._feed.resolve_start(found, start)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        page = await self._feed.read(range_id, after, limit)
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        page = await self._feed.read(found, after, limit)
         return Page(
             changes=[_unwrapped(x) for x in page.changes], continuation=page.continuation
         )
@@ -100,14 +102,17 @@ class Unwrapped:
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        return await self._feed.lag(range_id, after)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        return await self._feed.lag(found, after)
 
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return self._feed.cut(found, into)
 
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
         return self._feed.joined(parts)
+
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return self._feed.sub_range(found, low, high)
 
 
 class _Wrapped(msgspec.Struct):

@@ -12,7 +12,7 @@ import pytest
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
-from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, RangeId
 
 HURT: Final = RangeId("e1.p00.v00-ff")
 SOUND: Final = RangeId("e1.p01.v00-ff")
@@ -67,11 +67,11 @@ async def read_by_pages(
     """Read a range as a host does: what came, and the error that ended it, if one did."""
     changes: list[Change] = []
     try:
-        after = start or await log.resolve_start(range_id, "beginning")
-        while (page := await log.read(range_id, after, limit)).changes:
+        after = start or await log.resolve_start(FeedRange(id=range_id), "beginning")
+        while (page := await log.read(FeedRange(id=range_id), after, limit)).changes:
             changes += page.changes
             after = page.continuation
-        if await log.lag(range_id, after):
+        if await log.lag(FeedRange(id=range_id), after):
             raise AssertionError("a range that says that it goes on, and gives nothing")
     except FeedError as error:
         return changes, error
@@ -97,7 +97,7 @@ def read_in_bulk(
 async def read_some(path: Path) -> None:
     async with EventLog.open(path) as log:
         for one in await log.ranges():
-            await log.read(one.id, await log.resolve_start(one.id, "beginning"), 10)
+            await log.read(one, await log.resolve_start(one, "beginning"), 10)
 
 
 async def append_some(path: Path) -> None:

@@ -84,10 +84,7 @@ class Shifting:
 
     @contextmanager
     def access(self) -> Iterator[Access]:
-        kind = FeedKind(
-            order_of_positions=PositionOrder.of(position_traits()),
-            successors_inherit_positions=True,
-        )
+        kind = FeedKind(order_of_positions=PositionOrder.of(position_traits()))
         made = FeedAccess(self._store.open, kind, patience=0.01)
         try:
             yield made

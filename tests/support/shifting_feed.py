@@ -2,13 +2,13 @@
 
 Its ranges end where their readers stand, as soon as they are split or merged, and what goes
 on takes over the position. A transaction has one LSN; children go on with those of their
-parent. It keeps every version. Readers know of ranges what they have seen or were told.
+parent. It keeps every version.
 """
 
 import asyncio
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -99,7 +99,13 @@ class ShiftingStore:
         lsn = max(self.lsns[x.id] for x in old)
         at = self.physical.index(old[0])
         new = [
-            FeedRange(id=RangeId(str(len(self.lsns) + n)), low=low, high=high, parents=names)
+            FeedRange(
+                id=RangeId(str(len(self.lsns) + n)),
+                low=low,
+                high=high,
+                parents=names,
+                generation=(len(names), 0),
+            )
             for n, (low, high) in enumerate(pairwise(edges))
         ]
         self.physical[at : at + len(old)] = new
@@ -108,7 +114,9 @@ class ShiftingStore:
             self.items[x.id] = [y for y in owned if x.low <= y.hash < x.high]
 
 
-class ShiftingReader:
+class ShiftingReader(Feed):
+    successors_inherit_positions = True
+
     def __init__(self, store: ShiftingStore) -> None:
         self._store = store
         self._topology = Topology(physical=())
@@ -117,46 +125,43 @@ class ShiftingReader:
     def identity(self) -> str:
         return self._store.identity
 
-    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        self._topology = self._topology.recalling(ranges)
-
-    def part(self, low: str, high: str) -> FeedRange:
-        return part_between(low, high)
-
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         low, high = int(found.low or "0", 16), int(found.high, 16)
         if high - low < into:
             raise FeedRefused(f"range {found.id!r} has too few hashes")
         cuts = (f"{low + (high - low) * n // into:02X}" for n in range(1, into))
-        return [part_between(*x) for x in pairwise([found.low, *cuts, found.high])]
+        return [part_between(found, *x) for x in pairwise([found.low, *cuts, found.high])]
 
     def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
         return self._topology.joined(parts)
 
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return part_between(found, low, high)
+
     async def ranges(self) -> Sequence[FeedRange]:
         await self._look()
-        return self._topology.listed()
+        return self._topology.physical
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        place = await self._place(range_id)
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        place = await self._place(found)
         if not isinstance(place, Place):
-            raise RangeUnknown(range_id)
+            raise RangeUnknown(found.id)
         return BEGINNING if start == "beginning" else position(self._store.lsns[place.physical])
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        place = await self._place(range_id)
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        place = await self._place(found)
         if not isinstance(place, Place):
-            self._topology = self._topology.recalling(place)
-            raise RangeEnded(range_id, tuple(Successor(range=x, start=after) for x in place))
+            raise RangeEnded(found.id, tuple(Successor(range=x, start=after) for x in place))
         behind = self._behind(place, after)
         if not behind:
             return Page(changes=(), continuation=position(self._store.lsns[place.physical]))
         last = behind[:limit][-1].lsn
-        found = [x for x in behind if x.lsn <= last]
+        items = [x for x in behind if x.lsn <= last]
+        named = self._topology.name_of_changes(found)
         return Page(
             changes=[
                 Change(
-                    range_id=range_id,
+                    range_id=named,
                     sequence=sequence,
                     key=x.key,
                     id=x.key,
@@ -164,24 +169,23 @@ class ShiftingReader:
                     body=x.body,
                     committed_us=0,
                 )
-                for x, sequence in zip(found, sequences([x.lsn for x in found]), strict=True)
+                for x, sequence in zip(items, sequences([x.lsn for x in items]), strict=True)
             ],
             continuation=position(last),
         )
 
-    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
-        page = await self.read(range_id, after, limit)
+    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+        page = await self.read(found, after, limit)
         if not page.changes:
             return RawPage(continuation=page.continuation)
-        place = self._topology.find(range_id)
+        place = self._topology.find(found)
         assert isinstance(place, Place), "it was read just now"
         newest = self._store.lsns.get(place.physical)
         body = msgspec.json.encode(page.changes)
         return RawPage(continuation=page.continuation, body=body, newest=newest)
 
-    def rows(self, range_id: RangeId, page: RawPage) -> Rows:
+    def rows(self, _: RangeId, page: RawPage) -> Rows:
         found = msgspec.json.decode(page.body or b"[]", type=list[Change])
-        assert all(x.range_id == range_id for x in found)
         return Rows.of(found)
 
     def lag_at(self, range_id: RangeId, page: RawPage) -> int:
@@ -194,21 +198,21 @@ class ShiftingReader:
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        place = await self._place(range_id)
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
+        place = await self._place(found)
         behind = self._behind(place, after) if isinstance(place, Place) else []
         if not behind or not isinstance(place, Place):
             return 0
         return self._store.lsns[place.physical] - behind[0].lsn + 1
 
-    async def _place(self, range_id: RangeId) -> Place | tuple[FeedRange, ...]:
+    async def _place(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         await self._look()
-        return self._topology.find(range_id)
+        return self._topology.find(found)
 
     async def _look(self) -> None:
         await asyncio.sleep(0)
         if self._topology.physical != self._store.physical:
-            self._topology = self._topology.replaced_by(self._store.physical)
+            self._topology = Topology.of(self._store.physical)
 
     def _behind(self, place: Place, after: Continuation) -> list[_Item]:
         lsn = lsn_of(after)

@@ -27,7 +27,7 @@ from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import encode_record
-from changefeed.feeds.feed import Continuation, Feed, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
@@ -185,7 +185,7 @@ async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_w
         r = (await feed.ranges())[0].id
         for after in (0, 7):
             with pytest.raises(RangeRefused):
-                await feed.read(r, feed._position(after), 10)
+                await feed.read(FeedRange(id=r), feed._position(after), 10)
 
 
 async def test_a_body_larger_than_any_is_refused(given: Given) -> None:
@@ -270,9 +270,9 @@ async def values(feed: Feed) -> dict[str, list[int]]:
     """Read all ranges to their ends, parents first."""
     found: dict[str, list[int]] = {}
     for r in await feed.ranges():
-        after = await feed.resolve_start(r.id, "beginning")
+        after = await feed.resolve_start(r, "beginning")
         try:
-            while (page := await feed.read(r.id, after, 100)).changes:
+            while (page := await feed.read(r, after, 100)).changes:
                 after = page.continuation
                 for change in page.changes:
                     found.setdefault(change.key, []).append(change.value())
@@ -286,12 +286,12 @@ async def test_a_read_waits_for_a_change_and_has_it_at_once(given: Given) -> Non
     access = BrokerAccess(token=Secret.of(TOKEN), wait=20.0)
     async with BrokersFeed.open(at, access) as feed, open_brokers_producer(at, ACCESS) as p:
         await p.send("k", 1)
-        starts = {
-            x.id: await feed.resolve_start(x.id, "beginning") for x in await feed.ranges()
-        }
-        (range_id,) = [x for x, start in starts.items() if await feed.lag(x, start)]
-        now = await feed.resolve_start(range_id, "now")
-        reading = asyncio.create_task(feed.read(range_id, now, 10))
+        starts = {x.id: await feed.resolve_start(x, "beginning") for x in await feed.ranges()}
+        (range_id,) = [
+            x for x, start in starts.items() if await feed.lag(FeedRange(id=x), start)
+        ]
+        now = await feed.resolve_start(FeedRange(id=range_id), "now")
+        reading = asyncio.create_task(feed.read(FeedRange(id=range_id), now, 10))
         await asyncio.sleep(0.1)
         assert not reading.done()
         await p.send("k", 2)
@@ -303,7 +303,7 @@ async def test_positions_of_another_cluster_are_refused(given: Given) -> None:
     async with BrokersFeed.open(address_of(given.address), ACCESS) as feed:
         (r, *_) = await feed.ranges()
         with pytest.raises(RangeRefused, match="another log"):
-            await feed.read(r.id, Continuation("00000000/3"), 10)
+            await feed.read(r, Continuation("00000000/3"), 10)
 
 
 async def test_the_topology_is_shown_as_soon_as_there_is_a_newer_one(given: Given) -> None:

@@ -12,7 +12,7 @@ from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support.cosmos_feeds import CosmosWorld
@@ -32,16 +32,16 @@ async def test_throttling_is_passed_on_with_the_wait_that_is_asked_for_and_not_r
     )
     await world.counted()
     for ask in (
-        feed.read(ZERO, BEGINNING, 5),
-        feed.lag(ZERO, BEGINNING),
-        feed.resolve_start(ZERO, "now"),
+        feed.read(FeedRange(id=ZERO), BEGINNING, 5),
+        feed.lag(FeedRange(id=ZERO), BEGINNING),
+        feed.resolve_start(FeedRange(id=ZERO), "now"),
     ):
         with pytest.raises(FeedUnavailable, match="throttles") as throttled:
             await ask
         assert throttled.value.retry_after == 0.07
     assert (await world.counted())["change_feed"] == {"429": 3}
     await world.no_faults()
-    assert len((await feed.read(ZERO, BEGINNING, 5)).changes) == 1
+    assert len((await feed.read(FeedRange(id=ZERO), BEGINNING, 5)).changes) == 1
 
 
 @pytest.mark.parametrize("status", [410, 429])
@@ -67,7 +67,7 @@ async def test_what_passes_by_itself_may_be_asked_again_and_is_asked_a_few_times
     )
     await world.counted()
     with pytest.raises(FeedUnavailable, match=str(status)):
-        await feed.read(ZERO, BEGINNING, 5)
+        await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
     assert (await world.counted())["change_feed"][str(status)] <= 4
 
 
@@ -78,7 +78,11 @@ async def test_a_write_region_that_moves_is_no_reason_to_die(
 ) -> None:
     async with open_cosmos(world.address, CosmosAccess(), timeout=1.0) as feed:
         await world.fault(effect="error", operation=operation, status=403, substatus=substatus)
-        ask = feed.ranges() if operation == "read_ranges" else feed.read(ZERO, BEGINNING, 5)
+        ask = (
+            feed.ranges()
+            if operation == "read_ranges"
+            else feed.read(FeedRange(id=ZERO), BEGINNING, 5)
+        )
         with pytest.raises(FeedUnavailable):  # the client looks for the region meanwhile
             await ask
 
@@ -94,7 +98,7 @@ async def test_what_does_not_pass_is_refused_with_advice(
         effect="error", operation="change_feed", status=status, substatus=substatus
     )
     with pytest.raises(FeedRefused, match=advice) as refused:
-        await feed.read(ZERO, BEGINNING, 5)
+        await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
     assert isinstance(refused.value, RangeRefused) == (status == 400)
 
 
@@ -106,9 +110,9 @@ async def test_a_stalled_answer_is_given_up_in_time_and_the_next_one_is_read(
         await world.fault(effect="delay", operation="change_feed", seconds=10, times=1)
         begun = time.monotonic()
         with pytest.raises(FeedUnavailable, match=r"did not answer within 0\.4 s"):
-            await feed.read(ZERO, BEGINNING, 5)
+            await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
         assert time.monotonic() - begun < 9
-        assert len((await feed.read(ZERO, BEGINNING, 5)).changes) == 1
+        assert len((await feed.read(FeedRange(id=ZERO), BEGINNING, 5)).changes) == 1
 
 
 async def test_a_dropped_connection_may_be_asked_again(
@@ -118,9 +122,9 @@ async def test_a_dropped_connection_may_be_asked_again(
     async with asyncio.timeout(20):
         await world.fault(effect="drop", operation="change_feed", times=1)
         try:
-            page = await feed.read(ZERO, BEGINNING, 5)
+            page = await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
         except FeedUnavailable:
-            page = await feed.read(ZERO, BEGINNING, 5)
+            page = await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
     assert len(page.changes) == 1
 
 
@@ -128,15 +132,15 @@ async def test_a_container_that_was_recreated_is_refused_by_every_method(
     world: CosmosWorld, feed: CosmosFeed
 ) -> None:
     await world.put("a")
-    page = await feed.read(ZERO, BEGINNING, 5)
+    page = await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
     await world.delete()
     with pytest.raises(FeedRefused, match=r"not there|deleted and recreated"):
-        await feed.read(ZERO, page.continuation, 5)
+        await feed.read(FeedRange(id=ZERO), page.continuation, 5)
     await world.create()
     await world.put("other")
     asked: list[Any] = [
-        feed.read(ZERO, page.continuation, 5),
-        feed.read(ZERO, BEGINNING, 5),
+        feed.read(FeedRange(id=ZERO), page.continuation, 5),
+        feed.read(FeedRange(id=ZERO), BEGINNING, 5),
         feed.ranges(),
     ]
     for ask in asked:
@@ -151,13 +155,15 @@ async def test_a_position_beyond_the_end_is_waited_for_and_then_refused(
     await world.put("a")
     old = Continuation('"7052"')
     async with world.feed() as feed:
-        page = await feed.read(ZERO, old, 5)
+        page = await feed.read(FeedRange(id=ZERO), old, 5)
         assert (list(page.changes), page.continuation) == ([], old)
         monkeypatch.setattr(feed_module, "_REPLICA_LAG", 0.0)
         with pytest.raises(FeedRefused, match=r"lies beyond the end.*is at 1.*recreated"):
-            await feed.read(ZERO, old, 5)
+            await feed.read(FeedRange(id=ZERO), old, 5)
         low, _ = await world.by_hand.split(range="0")
-        page = await feed.read(RangeId(low["id"]), old, 5)  # a merge may be in its past
+        page = await feed.read(
+            FeedRange(id=RangeId(low["id"])), old, 5
+        )  # a merge may be in its past
         assert not page.changes
 
 

@@ -14,7 +14,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Change, Operation, RangeId, changes_identity
+from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId, changes_identity
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.pipeline.source.addresses import changes_identity_at
 from tests.support.cosmos_feeds import CosmosWorld
@@ -64,7 +64,9 @@ async def test_an_item_is_told_as_it_is_stored_with_its_time_and_its_place(
     await world.put("a", "é", n=1)
     await world.put("b", 7)
     first, second = (
-        await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 10)
+        await feed.read(
+            FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 10
+        )
     ).changes
     assert (first.key, first.id, first.operation) == ("é", "a", Operation.REPLACE)
     assert (second.key, second.id) == ("=7", "b")
@@ -81,7 +83,9 @@ async def test_only_the_latest_version_is_told_and_no_delete(
         await world.put("a", n=n)
     await world.put("b")
     await world.remove("b")
-    page = await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 10)
+    page = await feed.read(
+        FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 10
+    )
     assert [(x.id, x.value()["n"]) for x in page.changes] == [("a", 2)]
 
 
@@ -105,13 +109,13 @@ async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
 ) -> None:
     async with world.feed("all-versions") as feed:
         await world.put("a", n=0)
-        now = await feed.resolve_start(ZERO, "now")
+        now = await feed.resolve_start(FeedRange(id=ZERO), "now")
         await world.put("a", n=1)
         await world.remove("a")
         await world.put("a", n=2)
-        first = await feed.read(ZERO, now, 2)
-        second = await feed.read(ZERO, first.continuation, 2)
-        assert await feed.lag(ZERO, now) == 3
+        first = await feed.read(FeedRange(id=ZERO), now, 2)
+        second = await feed.read(FeedRange(id=ZERO), first.continuation, 2)
+        assert await feed.lag(FeedRange(id=ZERO), now) == 3
 
     def told(x: Change) -> tuple[Operation, int | None, int | None]:
         before = msgspec.json.decode(x.previous)["n"] if x.previous else None
@@ -129,7 +133,7 @@ async def test_all_versions_start_from_now_and_say_so(world: CosmosWorld) -> Non
     async with world.feed("all-versions") as feed:
         for start in ("beginning", datetime.now(UTC)):
             with pytest.raises(FeedRefused, match="start from now, or read the latest"):
-                await feed.resolve_start(ZERO, start)
+                await feed.resolve_start(FeedRange(id=ZERO), start)
 
 
 async def test_a_time_starts_with_its_whole_second(
@@ -147,12 +151,14 @@ async def test_a_time_starts_with_its_whole_second(
         (datetime(1960, 1, 1, tzinfo=UTC), ["old", "new"]),
     ]
     for start, expected in cases:
-        settled = await feed.resolve_start(ZERO, start)
-        page = await feed.read(ZERO, settled, 10)
+        settled = await feed.resolve_start(FeedRange(id=ZERO), start)
+        page = await feed.read(FeedRange(id=ZERO), settled, 10)
         assert [x.id for x in page.changes] == expected
-    settled = await feed.resolve_start(ZERO, since + timedelta(minutes=1))
+    settled = await feed.resolve_start(FeedRange(id=ZERO), since + timedelta(minutes=1))
     await world.put("newer")
-    assert [x.id for x in (await feed.read(ZERO, settled, 10)).changes] == ["newer"]
+    assert [x.id for x in (await feed.read(FeedRange(id=ZERO), settled, 10)).changes] == [
+        "newer"
+    ]
 
 
 async def test_a_reader_cannot_stop_inside_a_transaction(
@@ -164,10 +170,14 @@ async def test_a_reader_cannot_stop_inside_a_transaction(
         batch = [("create", ({"id": x, "pk": "p"},)) for x in "bcd"]
         await items.execute_item_batch(batch, "p")
         await items.create_item({"id": "e", "pk": "p"})
-    page = await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 2)
+    page = await feed.read(
+        FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 2
+    )
     a, b, c, d = page.changes
     assert a.sequence < b.sequence < c.sequence < d.sequence
-    again = [await feed.read(ZERO, feed.continuation_after(x), 9) for x in (a, b, c, d)]
+    again = [
+        await feed.read(FeedRange(id=ZERO), feed.continuation_after(x), 9) for x in (a, b, c, d)
+    ]
     assert ["".join(x.id for x in y.changes) for y in again] == ["bcde", "bcde", "bcde", "e"]
     assert feed.continuation_after(d) == page.continuation == '"2"'
 
@@ -180,6 +190,8 @@ async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
     address = CosmosAddress(endpoint=world.url, database="d", container="deep")
     async with open_cosmos(address, CosmosAccess()) as feed:
         (change,) = (
-            await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 9)
+            await feed.read(
+                FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 9
+            )
         ).changes
     assert change.key == "Ann"

@@ -9,6 +9,8 @@ from changefeed.feeds.cosmos import CosmosFeed
 from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
+from changefeed.leases.lease import Lease
+from changefeed.leases.parts import below_parts, is_cut, with_parts
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
@@ -26,10 +28,10 @@ class Reader:
         self.seen: list[Change] = []
 
     async def begin(self, feed: CosmosFeed) -> None:
-        feed.remember_ranges(x for x, _ in self.leases.values())
-        for x in await feed.ranges():
+        cut = [x for x, _ in self.leases.values() if is_cut(x)]
+        for x in [below_parts(x, cut) for x in await feed.ranges()]:
             if x.id not in self.leases and self.leases.keys().isdisjoint(x.parents):
-                self.leases[x.id] = (x, await feed.resolve_start(x.id, "beginning"))
+                self.leases[x.id] = (x, await feed.resolve_start(x, "beginning"))
 
     async def read(self, feed: CosmosFeed, *, pages: int = 1000, limit: int = 5) -> None:
         """Read until there is nothing for now, or so many pages of each range."""
@@ -42,7 +44,7 @@ class Reader:
         for _ in range(pages):
             owned, after = self.leases[range_id]
             try:
-                page = await feed.read(range_id, after, limit)
+                page = await feed.read(owned, after, limit)
             except RangeEnded as ended:
                 del self.leases[range_id]
                 for x in ended.successors:
@@ -75,12 +77,10 @@ async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
     await world.by_hand.merge(low["id"], high["id"])
     async with world.feed() as feed:
         with pytest.raises(FeedRefused, match="was merged with another"):
-            await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
-        feed.remember_ranges(
-            [FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])]
-        )
+            await feed.read(FeedRange(id=RangeId(low["id"])), Continuation('"0"'), 5)
+        bounded = FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])
         with pytest.raises(RangeEnded):
-            await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
+            await feed.read(bounded, Continuation('"0"'), 5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -103,7 +103,7 @@ async def test_whatever_is_split_and_merged_every_change_is_read_once_and_in_ord
     async with world.feed() as feed:
         await reader.begin(feed)
         await reader.read(feed)
-        assert {await feed.lag(x, after) for x, (_, after) in reader.leases.items()} == {0}
+        assert {await feed.lag(x, after) for x, after in reader.leases.values()} == {0}
     assert reader.steps_by_key() == {x: list(range(6)) for x in KEYS}
     assert max(Counter(x.id for x in reader.seen).values()) == 1
 
@@ -130,7 +130,7 @@ async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(
         assert len(await second.ranges()) == 2
         for start in ('"0"', '"3"'):
             with pytest.raises(RangeEnded) as ended:
-                await first.read(RangeId("0"), Continuation(start), 5)
+                await first.read(FeedRange(id=RangeId("0")), Continuation(start), 5)
             assert [x.start for x in ended.value.successors] == [start, start]
 
 
@@ -140,7 +140,7 @@ async def test_while_a_split_is_going_on_the_reader_is_asked_to_wait_with_one_re
     await world.fault(effect="error", operation="change_feed", status=410, substatus=1007)
     await world.counted()
     with pytest.raises(FeedUnavailable, match="being split or merged"):
-        await feed.read(RangeId("0"), Continuation('"0"'), 5)
+        await feed.read(FeedRange(id=RangeId("0")), Continuation('"0"'), 5)
     assert (await world.counted())["change_feed"] == {"410": 1}
 
 
@@ -151,7 +151,7 @@ async def test_what_goes_on_after_a_range_is_the_latest_there_is(
     assert len(await feed.ranges()) == 2
     children = await world.by_hand.split(range=low["id"])
     with pytest.raises(RangeEnded) as ended:
-        await feed.read(RangeId("0"), Continuation('"0"'), 5)
+        await feed.read(FeedRange(id=RangeId("0")), Continuation('"0"'), 5)
     names = [x.range.id for x in ended.value.successors]
     assert names == [*(x["id"] for x in children), high["id"]]
 
@@ -162,10 +162,11 @@ async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
     low, high = await world.by_hand.split(range="0")
     await feed.ranges()
     merged = await world.by_hand.merge(low["id"], high["id"])
+    read = FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])
     with pytest.raises(RangeEnded) as ended:
-        await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
+        await feed.read(read, Continuation('"0"'), 5)
     (half,) = ended.value.successors
-    (listed,) = await feed.ranges()
+    (listed,) = with_parts(feed, await feed.ranges(), [Lease(range=half.range)])
     assert listed.id == merged["id"]
     assert listed.parents == ("0", low["id"], high["id"], half.range.id)
 

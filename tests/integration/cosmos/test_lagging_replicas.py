@@ -3,19 +3,20 @@
 import pytest
 
 from changefeed.feeds.cosmos import feed as feed_module
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
 AHEAD = Continuation('"7052"')
 
 
-async def moved(world: CosmosWorld, how: str) -> RangeId:
+async def moved(world: CosmosWorld, how: str) -> FeedRange:
     """Split a range, or split and merge it; return one that holds keys of it now."""
     low, high = await world.by_hand.split(range="0")
     if how == "split":
-        return RangeId(low["id"])
-    return RangeId((await world.by_hand.merge(low["id"], high["id"]))["id"])
+        return FeedRange(id=RangeId(low["id"]))
+    merged = await world.by_hand.merge(low["id"], high["id"])
+    return FeedRange(id=RangeId(merged["id"]))
 
 
 @pytest.mark.parametrize("how", ["split", "merged"])

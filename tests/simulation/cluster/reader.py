@@ -96,7 +96,9 @@ class FeedSource:
         assert self._feed is not None
         limit = self._world.random.choice([1, 20, 1000])
         try:
-            page = await self._feed.read(partition, position(self._feed.identity, after), limit)
+            page = await self._feed.read(
+                FeedRange(id=partition), position(self._feed.identity, after), limit
+            )
         except RangeEnded:
             return (), True
         if page.changes:
@@ -110,7 +112,7 @@ class FeedSource:
         if said is None or int(said[1].replace(",", "")) != after + 1:
             raise Violation(f"it is refused: {error}") from error
         assert self._feed is not None
-        start = await self._feed.resolve_start(error.range_id, "beginning")
+        start = await self._feed.resolve_start(FeedRange(id=error.range_id), "beginning")
         found = sequence_of(start, self._feed.identity)
         if found < int(said[2].replace(",", "")):
             return after  # of a broker that knows an older catalog: ask again

@@ -10,36 +10,27 @@ from changefeed.feeds.feed import (
     LONGEST_WAIT_FOR_NEWS,
     AnswersForMany,
     Continuation,
-    Feed,
     FeedRange,
     RangeEnded,
     RangeId,
-    RemembersRanges,
 )
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 
-@pytest.mark.parametrize(
-    "feed", [MemoryFeed(1), ShiftingReader(ShiftingStore())], ids=["memory", "shifting"]
-)
-def test_a_bounded_feed_can_what_the_feed_can(feed: Feed) -> None:
-    bounded = bounded_feed(feed, timeout=1)
-    for ability in (RemembersRanges, AnswersForMany):
-        assert isinstance(bounded, ability) == isinstance(feed, ability)
-
-
-async def test_a_bounded_feed_passes_on_the_ranges_it_is_to_remember() -> None:
+async def test_a_bounded_feed_can_what_the_feed_can() -> None:
     store = ShiftingStore()
     bounded = bounded_feed(ShiftingReader(store), timeout=1)
-    assert isinstance(bounded, RemembersRanges)
-    store.split(RangeId("0"))
-    store.merge(0)
-    bounded.remember_ranges([FeedRange(id=RangeId("1"), low="", high="7F")])
+    assert bounded.successors_inherit_positions
+    (whole,) = await bounded.ranges()
+    low, high = bounded.cut(whole, 2)
+    assert bounded.joined([low, high]).of == whole.id
+    assert bounded.sub_range(whole, low.low, low.high) == low
+    store.split(whole.id)
     with pytest.raises(RangeEnded) as ended:
-        await bounded.read(RangeId("1"), Continuation('"0"'), 1)
-    assert [x.range.id for x in ended.value.successors] == ["-7F"]
+        await bounded.read(whole, Continuation('"0"'), 1)
+    assert [x.range.id for x in ended.value.successors] == ["1", "2"]
 
 
 async def test_a_feed_that_does_not_answer_is_unavailable() -> None:
@@ -57,13 +48,15 @@ async def test_a_feed_that_waits_for_news_is_given_the_time_for_it(
     answers: bool,  # noqa: FBT001 - whether it does
 ) -> None:
     class Waiting(MemoryFeed):
-        async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        async def news(
+            self, positions: Mapping[FeedRange, Continuation]
+        ) -> Collection[RangeId]:
             await asyncio.sleep(LONGEST_WAIT_FOR_NEWS if answers else 1e9)
-            return [*positions]
+            return [x.id for x in positions]
 
     bounded = bounded_feed(Waiting(1), timeout=1)
     assert isinstance(bounded, AnswersForMany)
-    asked = bounded.news({RangeId("0"): Continuation("0")})
+    asked = bounded.news({FeedRange(id=RangeId("0")): Continuation("0")})
     if answers:
         assert await asked == ["0"]
         return

@@ -3,16 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
-
-import pytest
+from typing import Any
 
 from changefeed.feeds.cosmos.positions import position
-from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Change, Feed, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.splitting import split
-from changefeed.host.wiring import open_host
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
@@ -153,13 +149,14 @@ async def test_parts_share_the_load_of_the_range_and_stay_for_a_cooldown() -> No
     assert [(x.load, x.moved, x.epoch) for x in made] == [(0.35, True, 0)] * 3
 
 
-class WholeRanges:
-    identity = "whole"
+class WholeRanges(ShiftingReader):
+    cut = Feed.cut
 
 
-async def test_a_feed_without_parts_is_refused_at_the_start() -> None:
-    hot = make.settings("a", HOT)
-    feed = cast("Feed", WholeRanges())
-    with pytest.raises(FeedRefused, match=r"leases\.split_hot is on"):
-        async with open_host(hot, Later, feed=feed, leases=MemoryLeases()):
-            pass
+async def test_hot_ranges_of_a_feed_that_reads_no_parts_are_read_on_whole() -> None:
+    feed, container = WholeRanges(written(2000)), MemoryLeases()
+    async with Fleet(feed, container, settings=HOT, pace=0.05) as fleet:
+        start(fleet, "ab")
+        await sent(fleet, 2000, within=150)
+        assert fleet.log.repeats == 0
+        assert set(await fleet.owners()) == {ZERO}

@@ -229,9 +229,9 @@ async def test_parts_whose_ends_differ_are_not_merged() -> None:
     class Lagging(ShiftingReader):
         """It is asked at two replicas, and one of them is behind."""
 
-        async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-            page = await super().read(range_id, after, limit)
-            seen = position(8) if range_id == LOW else page.continuation
+        async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+            page = await super().read(found, after, limit)
+            seen = position(8) if found.id == LOW else page.continuation
             return Page(changes=(), continuation=seen)
 
     parts = Parted(Lagging)

@@ -3,7 +3,7 @@
 import asyncio
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import Continuation, Page, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
@@ -37,10 +37,10 @@ class Late(MemoryFeed):
 
     knows_from = 0.0
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         if now() < self.knows_from:
-            raise RangeUnknown(range_id)
-        return await super().read(range_id, after, limit)
+            raise RangeUnknown(found.id)
+        return await super().read(found, after, limit)
 
 
 async def test_a_range_that_some_replicas_do_not_know_yet_is_read_when_they_do() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.rates import rates
 from changefeed.host.scaling import desired_hosts
@@ -53,10 +53,10 @@ def test_lag_is_shared_by_hosts_and_a_host_needs_a_range(seen: Snapshot, desired
 class Counting(MemoryFeed):
     """Its positions are numbers, a thousand changes away from the end at 0; it is far away."""
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
         await asyncio.sleep(1)
-        if range_id == "gone":
-            raise RangeUnknown(range_id)
+        if found.id == "gone":
+            raise RangeUnknown(found.id)
         return 1000 - int(after)
 
 

@@ -7,7 +7,7 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.lease import Lease
 from changefeed.leases.parts import with_parts
-from tests.support.partless_feed import PartlessFeed
+from tests.support.partless_feed import Handing
 
 FEED = MemoryFeed(0)
 R0, R1 = RangeId("r0"), RangeId("r1")
@@ -29,8 +29,13 @@ def listed(ranges: Sequence[FeedRange], *leases: Lease) -> dict[str, tuple[Range
 
 def test_without_parts_ranges_are_as_the_feed_has_them() -> None:
     assert with_parts(FEED, [WHOLE, NEXT], [lease(WHOLE)]) == [WHOLE, NEXT]
-    parts = [lease(LOWER), lease(UPPER)]
-    assert with_parts(PartlessFeed(0), [WHOLE], parts) == [WHOLE]
+
+
+def test_a_merged_range_waits_for_the_halves_that_are_read() -> None:
+    half = replace(WHOLE, id=RangeId("0-8"), high=MIDDLE, generation=(3, 1))
+    ended = lease(WHOLE, ended=True)
+    (found,) = with_parts(Handing(0), [NEXT], [ended, lease(half, epoch=0)])
+    assert found.parents == (R0, half.id)
 
 
 def test_parts_stand_in_the_place_of_their_range_and_come_before_what_follows_it() -> None:

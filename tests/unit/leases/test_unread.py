@@ -1,6 +1,6 @@
 """What lies behind a lease, when its range has gone on without any host."""
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.unread import Unread
 
@@ -22,7 +22,10 @@ async def behind(feed: MemoryFeed, *leases: tuple[str, str]) -> list[int]:
     """Return what lies behind each lease, given as a range and a position."""
     leased = {RangeId(x) for x, _ in leases}
     unread = Unread(feed, leased=leased, ranges=await feed.ranges())
-    return [(await unread.behind(RangeId(x), Continuation(y))).changes for x, y in leases]
+    return [
+        (await unread.behind(FeedRange(id=RangeId(x)), Continuation(y))).changes
+        for x, y in leases
+    ]
 
 
 async def test_a_range_that_is_open_counts_its_own_changes() -> None:
@@ -52,8 +55,8 @@ async def test_what_has_a_lease_of_its_own_counts_there() -> None:
     append(feed, 20)
     counts = await behind(feed, ("r0", "10"), (low.id, "0"))
     assert sum(counts) == 20
-    assert counts[1] == await feed.lag(low.id, START)
-    assert counts[0] == await feed.lag(high.id, START)
+    assert counts[1] == await feed.lag(low, START)
+    assert counts[0] == await feed.lag(high, START)
 
 
 async def test_what_two_ranges_go_on_in_counts_once() -> None:

@@ -17,6 +17,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import (
     Change,
     Continuation,
+    Feed,
     FeedRange,
     Operation,
     Page,
@@ -29,7 +30,7 @@ from changefeed.runtime.diagnostics import Diagnostic, fine, warning
 from changefeed_shelf.settings import ShelfSettings
 
 
-class ShelfFeed:
+class ShelfFeed(Feed):
     def __init__(self, file: Path, feed: MemoryFeed, offset: int, max_page: int) -> None:
         self._file = file
         self._feed = feed
@@ -45,20 +46,20 @@ class ShelfFeed:
         await self._catch_up()
         return await self._feed.ranges()
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
         await self._catch_up()
-        return await self._feed.resolve_start(range_id, start)
+        return await self._feed.resolve_start(found, start)
 
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         await self._catch_up()
-        return await self._feed.read(range_id, after, min(limit, self._max_page))
+        return await self._feed.read(found, after, min(limit, self._max_page))
 
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+    async def lag(self, found: FeedRange, after: Continuation) -> int:
         await self._catch_up()
-        return await self._feed.lag(range_id, after)
+        return await self._feed.lag(found, after)
 
     async def _catch_up(self) -> None:
         async with self._reading:

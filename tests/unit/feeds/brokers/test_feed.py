@@ -10,7 +10,7 @@ from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from tests.support.model_cluster import ModelCluster
 
 
@@ -39,7 +39,12 @@ async def test_a_range_that_was_opened_a_moment_ago_is_read_though_brokers_are_l
     brokers.cluster.begin_era(1)
     routes = await brokers.cluster.routes()
     (opened,) = (x for x in routes.by_id if x != before.id)
-    assert await feed.lag(opened, await feed.resolve_start(opened, "beginning")) == 3
+    assert (
+        await feed.lag(
+            FeedRange(id=opened), await feed.resolve_start(FeedRange(id=opened), "beginning")
+        )
+        == 3
+    )
 
 
 class CountingBrokers(LateBrokers):
@@ -77,4 +82,4 @@ async def test_a_range_that_no_catalog_has_is_unknown() -> None:
     brokers = LateBrokers()
     feed = BrokersFeed(cast("Any", brokers), await brokers.routes(), wait=0.0)
     with pytest.raises(RangeUnknown):
-        await feed.resolve_start(RangeId("e9.p09.v00-ff"), "beginning")
+        await feed.resolve_start(FeedRange(id=RangeId("e9.p09.v00-ff")), "beginning")

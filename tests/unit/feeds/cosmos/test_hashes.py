@@ -12,7 +12,7 @@ from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 
-WHOLE = part_between("", "FF")
+WHOLE = FeedRange(id=RangeId("0"), low="", high="FF")
 HASHES = st.text(min_size=1, max_size=40).map(effective_partition_key)
 
 
@@ -20,7 +20,7 @@ def test_it_is_cut_where_cosmos_db_would_cut_it() -> None:
     for parts in (2, 3, 7, 256):
         bounds = list(even_parts(WHOLE, parts))
         assert [high for _, high in bounds] == [*even_cuts(parts), "FF"]
-    (half, _) = even_parts(part_between(*even_cuts(3)), 2)
+    (half, _) = even_parts(part_between(WHOLE, *even_cuts(3)), 2)
     assert half[1] == middle(*even_cuts(3))
 
 
@@ -29,7 +29,7 @@ def test_parts_cover_all_keys_once_and_have_as_many_hashes_each(
     bounds: set[str], into: int
 ) -> None:
     low, high = sorted(bounds)
-    parts = list(even_parts(part_between(low, high), into))
+    parts = list(even_parts(part_between(WHOLE, low, high), into))
     assert [parts[0][0], parts[-1][1], len(parts)] == [low, high, into]
     assert all(a[1] == b[0] for a, b in pairwise(parts))
     sizes = [width(*x) for x in parts]
@@ -39,8 +39,8 @@ def test_parts_cover_all_keys_once_and_have_as_many_hashes_each(
 
 @given(hashed=HASHES, into=st.integers(2, 64))
 def test_each_key_is_read_by_one_part_as_the_feed_finds_it(hashed: str, into: int) -> None:
-    topology = Topology(physical=[FeedRange(id=RangeId("0"), low="", high="FF")])
-    found = [topology.find(part_between(*x).id) for x in even_parts(WHOLE, into)]
+    topology = Topology(physical=[WHOLE])
+    found = [topology.find(part_between(WHOLE, *x)) for x in even_parts(WHOLE, into)]
     places = [x for x in found if isinstance(x, Place)]
     assert len(places) == into
     assert sum(x.bounds.low <= hashed < x.bounds.high for x in places) == 1
@@ -51,6 +51,6 @@ def test_what_has_no_bounds_or_too_few_hashes_is_refused() -> None:
         even_parts(FeedRange(id=RangeId("0")), 2)
     one, two = "0" * 31 + "1", "0" * 31 + "2"
     with pytest.raises(FeedRefused, match="too few hashes"):
-        even_parts(part_between(one, two), 2)
+        even_parts(part_between(WHOLE, one, two), 2)
     with pytest.raises(FeedRefused, match="too few hashes"):
-        even_parts(part_between("7F", "FF"), 2)  # above all hashes
+        even_parts(part_between(WHOLE, "7F", "FF"), 2)  # above all hashes

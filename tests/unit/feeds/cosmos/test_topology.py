@@ -1,17 +1,24 @@
 """Ranges of Cosmos DB that are split and merged: where each is read, and what follows it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.feeds.cosmos.topology import Bounds, Place, Topology
+from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.parts import below_parts, is_cut
 
 
 def made(name: str, low: str, high: str, *parents: str) -> FeedRange:
     return FeedRange(
-        id=RangeId(name), low=low, high=high, parents=tuple(RangeId(x) for x in parents)
+        id=RangeId(name),
+        low=low,
+        high=high,
+        parents=tuple(RangeId(x) for x in parents),
+        generation=(len(parents), 0),
     )
 
 
@@ -30,11 +37,11 @@ def ids(found: Place | tuple[FeedRange, ...]) -> list[str]:
 
 
 def test_a_range_that_is_there_is_read_as_it_is() -> None:
-    found = Topology(physical=[LOW, HIGH]).find(RangeId("2"))
+    found = Topology(physical=[LOW, HIGH]).find(HIGH)
     assert found == Place(
         physical=RangeId("2"), bounds=Bounds(low="20", high="FF"), original=False
     )
-    whole = Topology(physical=[WHOLE]).find(RangeId("0"))
+    whole = Topology(physical=[WHOLE]).find(WHOLE)
     assert isinstance(whole, Place)
     assert whole.original
 
@@ -42,32 +49,40 @@ def test_a_range_that_is_there_is_read_as_it_is() -> None:
 def test_what_was_never_there_is_unknown() -> None:
     for name in ("7", "nowhere", "", "-", "FF-00", "20-20", "x-y"):
         with pytest.raises(RangeUnknown):
-            Topology(physical=[LOW, HIGH]).find(RangeId(name))
+            Topology(physical=[LOW, HIGH]).find(made(name, "", ""))
 
 
 def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:
-    topology = Topology(physical=[LOW, HIGH]).replaced_by([MERGED])
-    low, high = (part for x in "12" for part in parts(topology.find(RangeId(x))))
-    assert low == made("-20", "", "20", "1")
-    assert high == made("20-FF", "20", "FF", "2")
-    assert topology.find(low.id) == Place(
+    topology = Topology(physical=[MERGED])
+    low, high = (part for x in (LOW, HIGH) for part in parts(topology.find(x)))
+    assert low == replace(made("-20", "", "20", "1"), generation=(3, 1))
+    assert high == replace(made("20-FF", "20", "FF", "2"), generation=(3, 1))
+    assert topology.find(low) == Place(
         physical=RangeId("3"), bounds=Bounds(low="", high="20"), original=False
     )
 
 
-def test_nobody_begins_with_a_merged_range_while_its_halves_are_read() -> None:
-    topology = Topology(physical=[MERGED]).recalling([made("-20", "", "20", "1"), HIGH])
-    assert topology.listed() == [made("3", "", "FF", "0", "1", "2", "-20")]
+def test_what_halves_of_a_merged_range_have_alike_names_no_change_in_both() -> None:
+    topology = Topology(physical=[MERGED])
+    halves = [part for x in (LOW, HIGH) for part in parts(topology.find(x))]
+    assert [topology.name_of_changes(x) for x in halves] == ["-20", "20-FF"]
 
 
-def test_bounds_are_recalled_from_leases() -> None:
-    fresh = Topology(physical=[MERGED])
+def test_changes_are_named_after_the_physical_range_as_long_as_it_is_there() -> None:
+    first, second = part_between(WHOLE, "", "10"), part_between(WHOLE, "30", "FF")
+    whole, halves = Topology(physical=[WHOLE]), Topology(physical=[LOW, HIGH])
+    assert {whole.name_of_changes(x) for x in (WHOLE, first, second)} == {"0"}
+    # Each half counts its LSNs for itself from here on.
+    assert [halves.name_of_changes(x) for x in (first, second)] == ["-10", "30-FF"]
+
+
+def test_a_range_without_bounds_is_not_followed_through_a_merge() -> None:
+    topology = Topology(physical=[MERGED])
     for name in "12":
         with pytest.raises(FeedRefused, match="merged with another while no host was looking"):
-            fresh.find(RangeId(name))
-    recalled = fresh.recalling([LOW, HIGH])
-    assert ids(recalled.find(RangeId("1"))) == ["-20"]
-    assert ids(recalled.find(RangeId("2"))) == ["20-FF"]
+            topology.find(made(name, "", ""))
+    assert ids(topology.find(LOW)) == ["-20"]
+    assert ids(topology.find(HIGH)) == ["20-FF"]
 
 
 def test_a_merge_is_seen_in_the_family_tree_also_after_further_splits() -> None:
@@ -78,8 +93,8 @@ def test_a_merge_is_seen_in_the_family_tree_also_after_further_splits() -> None:
     topology = Topology(physical=[low, high])
     for name in "0123":  # rather once too often than keys without a reader
         with pytest.raises(FeedRefused):
-            topology.find(RangeId(name))
-    assert ids(topology.recalling([made("2", "20", "FF")]).find(RangeId("2"))) == ["20-FF"]
+            topology.find(made(name, "", ""))
+    assert ids(topology.find(made("2", "20", "FF"))) == ["20-FF"]
 
 
 def test_a_list_with_a_gap_is_not_complete() -> None:
@@ -126,7 +141,7 @@ def followed(topology: Topology, leases: list[FeedRange]) -> list[FeedRange]:
     """Replace leases of ended ranges by those of what follows, until all can be read."""
     found: list[FeedRange] = []
     for lease in leases:
-        place = topology.find(lease.id)
+        place = topology.find(lease)
         found += [lease] if isinstance(place, Place) else followed(topology, list(place))
     return found
 
@@ -136,28 +151,25 @@ def covers_every_hash_once(leases: list[FeedRange]) -> bool:
     return [*(x.low for x in leases), "FF"] == ["", *(x.high for x in leases)]
 
 
-@given(STEPS, st.booleans())
+@given(STEPS)
 def test_leases_that_are_followed_cover_every_hash_once_whatever_was_split_and_merged(
     steps: list[tuple[str, int]],
-    forgetful: bool,  # noqa: FBT001 - drawn by hypothesis
 ) -> None:
     container = Container()
     leases = list(container.ranges)
-    topology = Topology(physical=container.ranges)
     for step, choice in [*steps, ("l", 0)]:
         if step != "l":
             (container.split if step == "s" else container.merge)(choice)
             continue
-        if forgetful:  # started again: only the leases know
-            topology = Topology(physical=[])
-        topology = topology.replaced_by(container.ranges).recalling(leases)
+        topology = Topology.of(container.ranges)
         unfinished = {x.id for x in leases}
-        for x in topology.listed():  # no reader may begin with what is being read
-            assert x.id in unfinished or not unfinished.isdisjoint(x.parents)
+        cut = [x for x in leases if is_cut(x)]
+        for x in topology.physical:  # no reader may begin with what is being read
+            parents = below_parts(x, cut).parents
+            assert x.id in unfinished or not unfinished.isdisjoint(parents)
         leases = followed(topology, leases)
         assert covers_every_hash_once(leases)
-        topology = topology.recalling(leases)
         for x in leases:
-            place = topology.find(x.id)
+            place = topology.find(x)
             assert isinstance(place, Place)
             assert (place.bounds.low, place.bounds.high) == (x.low, x.high)

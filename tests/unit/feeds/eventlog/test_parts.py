@@ -40,10 +40,10 @@ async def filled(path: Path) -> AsyncIterator[tuple[EventLog, FeedRange]]:
 
 async def read_all(log: EventLog, name: RangeId, limit: int = 300) -> int:
     after, count = position(log.identity, 0), 0
-    while (page := await log.read(name, after, limit)).changes:
+    while (page := await log.read(FeedRange(id=name), after, limit)).changes:
         count += len(page.changes)
         after = page.continuation
-    assert await log.lag(name, page.continuation) == 0
+    assert await log.lag(FeedRange(id=name), page.continuation) == 0
     return count
 
 

@@ -1,7 +1,7 @@
 """Which ranges need a lease, and which leases are not needed any more."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -30,7 +30,7 @@ from tests.support import make
 from tests.support.calls import Calls
 from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
-from tests.support.partless_feed import PartlessFeed
+from tests.support.partless_feed import Handing, PartlessFeed
 from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -206,14 +206,14 @@ class Splitting(MemoryFeed):
 
     _gone = False
 
-    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        if range_id == R0:
+    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+        if found.id == R0:
             if not self._gone:
                 self.split(R0)
             self._gone = True
             raise RangeUnknown(R0)
         await asyncio.sleep(0.1)
-        return await super().resolve_start(range_id, start)
+        return await super().resolve_start(found, start)
 
     async def ranges(self) -> Sequence[FeedRange]:
         listed = await super().ranges()
@@ -251,16 +251,6 @@ async def test_a_range_that_was_forgotten_while_a_host_looked_stays_forgotten() 
     assert await looked(proxied(feed, ends_meanwhile), torn, 3) == {R1, R2}
 
 
-class Handing(PartlessFeed):
-    """A feed whose ranges hand on the positions of their readers."""
-
-    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        """Nothing is forgotten here."""
-
-    def part(self, low: str, high: str) -> FeedRange:
-        return FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
-
-
 WHOLE = FeedRange(id=R0, low="0", high="8")
 HALF = FeedRange(id=R1, low="0", high="4", parents=(R0,))
 QUARTER = FeedRange(id=R4, low="0", high="2", parents=(R0, R1))
@@ -284,7 +274,7 @@ BESIDE = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
 @pytest.mark.parametrize(
     ("successors", "there", "feed", "going_on"),
     [
-        ([MERGED], HALF, PartlessFeed(1), {"r0": "7", "r3": "7"}),
+        ([MERGED], HALF, Handing(1), {"r0": "7", "r3": "7"}),
         ([HALF, OTHER_HALF], HALF, PartlessFeed(1), {"r0": "7", "r1": "3", "r2": "7"}),
         ([HALF], HALF, Handing(1), {"r0": "7", "r1": "7"}),
         ([HALF], BESIDE, PartlessFeed(1), {"r0": "7", "r1": "7", "r4": "3"}),
@@ -331,7 +321,7 @@ async def test_a_lease_that_was_read_is_never_ended_as_superseded() -> None:
 async def superseded() -> MemoryLeases:
     """Return leases of a range whose half went on elsewhere before anybody read it."""
     leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="3"))
-    await end_range(leases, WHOLE, MERGED)
+    await end_range(leases, WHOLE, MERGED, feed=Handing(1))
     await finish(leases, R0)
     return leases
 
@@ -568,7 +558,7 @@ LOW_HALF = held("", "4", R0, name="r1")
 def test_keys_of_a_range_that_no_lease_holds_are_found(
     ranges: Sequence[FeedRange], leases: Sequence[Lease], gaps: Sequence[str]
 ) -> None:
-    assert [f"{low}-{high}" for low, high in parts_without_lease(ranges, leases)] == gaps
+    assert [f"{low}-{high}" for _, low, high in parts_without_lease(ranges, leases)] == gaps
 
 
 @pytest.mark.parametrize(

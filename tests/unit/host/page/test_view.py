@@ -20,6 +20,7 @@ from changefeed.host.page.view import (
     range_row,
 )
 from changefeed.leases.health import RangeHealth
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 OWNED = Ownership(name="r", owner="anna", epoch=3)
 FAILING = RangeHealth(failing_since=7.0, last_error="ValueError: no")
@@ -109,7 +110,7 @@ async def ranges_of(feed: MemoryFeed) -> list[FeedRange]:
 async def test_what_was_split_and_forgotten_is_an_ancestor() -> None:
     feed = MemoryFeed(1)
     feed.split(RangeId("r0"))
-    children = [x.id for x in await ranges_of(feed)][1:]
+    children = (await ranges_of(feed))[1:]
     past, rows = unleased(await ranges_of(feed), children)
     assert ([x.name for x in past], rows) == (["r0"], [])
 
@@ -117,13 +118,22 @@ async def test_what_was_split_and_forgotten_is_an_ancestor() -> None:
 async def test_what_a_leased_range_goes_on_in_waits_for_its_end() -> None:
     feed = MemoryFeed(1)
     feed.split(RangeId("r0"))
-    past, rows = unleased(await ranges_of(feed), {RangeId("r0")})
+    past, rows = unleased(await ranges_of(feed), [FeedRange(id=RangeId("r0"))])
     assert past == []
     assert {(x.state, x.note) for x in rows} == {("waiting", "for the end of r0")}
 
 
+async def test_what_was_merged_waits_for_the_halves_that_are_read() -> None:
+    store = ShiftingStore()
+    store.split(RangeId("0"))
+    store.merge(0)
+    half = FeedRange(id=RangeId("-7F"), low="", high="7F")
+    past, rows = unleased(await ShiftingReader(store).ranges(), [half])
+    assert (past, [(x.name, x.state) for x in rows]) == ([], [("3", "waiting")])
+
+
 async def test_a_range_that_no_host_has_seen_has_no_lease_yet() -> None:
-    past, rows = unleased(await ranges_of(MemoryFeed(2)), {RangeId("r0")})
+    past, rows = unleased(await ranges_of(MemoryFeed(2)), [FeedRange(id=RangeId("r0"))])
     assert past == []
     assert [(x.name, x.state, x.note) for x in rows] == [
         ("r1", "unowned", "there is no lease of it yet")

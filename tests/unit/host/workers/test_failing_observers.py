@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.feed import Change, Continuation, Feed, RangeId
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeId
 from changefeed.leases.operations.pause import resume
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import ObserverExhausted
@@ -329,7 +329,7 @@ async def test_what_an_observer_makes_of_the_deadline_of_a_handoff_does_not_coun
         owners = await fleet.owners()
         assert set(owners.values()) == {"a", "b"}
         (moved,) = [x for x, owner in owners.items() if owner == "b"]
-        there_are = await feed.lag(moved, START)
+        there_are = await feed.lag(FeedRange(id=moved), START)
         assert there_are > 0
         assert sorted(done) == [(moved, n) for n in range(1, there_are + 1)]
 
@@ -401,7 +401,9 @@ async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(
             None,
             "5",
         )
-        of_ranges = {f"r{n}": await feed.lag(RangeId(f"r{n}"), START) for n in range(1, 4)}
+        of_ranges = {
+            f"r{n}": await feed.lag(FeedRange(id=RangeId(f"r{n}")), START) for n in range(1, 4)
+        }
         assert Counter(x.range_id for x in fleet.log.changes) == of_ranges | {"r0": 5}
         assert not any(x.done() for x in fleet.running.values())
         assert sorted((await fleet.loads()).values()) == [1, 2]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
@@ -31,30 +31,31 @@ class HoldingFeed:
         self.moved.add(range_id)
         self._more.set()
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
-        self.asked.append(set(positions))
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+        asked = {x.id for x in positions}
+        self.asked.append(asked)
         self.waiting += 1
         try:
             async with asyncio.timeout(self.held):
-                while not self.moved & positions.keys():
+                while not self.moved & asked:
                     self._more.clear()
                     await self._more.wait()
         except TimeoutError:
             return ()
         finally:
             self.waiting -= 1
-        return self.moved & positions.keys()
+        return self.moved & asked
 
-    async def lags(self, _: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, _: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return {}
 
 
 class SlowFeed(HoldingFeed):
     """Answers after so many seconds, whatever there is."""
 
-    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         await asyncio.sleep(self.held)
-        return self.moved & positions.keys()
+        return self.moved & {x.id for x in positions}
 
 
 @asynccontextmanager
@@ -73,7 +74,9 @@ async def waiting_at(feed: HoldingFeed) -> AsyncIterator[IdleRanges]:
 
 
 def wait_for(idle: IdleRanges, range_id: RangeId) -> asyncio.Task[None]:
-    return asyncio.create_task(idle.news(range_id, Continuation("0"), Pause(lambda: True)))
+    return asyncio.create_task(
+        idle.news(FeedRange(id=range_id), Continuation("0"), Pause(lambda: True))
+    )
 
 
 async def test_a_feed_that_holds_the_question_is_asked_again_when_more_ranges_wait() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -31,7 +31,7 @@ async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Prefetcher]:
     retrier = Retrier(HostEvents(HostName("a")), random)
     pages = Prefetcher(
         asked,
-        R0,
+        FeedRange(id=R0),
         settings,
         retrier=retrier,
         idle=IdleRanges(asked, settings, retrier=retrier, random=random),

@@ -12,6 +12,7 @@ from changefeed.leases.memory import MemoryLeases
 from tests.support import make
 from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
+from tests.support.partless_feed import Handing
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 START = Continuation("0")
@@ -38,7 +39,7 @@ async def test_what_waited_for_a_range_is_not_read_beside_what_that_goes_on_in()
     ended, half = span("0", "00", "ff"), span("1", "00", "80", "0")
     await container.create(Lease(range=ended, continuation=START, epoch=1))
     await container.create(Lease(range=half, continuation=START))
-    await end_range(container, ended, span("3", "00", "ff", "0"), at="0")
+    await end_range(container, ended, span("3", "00", "ff", "0"), at="0", feed=Handing(1))
     waited, followed = await container.read(half.id), await container.read(RangeId("3"))
     assert waited is None or waited.ended
     assert followed is not None

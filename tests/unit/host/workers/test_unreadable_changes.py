@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, Page, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, Page
 from changefeed.feeds.memory import MemoryFeed
 from tests.support import make
 
@@ -13,8 +13,8 @@ ODD = 7  # the sequence of the change that cannot be read
 
 
 class FeedWithAnOddChange(MemoryFeed):
-    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        page = await super().read(range_id, after, limit)
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        page = await super().read(found, after, limit)
         changes = [
             msgspec.structs.replace(x, unreadable="no id") if x.sequence == ODD else x
             for x in page.changes

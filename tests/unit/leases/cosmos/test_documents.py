@@ -209,7 +209,7 @@ def java_lease(*tokens: str | None) -> dict[str, Any]:
 def test_a_lease_of_java_is_read_down_to_the_raw_token() -> None:
     lease = documents.lease_in(java_lease('"42"'))
     assert lease.continuation == '"42"'
-    assert lease.range == FeedRange(id=RangeId("-FF"), low="", high="FF")
+    assert lease.range == FeedRange(id=RangeId("-FF"), low="", high="FF", generation=(0, 1))
     assert (lease.owner, lease.stamp) == ("java-1", STAMP)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Continuation, Page, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
@@ -24,7 +24,7 @@ async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
     feed.split(RangeId("r0"))
     leases = list[Lease]()
     for x in await feed.ranges():
-        at = await feed.resolve_start(x.id, "now")
+        at = await feed.resolve_start(x, "now")
         leases.append(make.lease(x, at=at, epoch=1, ended=x.id == "r0"))
     return feed, leases
 
@@ -94,8 +94,8 @@ async def test_the_same_range_twice_and_another_feed_are_refused() -> None:
 
 async def test_a_feed_that_does_not_answer_judges_nothing() -> None:
     class Away(MemoryFeed):
-        async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-            raise FeedUnavailable(f"away: {limit} of {range_id} after {after}")
+        async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+            raise FeedUnavailable(f"away: {limit} of {found.id} after {after}")
 
     feed = Away(1)
     leases = [make.lease(x, at="0") for x in await feed.ranges()]

@@ -12,7 +12,7 @@ import pytest
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
-from changefeed.feeds.feed import Change, Feed, Operation, RangeId
+from changefeed.feeds.feed import Change, Feed, FeedRange, Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
@@ -26,8 +26,8 @@ WHOLE = RangeId("e1.p00.v00-ff")
 
 async def every_change(feed: Feed) -> list[Change]:
     found: list[Change] = []
-    after = await feed.resolve_start(WHOLE, "beginning")
-    while (page := await feed.read(WHOLE, after, 1000)).changes:
+    after = await feed.resolve_start(FeedRange(id=WHOLE), "beginning")
+    while (page := await feed.read(FeedRange(id=WHOLE), after, 1000)).changes:
         found += page.changes
         after = page.continuation
     return found

@@ -10,7 +10,7 @@ import pytest
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
@@ -34,10 +34,10 @@ class Pages(ShiftingReader):
         super().__init__(store)
         self.did: list[str] = []
 
-    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
         if limit > 1:
             self.did.append(f"fetch {after}")
-        return await super().fetch(range_id, after, min(PAGE, limit))
+        return await super().fetch(found, after, min(PAGE, limit))
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         self.did.append(f"cut {page.continuation}")
@@ -91,8 +91,8 @@ def test_what_was_asked_for_ahead_is_left_where_it_is_when_nobody_wants_it() -> 
 
 def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -> None:
     class Stuck(Pages):
-        async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
-            page = await super().fetch(range_id, after, limit)
+        async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+            page = await super().fetch(found, after, limit)
             return replace(page, continuation=after)
 
     feed = Stuck(a_store(12))
@@ -103,8 +103,8 @@ def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -
 
 def test_a_planner_learns_from_one_answer_whether_there_is_a_change_and_how_many() -> None:
     class Counted(Pages):
-        async def lag(self, range_id: RangeId, after: Continuation) -> int:
-            raise AssertionError(f"the answer has said it of {range_id} behind {after}")
+        async def lag(self, found: FeedRange, after: Continuation) -> int:
+            raise AssertionError(f"the answer has said it of {found.id} behind {after}")
 
     with opened(Counted(a_store(12))) as access:
         (name,) = (x.id for x in access.ranges())

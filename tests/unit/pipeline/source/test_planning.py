@@ -197,10 +197,7 @@ class Meanwhile:
 
 @contextmanager
 def shifting_access(feed: Any) -> Iterator[FeedAccess]:
-    kind = FeedKind(
-        order_of_positions=PositionOrder.of(position_traits()),
-        successors_inherit_positions=True,
-    )
+    kind = FeedKind(order_of_positions=PositionOrder.of(position_traits()))
     access = FeedAccess(lambda: nullcontext(feed), kind, patience=0.01)
     with closing(access):
         yield access

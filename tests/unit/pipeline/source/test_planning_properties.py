@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Feed, RangeEnded, RemembersRanges, StartAt
+from changefeed.feeds.feed import Feed, RangeEnded, StartAt
 from changefeed.host.balancing.missing_leases import create_missing
 from changefeed.host.balancing.range_sync import delete_finished
 from changefeed.host.events import HostEvents
@@ -112,8 +112,6 @@ def hosts_go_on(story: Story, start: StartAt) -> None:
 async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
     """Create and delete leases as hosts do."""
     leases = await container.list()
-    if isinstance(feed, RemembersRanges):
-        feed.remember_ranges(x.range for x in leases)
     ranges = await feed.ranges()
     events = HostEvents(HOST)
     await create_missing(
@@ -165,9 +163,7 @@ async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> No
         owned = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
         assert owned.continuation is not None
         try:
-            page = await feed.read(
-                owned.range_id, owned.continuation, random.choice([1, 3, 50])
-            )
+            page = await feed.read(owned.range, owned.continuation, random.choice([1, 3, 50]))
         except RangeEnded as ended:
             container.writes_left = random.choice([None, None, None, 0, 1, 2, 3])
             try:
