@@ -87,7 +87,7 @@ class CosmosLeases(StoredMembers):
         # What waits for a parent was not read yet: .NET knows no parents.
         read = [x for x in leases if x.epoch or not x.range.parents]
         self._parts = [x for x in read if documents.is_part(x.range)]
-        await self._finish_creating()
+        await self._finish_creating(listed=bool(leases))
         return leases
 
     async def list_fleet(
@@ -119,13 +119,13 @@ class CosmosLeases(StoredMembers):
             return None
         leases = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
         members = self._members(self._records.among(HOSTS, documents_since))
-        await self._finish_creating()
+        await self._finish_creating(listed=bool(leases))
         return ListedFleet(leases=leases, members=members, total=None, token=next_token)
 
-    async def _finish_creating(self) -> None:
+    async def _finish_creating(self, *, listed: bool) -> None:
         """Let others in: a host that lists has created what was missing at its last look."""
         if not self._only_look:
-            await self._markers.finish()
+            await self._markers.finish(listed=listed)
 
     async def read(self, range_id: RangeId) -> Lease | None:
         found = await self._items.read(self._form.names.lease(range_id))

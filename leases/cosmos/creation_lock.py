@@ -53,8 +53,14 @@ class Markers:
                 self._unfinished = True
             self._open = True
 
-    async def finish(self) -> None:
-        """Say that all leases are there, if that was not said before."""
+    async def finish(self, *, listed: bool) -> None:
+        """Say that all leases are there, if that was not said before.
+
+        Where some are ``listed`` and none was created from here, their creator may have died.
+        """
+        if listed and not self._open:
+            with suppress(ContainerUnavailable):  # another processor creates the others
+                await self.begin()
         if not self._unfinished:
             return
         async with self._turn:

@@ -379,6 +379,29 @@ async def test_creating_leases_is_marked_until_the_next_listing_of_any_kind(
     assert len(await dotnet.leases()) == 2
 
 
+async def test_the_mark_of_a_creator_that_died_is_set_right_by_the_next_to_list(
+    place: Place,
+) -> None:
+    container = await place.raw()  # without a time to live: its lock would stay for ever
+    await (await place.leases()).create(new())
+    assert await markers_in(container) == {"p.lock"}
+    await (await place.leases()).list()
+    assert "p.info" in await markers_in(container)
+    assert await (await place.dotnet()).initialize(RANGES)
+
+
+@pytest.mark.parametrize("lock", [None, {"id": "p.lock", "ttl": 30}])
+async def test_a_listing_marks_nothing_where_there_are_no_leases_or_dotnet_creates_them(
+    place: Place, lock: dict[str, Any] | None
+) -> None:
+    container = await place.raw()
+    if lock is not None:
+        await container.create_item(lock)
+        await (await place.dotnet()).create(RANGES[0], ContinuationToken=C0)
+    await (await place.leases()).list()
+    assert "p.info" not in await markers_in(container)
+
+
 async def test_missing_leases_are_created_although_all_are_said_to_be_there(
     place: Place,
 ) -> None:

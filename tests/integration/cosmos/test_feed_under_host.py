@@ -247,6 +247,24 @@ async def test_nor_does_one_of_a_lease_write(
         await asyncio.sleep(2)
 
 
+async def test_a_dotnet_host_beside_a_first_host_need_not_wait_for_its_leases(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    config = settings_with_leases_in_cosmos(world, tmp_path)
+    slow = config.leases.model_copy(update={"balance_interval": 60.0})
+    async with running_host(config.model_copy(update={"leases": slow}), Seen()):
+        found: set[str] = set()
+        async with asyncio.timeout(10):
+            while not any(".." in x for x in found):
+                listed = await world.by_hand.send("GET", "/dbs/leases/colls/leases/docs")
+                found = {x["id"] for x in (listed.body or {}).get("Documents", [])}
+        await asyncio.sleep(1.0)
+        listed = await world.by_hand.send("GET", "/dbs/leases/colls/leases/docs")
+        marks = {x["id"].rpartition(".")[2] for x in listed.body["Documents"]}
+        assert "info" in marks
+        assert "lock" not in marks
+
+
 async def test_a_lease_container_that_is_deleted_and_made_again_under_a_host_is_filled_again(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
