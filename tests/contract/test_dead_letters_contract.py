@@ -56,10 +56,12 @@ def over(kind: str) -> Place:
     return lambda folder: nullcontext(opening(fresh_address(kind, folder)))
 
 
-def over_redis(folder: Path) -> AbstractAsyncContextManager[Connect]:
-    place = over("redis")(folder)
-    servers.redis().ask("CONFIG", "SET", "appendonly", "yes")
-    return place
+@asynccontextmanager
+async def over_redis(folder: Path) -> AsyncIterator[Connect]:
+    async with over("redis")(folder) as connect:
+        servers.redis().ask("CONFIG", "SET", "appendonly", "yes")
+        yield connect
+        servers.redis().ask("CONFIG", "SET", "appendonly", "no")
 
 
 @asynccontextmanager
