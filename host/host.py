@@ -47,7 +47,7 @@ from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from changefeed.leases.timeouts import BoundedContainer, LeaseWrites
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.cancellation import cancelled_on_request
+from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
@@ -140,6 +140,7 @@ class Host:
         self._stop = Stop()
         self._list_now = asyncio.Event()
         self._listed_at: float | None = None
+        self._suspect = f"observer {settings.observer.name or ''}".strip()
         self._failure: Exception | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -212,6 +213,8 @@ class Host:
         if cancelled is not None and not self._serving.cancelled():
             self._serving.exception()  # it is in the log; to be cancelled goes before
             raise cancelled
+        if self._serving.cancelled() and cancelled is None:
+            raise self._failure or CancelledByStranger("the host", self._suspect)
         self._serving.result()
 
     async def ended(self) -> None:
@@ -250,13 +253,16 @@ class Host:
                 failed=self._record_failure,
                 started=lags.acquired,
                 ended=self._list_now.set,
+                suspect=self._suspect,
             )
             ranges = self._range_synchronizer()
             half_a_renewal = self._settings.leases.renew_interval / 2
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
-                group.create_task(self._loop_lag.run()),
-                group.create_task(pool.watch_renewals(every=half_a_renewal)),
+                group.create_task(self._stop_on_failure(self._loop_lag.run())),
+                group.create_task(
+                    self._stop_on_failure(pool.watch_renewals(every=half_a_renewal))
+                ),
                 group.create_task(self._stop_on_failure(self._idle.run())),
                 group.create_task(self._stop_on_failure(lags.run(pool))),
                 group.create_task(self._stop_on_failure(ranges.run())),
@@ -363,12 +369,16 @@ class Host:
     async def _stop_on_failure(self, work: Coroutine[Any, Any, None]) -> None:
         """Turn the failure of one task into an orderly stop of the host.
 
-        That it is cancelled by something that it calls is one, too: without it, the host would
-        go on as if nothing were missing.
+        That it is cancelled by something that it calls, or by a stranger, is one, too: without
+        it, the host would go on as if nothing were missing.
         """
         try:
             with cancelled_on_request():
                 await work
+        except asyncio.CancelledError:
+            if not self._stop.requested.is_set():
+                self._record_failure(CancelledByStranger("a task of the host", self._suspect))
+            raise
         except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
             self._record_failure(error)
 

@@ -60,7 +60,7 @@ async def _be_host(
     answers = Answers(settings.host.name, counting.registry, make_observer=make)
     async with AsyncExitStack() as stack:
         stack.callback(_leave_threads_alone)
-        stack.enter_context(signals.heard())
+        stack.enter_context(signals.heard(f"observer {settings.observer.name}"))
         if stop_at_eof:
             stack.enter_context(signals.end_of(sys.stdin))
         address = ""

@@ -4,6 +4,9 @@ Some clients lose a cancellation: ``asyncio.wait_for`` of Python 3.11 does, wher
 comes at the same moment. A loop around such a call would go on for ever, because a task is
 cancelled once only. Others cancel by themselves, as when what they wait for was cancelled: a
 loop around such a call would end without a word.
+
+Code in the process may cancel tasks that it has not started, all that ``asyncio.all_tasks``
+returns. What ends so has failed, and says so.
 """
 
 import asyncio
@@ -11,11 +14,30 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from changefeed.runtime.errors import Failure
+
 T = TypeVar("T")
 
 
 class CancelledByClient(Exception):
     """Something that was called has cancelled the call, which was not asked for."""
+
+
+class CancelledByStranger(Failure):
+    """Tasks were cancelled by code that had not started them. ``what`` says which tasks,
+    ``suspect`` whose code it may be.
+    """
+
+    def __init__(self, what: str, suspect: str) -> None:
+        super().__init__(what, suspect)
+        self.what, self.suspect = what, suspect
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} was cancelled, and nobody had asked for a stop: look whether "
+            f"{self.suspect} cancels tasks that it has not started, as asyncio.all_tasks() "
+            f"returns them"
+        )
 
 
 @contextmanager

@@ -4,7 +4,8 @@ A task that raises ``SystemExit`` or ``KeyboardInterrupt`` ends asyncio's event 
 setting its own exception. A library that calls ``sys.exit`` in one of the tasks of an
 observer's ``TaskGroup`` would so end a host, and then the next one on the same change. Here
 the loop goes on: the ``TaskGroup`` raises what its task did, which is a failure of the
-observer like any other. If no one awaits the task, it ends alone, and the log says so.
+observer like any other. If no one awaits the task, it ends alone, and the log says so. Code
+that cancels all tasks cancels what waits for the main task, too: that waits on.
 
 Limits: a program that opens a host runs its own loop (``open_host``).
 """
@@ -27,6 +28,8 @@ def run_main_task(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
     while not task.done():
         try:
             runner.run(_joined(task))
+        except asyncio.CancelledError:
+            continue  # the main task was cancelled as well, and says what that means
         except (SystemExit, KeyboardInterrupt) as error:
             if _is_from_the_terminal(error):
                 raise

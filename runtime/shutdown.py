@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
 
+from changefeed.runtime.cancellation import CancelledByStranger
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.signals import stop_signals
@@ -56,11 +57,19 @@ class StopSignals:
         await heard.wait()
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Hear signals until the block is left."""
+    def heard(self, suspect: str = "other code") -> Iterator[None]:
+        """Hear signals until the block is left.
+
+        Raise ``CancelledByStranger``, which names the ``suspect``, if the block was cancelled
+        though no signal was heard.
+        """
         before = {x: signal.signal(x, self._hear) for x in stop_signals()}
         try:
             yield
+        except asyncio.CancelledError as error:
+            if self._heard:
+                raise
+            raise CancelledByStranger("the main task", suspect) from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -10,7 +10,7 @@ from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.cancellation import cancelled_on_request
+from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -21,7 +21,8 @@ _SHORTEST_WATCH = 0.5
 class WorkerPool:
     """Runs one worker for each lease, as tasks of ``group``.
 
-    Calls ``failed`` with what a worker could not handle; the other workers go on. Calls
+    Calls ``failed`` with what a worker could not handle, or that a stranger has cancelled it
+    (``suspect`` names who that may be); the other workers go on. Calls
     ``started`` when one begins, and ``ended`` when one is gone: others may be waiting for what
     it leaves.
     """
@@ -34,12 +35,14 @@ class WorkerPool:
         failed: Callable[[Exception], None],
         started: Callable[[RangeId], None] = lambda _: None,
         ended: Callable[[], None],
+        suspect: str = "the observer",
     ) -> None:
         self._make_worker = make_worker
         self._group = group
         self._failed = failed
         self._started = started
         self._ended = ended
+        self._suspect = suspect
         self._workers: dict[RangeId, Worker] = {}
         self._tasks: dict[asyncio.Task[None], Worker] = {}
         self._draining: CloseReason | None = None
@@ -180,6 +183,11 @@ class WorkerPool:
         try:
             with cancelled_on_request():  # else the worker of a range could end in silence
                 await worker.run()
+        except asyncio.CancelledError:
+            if self._draining is None:
+                what = f"the worker of range {worker.lease.range_id}"
+                self._failed(CancelledByStranger(what, self._suspect))
+            raise
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)
         finally:

@@ -11,6 +11,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.host.snapshot import LeaseStatus, MemberStatus
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.lease import HostName, Incarnation
+from changefeed.runtime.cancellation import CancelledByStranger
 from tests.support import make
 
 from .table import Table
@@ -24,6 +25,11 @@ LEASES = [make.lease(x) for x in ("north", "south")]
 @HOSTS.says("another process has the name")
 def _name_taken() -> object:
     return str(NameTaken(HostName("a"), Incarnation("a-1")))
+
+
+@HOSTS.says("an observer that cancels tasks of the host")
+def _cancelled() -> object:
+    return str(CancelledByStranger("the worker of range r0", "observer shop:Shop"))
 
 
 HOSTS.each(
