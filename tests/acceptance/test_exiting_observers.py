@@ -32,7 +32,6 @@ async def behind_its_back(context, changes):
     context.tasks = [asyncio.create_task(_handle(x)) for x in changes]
     await asyncio.wait(context.tasks)
 """
-TOKEN = "sixteen characters"
 LETTERS = "--set=observer.dead_letters=sqlite:letters.db"
 
 

@@ -16,7 +16,6 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.schema import FORMAT
 from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
-from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime import open_database
 from tests.support.damaged_logs import everyone_is_refused
 from tests.support.disks import small_disk_at
@@ -277,11 +276,6 @@ async def test_a_log_of_writes_that_was_deleted_is_noticed_by_who_writes_and_who
                 await writer.append(numbered(1))
             with pytest.raises(FeedRefused, match=f"records.db{end} was deleted while it was"):
                 await log.ranges()
-
-
-async def paused(path: Path) -> list[str]:
-    async with SqliteLeases(path) as leases:
-        return [x.paused for x in await leases.list() if x.paused is not None]
 
 
 @pytest.mark.parametrize("by", ["another log's", "an older copy"])

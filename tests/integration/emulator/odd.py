@@ -35,7 +35,6 @@ _QUERY: Final = {
 }
 _KEY: Final = {"x-ms-documentdb-partitionkey": '["p"]'}
 _BATCH: Final = _KEY | {"x-ms-cosmos-is-batch-request": "True"}
-_BULK: Final = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False"}
 _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
     "x-ms-documentdb-partitionkey": (
         "[]",

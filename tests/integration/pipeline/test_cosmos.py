@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 PATIENCE = 90
 ZERO = RangeId("0")
 spark_warnings = pytest.mark.filterwarnings("default")  # pyspark's own are not ours to mend
-MODES = ("latest-version", "all-versions")
 
 
 @pytest.fixture
@@ -245,13 +244,6 @@ def test_what_a_range_only_seems_to_have_is_given_to_the_others(wide: ServedCosm
     with wide.access() as access:
         _, found = drained(access, first_offset(access, "beginning"), limit=20)
     assert [len(x) for x in found] == [20] * 6 + [2]
-
-
-def by_range(rows: list[Row]) -> list[list[Row]]:
-    found: dict[RangeId, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row[1], []).append(row)
-    return list(found.values())
 
 
 def test_a_transaction_is_never_cut_and_only_a_first_one_may_go_beyond_the_limit(

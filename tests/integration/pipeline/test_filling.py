@@ -31,7 +31,6 @@ pytestmark = [
 
 PATIENCE = 120
 WHOLE = RangeId("e1.p00.v00-ff")
-TABLES = ("changes", "latest")
 
 
 def append(path: Path, begin: int, end: int, *, seal: bool = False) -> None:

@@ -1,12 +1,9 @@
 """Parts of the ranges of a log: they end with their range, and what follows waits for all."""
 
-import asyncio
 from collections.abc import Sequence
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.missing_leases import create_missing
-from changefeed.host.events import HostEvents
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
@@ -14,71 +11,15 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.update import update_lease
-from changefeed.leases.remembering import LeaseMemory
-from changefeed.testing.fleet import Fleet
 from tests.support.ended_ranges import end_range
 from tests.support.looking import lease_in
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 SETTINGS = LeaseSettings(expiration=30, renew_interval=10, max_handoff_time=10)
-EVENTS = HostEvents(HostName("a"))
-
-
-def append(feed: MemoryFeed, first: int, last: int) -> None:
-    for n in range(first, last):
-        feed.append(f"k{n % 20}", b"%d" % n)
 
 
 def leased(feed: MemoryFeed, container: MemoryLeases) -> LeasedFeed:
     return LeasedFeed(feed=feed, container=container, settings=SETTINGS)
-
-
-async def read(fleet: Fleet, count: int) -> None:
-    """Wait until so many changes have been delivered; check that it is each once, in order."""
-    async with asyncio.timeout(600):
-        while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is virtual time
-            await asyncio.sleep(0.5)
-    bodies = [int(x.body) for x in fleet.log.changes]
-    assert sorted(bodies) == list(range(count))
-    of_keys: dict[str, list[int]] = {}
-    for change in fleet.log.changes:
-        of_keys.setdefault(change.key, []).append(int(change.body))
-    assert all(x == sorted(x) for x in of_keys.values())
-
-
-async def test_the_lease_of_a_part_that_was_deleted_is_created_again() -> None:
-    feed, container = MemoryFeed(1), MemoryLeases()
-    await first_leases(feed, container, 4)
-    names = sorted(x.range_id for x in await container.list())
-    await container.delete(next(x for x in await container.list() if x.range_id == names[1]))
-    await first_leases(feed, container, 1)
-    assert sorted(x.range_id for x in await container.list()) == names
-
-
-async def test_a_listing_that_lacks_all_parts_does_not_create_their_range() -> None:
-    feed, container = MemoryFeed(1), MemoryLeases()
-    await first_leases(feed, container, 4)
-    for parallelism in (1, 4):
-        await first_leases(feed, container, parallelism, leases=[])
-    assert len(await container.list()) == 4
-
-
-async def first_leases(
-    feed: MemoryFeed,
-    container: MemoryLeases,
-    parallelism: int,
-    leases: Sequence[Lease] | None = None,
-) -> None:
-    await create_missing(
-        feed,
-        container,
-        "beginning",
-        ranges=await feed.ranges(),
-        leases=await container.list() if leases is None else leases,
-        events=EVENTS,
-        memory=LeaseMemory(),
-        parallelism=parallelism,
-    )
 
 
 async def end_lower_part(feed: MemoryFeed, container: MemoryLeases) -> Sequence[FeedRange]:

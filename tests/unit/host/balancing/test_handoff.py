@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Self
 
-from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -15,7 +14,6 @@ from tests.support import make
 from tests.support.looking import lease_in, start
 
 SETTLED = 25.0
-R0 = RangeId("r0")
 
 
 class Writing:
@@ -162,10 +160,3 @@ async def test_a_host_of_another_kind_is_not_asked_but_robbed() -> None:
         renewing.cancel()
         await asyncio.sleep(45)
         assert await fleet.loads() == {"a": 2}
-
-
-# What counts as done
-
-
-def changes(feed: MemoryFeed, count: int) -> list[Change]:
-    return [feed.append("k", b"{}", range_id=R0) for _ in range(count)]

@@ -631,6 +631,23 @@ async def test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them() -> N
     assert [x.range_id for x in await leases.list()] == ["0"]
 
 
+async def test_the_lease_of_a_part_that_was_deleted_is_created_again() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await first_leases(feed, leases, 4)
+    names = sorted(x.range_id for x in await leases.list())
+    await leases.delete(next(x for x in await leases.list() if x.range_id == names[1]))
+    await first_leases(feed, leases, 1)
+    assert sorted(x.range_id for x in await leases.list()) == names
+
+
+async def test_a_listing_that_lacks_all_parts_does_not_create_their_range() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await first_leases(feed, leases, 4)
+    for parallelism in (1, 4):
+        await first_leases(feed, leases, parallelism, listed=[])
+    assert len(await leases.list()) == 4
+
+
 async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:
     leases = MemoryLeases()
     with pytest.raises(FeedRefused, match=r"feed\.parallelism is 4"):

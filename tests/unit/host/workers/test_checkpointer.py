@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.feed import Change, Continuation
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
@@ -21,7 +21,6 @@ from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
 A, A1 = HostName("a"), Incarnation("a-1")
-R0 = RangeId("r0")
 
 
 class Slow:

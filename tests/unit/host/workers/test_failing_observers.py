@@ -17,7 +17,6 @@ from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support import make
-from tests.support.calls import Calls
 from tests.support.looking import in_order, lease_in, now, start, until
 from tests.support.our_errors import OUR_ERRORS
 from tests.support.proxies import proxied
@@ -131,17 +130,6 @@ async def test_by_default_a_failing_observer_is_opened_anew_again_and_again() ->
         assert 10 < len(closed) < 3600 / 120
         await asyncio.sleep(100)
         assert delivered(fleet) == all_but(10)
-
-
-async def test_an_observer_that_is_opened_again_at_once_waits_for_the_last_checkpoint() -> None:
-    observer = Failing(lambda x: number(x) == 5 and now() < 60)
-    settings = {"retry": {"attempts": 1}, "reopen_delay": 0.5}
-    async with fleet_of(observer, make.memory_feed(1, 10), settings, page_size=1) as fleet:
-        slow = proxied(fleet.container, Calls(lasting={"checkpoint": 5.0}))
-        fleet.start("a", container=slow)
-        await asyncio.sleep(120)
-        assert len(fleet.log.opened) > 5
-        assert (delivered(fleet), fleet.log.repeats) == (all_but(10), 0)
 
 
 async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
@@ -19,7 +19,6 @@ from tests.support.proxies import Around, Cutting, proxied
 
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
-R0 = RangeId("r0")
 C5, C9 = Continuation("5"), Continuation("9")
 LOST = ContainerUnavailable("lost on its way")
 
