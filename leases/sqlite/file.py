@@ -68,8 +68,9 @@ class SqliteFile:
 
     async def open(self) -> None:
         if not self._path.parent.is_dir():
-            raise ContainerRefused(
-                f"{self._path}: there is no directory {self._path.parent}; make it first"
+            raise ContainerMissing(
+                f"there are no leases at {self._path}: there is no directory "
+                f"{self._path.parent}; make it, or let it be made with --create-lease-container"
             )
         assert self._thread is None, f"{self._path} is open already"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
