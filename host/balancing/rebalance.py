@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from uuid import uuid4
 
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.balancing.balancer import (
@@ -36,7 +37,7 @@ from changefeed.leases.errors import (
     MemberConflict,
 )
 from changefeed.leases.expiry import Moment
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
 from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing, SendAlong
 from changefeed.leases.operations.update import update_lease
@@ -158,7 +159,7 @@ class Rebalancer:
             for lease in await self._container.list():
                 with suppress(LeaseConflict, LeaseGone):
                     if self._is_ours_unread(lease):
-                        await self._container.replace(lease.released())
+                        await self._write(lease.released())
                     elif lease.next_owner == self._me:
                         await update_lease(self._container, lease.range_id, self._withdrawn)
 
@@ -193,7 +194,7 @@ class Rebalancer:
                 self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
                 assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
-                await self._container.replace(_given_up(lease, self._balancer.fleet))
+                await self._write(_given_up(lease, self._balancer.fleet))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
                     self._events.request_withdrawn(lease)
@@ -210,6 +211,11 @@ class Rebalancer:
                 await self._acquire(lease, "expired")
             case Action.STEAL:
                 await self._steal(lease)
+
+    async def _write(self, lease: Lease) -> None:
+        """Write a lease that carries our name and has no worker."""
+        named = lease.stamped(write_id=WriteId(uuid4().hex), stamp=self._wall())
+        await self._container.replace(named)
 
     async def _acquire(self, lease: Lease, how: str) -> None:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
