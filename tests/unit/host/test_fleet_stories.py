@@ -49,20 +49,6 @@ async def test_stopping_releases_every_lease_and_keeps_every_position(
         assert len(fleet.log.delivered) == 300  # nothing twice
 
 
-async def test_a_host_that_stops_lets_its_observer_finish_what_it_has_in_hand() -> None:
-    feed, container = make.memory_feed(1, 10), MemoryLeases()
-    async with Fleet(feed, container, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        began = now()
-        await fleet.stop("a")
-        assert 4 < now() - began < 6
-        assert len(fleet.log.delivered) == 10
-        fleet.start("b")
-        await asyncio.sleep(20)
-        assert len(fleet.log.delivered) == 10
-
-
 async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again() -> None:
     feed, container = make.memory_feed(1, 100), MemoryLeases()
     async with Fleet(feed, container, pace=1.0) as fleet:

@@ -123,18 +123,6 @@ async def test_an_owner_that_dies_in_mid_handoff_is_robbed_when_its_lease_expire
         assert await fleet.loads() == {"b": 2}
 
 
-async def test_the_request_of_a_host_that_died_is_cleared_by_the_owner() -> None:
-    container, feed = MemoryLeases(), MemoryFeed(1)
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(20)
-        epoch = (await lease_in(container)).epoch
-        await container.replace((await lease_in(container)).asked_by(HostName("gone")))
-        await asyncio.sleep(15)
-        lease = await lease_in(container)
-        assert (lease.owner, lease.next_owner, lease.epoch) == ("a", None, epoch)
-
-
 async def test_a_host_of_another_kind_is_not_asked_but_robbed() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     stranger = HostName("stranger")

@@ -145,10 +145,13 @@ async def test_the_observer_of_a_range_that_is_found_paused_in_a_listing_is_told
         assert counted.fleet.log.closed == [("a", R0, CloseReason.PAUSED)]
 
 
-async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:
+@pytest.mark.parametrize("calls", ["put_member list_fleet", "list list_fleet"])
+async def test_leases_are_renewed_where_heartbeats_or_listings_get_no_answer(
+    calls: str,
+) -> None:
     async with Counted() as counted:
         epoch = (await counted.lease()).epoch
-        counted.fail("put_member", "list_fleet")
+        counted.fail(*calls.split())
         assert 3 <= await counted.writes_in(100) <= 10
         assert (await counted.lease()).epoch == epoch
 
@@ -161,14 +164,6 @@ async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does(
         counted.lasting = {"replace": 4.0}
         await asyncio.sleep(100)
         assert counted.failing_once == set()
-        assert (await counted.lease()).epoch == epoch
-
-
-async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
-    async with Counted() as counted:
-        epoch = (await counted.lease()).epoch
-        counted.fail("list", "list_fleet")
-        assert 3 <= await counted.writes_in(100) <= 10
         assert (await counted.lease()).epoch == epoch
 
 
