@@ -15,6 +15,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.leases.coverage import check_coverage
+from changefeed.leases.errors import ContainerMissing
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.secret import Secret
@@ -71,7 +72,6 @@ async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) 
 @pytest.mark.parametrize(
     ("made", "found"),
     [
-        (None, {"leases": Severity.PROBLEM}),
         ({"key": "/pk"}, {"leases": Severity.PROBLEM}),
         ({}, {"time to live": Severity.WARNING, "indexing": Severity.WARNING}),
         (
@@ -81,12 +81,16 @@ async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) 
     ],
 )
 async def test_a_container_that_is_not_as_leases_need_it_is_told_of(
-    place: Place, made: dict[str, Any] | None, found: dict[str, Severity]
+    place: Place, made: dict[str, Any], found: dict[str, Severity]
 ) -> None:
-    if made is not None:
-        await place.container(**made)
+    await place.container(**made)
     said = wrong(await place.found())
     assert {x: y for x, y in said.items() if x in found} == found
+
+
+async def test_a_container_that_is_not_there_is_missing(place: Place) -> None:
+    with pytest.raises(ContainerMissing, match="no such database or container"):
+        await place.found()
 
 
 async def test_a_wrong_key_is_told_without_the_key(place: Place) -> None:
