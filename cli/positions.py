@@ -33,6 +33,7 @@ from changefeed.leases.operations.restore import Change, Step, carry_out, read_a
 from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.named_file import write_into
 
 positions = typer.Typer(help="Save a fleet's positions, and give them back.")
 File = Annotated[str, typer.Argument(metavar="FILE", help="A path, or - for standard output.")]
@@ -79,7 +80,7 @@ def _write_file(file: Path, document: bytes) -> None:
     """Replace a file at once or not at all; write into what is none, a device or a pipe."""
     try:
         if file.exists() and not file.is_file():
-            file.write_bytes(document)
+            write_into(file, document)
         else:
             _replace_file(file.resolve(), document)
     except (OSError, ValueError, RuntimeError) as error:  # "/" and the like; links in a circle

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 import msgspec
 
 from changefeed.pipeline.checkpoint_dir import committed, is_owned
+from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
@@ -34,7 +36,15 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
-    """Look at everything that the settings name. Raise what the feed raises."""
+    """Look at everything that the settings name. Raise what the feed raises, and
+    ``PipelineRefused`` where there are no tables.
+    """
+    directory = settings.directory
+    if "://" not in directory and not Path(directory).is_dir():
+        raise PipelineRefused(
+            f"there are no tables at {directory} yet: changefeed pipeline run makes the "
+            "directory, or check the name"
+        )
     with query_advice(), closing(open_access(settings.feed)) as access:
         return [_status(settings, name, access) for name in settings.queries]
 

@@ -29,6 +29,7 @@ from pydantic_settings import (
 )
 
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.named_file import read_file
 from changefeed.runtime.paths import absolute_address
 from changefeed.runtime.settings_errors import (
     Sources,
@@ -40,6 +41,9 @@ from changefeed.runtime.settings_errors import (
 
 MOST = 10**9
 """No number of a setting is larger: some of those who get it have 32 bits for it."""
+
+_MOST_BYTES = 2**20
+"""No file of settings is larger."""
 
 _OF_OTHERS = ("broker",)
 """Sections in the environment that are of other processes than the one that looks."""
@@ -150,12 +154,13 @@ def _reader(model: type[SettingsT], from_file: dict[str, Any]) -> type[BaseSetti
 
 def _read(file: Path, init_command: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8-sig"))
+        return tomllib.loads(read_file(file, most=_MOST_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
         raise UserError(
             f"there is no file {file}; make one with: {init_command} {file}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the settings in {file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"the settings in {file} cannot be read: {reason}") from error
     except (ValueError, RecursionError) as error:  # also a number that is too long
         raise UserError(f"{file} is no TOML: {error}") from error

@@ -8,6 +8,9 @@ import re
 import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
+
+from changefeed.runtime.named_file import read_file
 
 _BY_THE_SERVER = re.compile(
     r"ALERT_(\w*CERTIFICATE\w*|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION)$"
@@ -40,11 +43,14 @@ def unreadable_file(paths: Iterable[str]) -> str | None:
     """Say of the first file that cannot be read which it is, and why."""
     for path in paths:
         try:
-            with Path(path).open("rb"):
-                pass
+            read_file(Path(path), most=_MOST_BYTES)
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
     return None
+
+
+_MOST_BYTES: Final = 2**24
+"""No file of certificates is larger."""
 
 
 class ServedCertificate:

@@ -52,10 +52,12 @@ def _open_lines(place: str, *, must_exist: bool) -> Opened:
     if not place:
         raise DeadLettersRefused("'jsonl:' does not say where: jsonl:PATH")
     try:
-        there = not must_exist or Path(place).exists()
+        there, is_file = Path(place).exists(), Path(place).is_file()
     except OSError as error:  # a path that no file can have
         raise DeadLettersRefused(f"{place}: {error.strerror}") from error
-    if not there:
+    if there and not is_file:
+        raise DeadLettersRefused(f"{place} is no file: give the dead letters one of their own")
+    if must_exist and not there:
         raise no_letters(f"jsonl:{place}")
     return open_jsonl(place)
 

@@ -1,6 +1,9 @@
 """What is only typed by mistake: a message and an exit code, and never a traceback."""
 
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,22 @@ pytestmark = pytest.mark.real_time
 
 def called(arguments: Sequence[str], **environ: str) -> Result:
     return CliRunner().invoke(app, arguments, env=environ)
+
+
+@contextmanager
+def gives_up_after(seconds: int) -> Iterator[None]:
+    """Fail where a call hangs, which an exception of a signal's handler ends."""
+
+    def fail(*_: object) -> None:
+        pytest.fail(f"it has waited for {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("command", [["hosts", "--observer=log"], ["brokers"]])
@@ -41,3 +60,26 @@ def test_a_whole_fleet_is_paused_by_no_slip(ranges: list[str]) -> None:
     found = called(["pause", *ranges, "--leases=sqlite:leases.db"])
     assert found.exit_code == 2
     assert "--all" in found.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "--config=pipe"],
+        ["broker", "--config=pipe"],
+        ["pipeline", "status", "--config=pipe"],
+        ["positions", "restore", "pipe"],
+        ["leases", "import", "file:pipe"],
+        ["dead-letters", "list", "--set=observer.dead_letters=jsonl:pipe"],
+    ],
+    ids=lambda x: " ".join(x),
+)
+def test_what_has_no_end_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with gives_up_after(20):
+        found = called(arguments)
+    assert found.exit_code == 2, found.output
+    assert "pipe" in found.output

@@ -76,6 +76,11 @@ def asked(home: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, *places])
 
 
+def test_a_mistyped_directory_is_not_called_empty(tmp_path: Path) -> None:
+    found = asked(tmp_path, "status")
+    assert (found.exit_code, "there are no tables at" in found.output) == (2, True)
+
+
 def test_status_lists_each_table_range_by_range(tmp_path: Path) -> None:
     done = a_checkpoint(tmp_path)
     shown = asked(tmp_path, "status")
