@@ -103,6 +103,10 @@ class DeadLettersRefused(ObserverError, UserError):
     """No address of dead letters, or a place that cannot keep them. The text is the advice."""
 
 
+class NoDeadLetters(DeadLettersRefused):
+    """Nothing has made the place yet, so that there are none."""
+
+
 class DeadLettersUnavailable(Failure):
     """The place of dead letters did not answer when it was opened, or is full, locked or out of
     reach for want of file handles. The same may work later.

@@ -13,6 +13,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.activity import Point
 from changefeed.host.moves import Holding, LeaseMove, moves_between
 from changefeed.host.page.host_source import foreign_rows, host_row, place_of
+from changefeed.host.page.letter_count import LetterCount
 from changefeed.host.page.lineage import Lineage, unleased
 from changefeed.host.page.peers import Peers
 from changefeed.host.page.view import (
@@ -57,6 +58,7 @@ class FleetSource:
         self._peers = peers
         self._acts = acts
         self._lineage = Lineage()
+        self._letters = LetterCount(settings)
         self._before: Snapshot | None = None
         self._held: Mapping[str, Holding] | None = None
         self._moves: deque[LeaseMove] = deque(maxlen=_KEPT_MOVES)
@@ -96,6 +98,7 @@ class FleetSource:
             moves=list(reversed(self._moves))[:_MOVES],
             moved=self._moved,
             hour=list(self._hour),
+            letters=await self._letters.look(),
         )
 
     async def _range_rows(self, seen: Snapshot) -> list[RangeRow]:

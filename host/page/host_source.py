@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.events import Lag
 from changefeed.host.host import Host
+from changefeed.host.page.letter_count import LetterCount
 from changefeed.host.page.lineage import Lineage, unleased
 from changefeed.host.page.peers import HostReport, Peers
 from changefeed.host.page.view import (
@@ -101,6 +102,7 @@ class HostSource:
         self._acts = acts
         self._wall = wall
         self._lineage = Lineage()
+        self._letters = LetterCount(host.settings)
 
     async def look(self) -> View:
         host, seen = self._host, self._host.activity
@@ -129,6 +131,7 @@ class HostSource:
             moves=seen.newest_moves(_MOVES),
             moved=seen.moved,
             hour=list(seen.hour),
+            letters=await self._letters.look(),
         )
 
     def _report(self, name: str) -> HostReport | None:

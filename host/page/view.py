@@ -93,7 +93,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """``me`` is the host that serves the page, empty for a dashboard. ``hour`` is about that
     host, or else the fleet. ``acts`` says whether the page can do anything, to who has the
-    token. ``moves`` are the newest first; ``moved`` counts all of them.
+    token. ``moves`` are the newest first; ``moved`` counts all of them. ``letters`` is how many
+    dead letters there are, ``None`` if that is not known.
     """
 
     at: float
@@ -110,6 +111,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     moves: Sequence[LeaseMove] = ()
     moved: int = 0
     hour: Sequence[Point] = ()
+    letters: int | None = None
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,7 +235,7 @@ def difference(before: View, after: View) -> dict[str, Any]:
         "moves": list(after.moves[:new_moves]) if new_moves > 0 else [],
         "hour": [x for x in after.hour if not before.hour or x.at > before.hour[-1].at],
     }
-    for name in ("hosts", "past", "pipelines", "troubles"):
+    for name in ("hosts", "past", "pipelines", "troubles", "letters"):
         if getattr(before, name) != getattr(after, name):
             found[name] = getattr(after, name)
     return found

@@ -16,7 +16,7 @@ import msgspec
 
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import DeadLettersRefused, LetterConflict
+from changefeed.observers.errors import LetterConflict, NoDeadLetters
 
 LetterId = NewType("LetterId", str)
 
@@ -200,9 +200,9 @@ def _bounded(text: str) -> str:
     return text.replace("\0", "")[:_LONGEST]
 
 
-def no_letters(place: str) -> DeadLettersRefused:
+def no_letters(place: str) -> NoDeadLetters:
     """Return the error of those who must not make the place, where it is not there."""
-    return DeadLettersRefused(
+    return NoDeadLetters(
         f"there are no dead letters at {place} (observer.dead_letters): no host has put any "
         "there; or check the name"
     )

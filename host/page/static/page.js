@@ -6,7 +6,9 @@ import { charts, lineage } from "./pictures.js";
 import { showLetters, showRange } from "./details.js";
 import { act } from "./actions.js";
 
-const PAGE = 200;
+// On a phone a row has two lines, and the rest of what is known of a range is behind its name.
+const PHONE = matchMedia("(max-width: 44rem)");
+let page = PHONE.matches ? 20 : 200;
 const POLL = 5000;
 const MOVES = 100;
 const state = { view: null, byName: new Map(), number: 0, trouble: null, heard: 0, sort: "name", descending: false, first: 0, chosen: new Set(), stream: null };
@@ -16,13 +18,13 @@ const COLUMNS = [
   { name: "state", label: "State", text: (row) => row.state, className: (row) => `state state-${row.state}`, value: (row) => SEVERITY.indexOf(row.state),
     note: (row, now) => [row.note, row.state_since ? `since ${ago(row.state_since, now)}` : "", row.next_owner ? `→ ${row.next_owner}` : ""].filter(Boolean).join(", ") },
   { name: "owner", label: "Owner", text: (row) => row.owner ?? "", value: (row) => row.owner },
-  { name: "since", label: "Since", figure: true, text: (row, now) => ago(row.since, now), value: (row) => row.since, title: (row) => moment(row.since) },
+  { name: "since", label: "Since", figure: true, class: "more", text: (row, now) => ago(row.since, now), value: (row) => row.since, title: (row) => moment(row.since) },
   { name: "lag", label: "Lag", figure: true, text: (row) => whole(row.lag), value: (row) => row.lag, largest: true },
-  { name: "late", label: "Late", figure: true, text: (row) => seconds(row.late), value: (row) => row.late, largest: true },
-  { name: "rate", label: "Changes/s", figure: true, text: (row) => rate(row.rate), value: (row) => row.rate, largest: true },
-  { name: "load", label: "Load", figure: true, text: (row) => load(row.load), value: (row) => row.load, largest: true },
-  { name: "checkpoint", label: "Checkpoint", figure: true, text: (row, now) => (row.checkpoint_at ? `${ago(row.checkpoint_at, now)} ago` : ""), value: (row) => row.checkpoint_at, title: (row) => moment(row.checkpoint_at) },
-  { name: "position", label: "Position", class: "position", text: (row) => row.position ?? "", title: (row) => row.position ?? "" },
+  { name: "late", label: "Late", figure: true, class: "more", text: (row) => seconds(row.late), value: (row) => row.late, largest: true },
+  { name: "rate", label: "Changes/s", figure: true, class: "more", text: (row) => rate(row.rate), value: (row) => row.rate, largest: true },
+  { name: "load", label: "Load", figure: true, class: "more", text: (row) => load(row.load), value: (row) => row.load, largest: true },
+  { name: "checkpoint", label: "Checkpoint", figure: true, class: "more", text: (row, now) => (row.checkpoint_at ? `${ago(row.checkpoint_at, now)} ago` : ""), value: (row) => row.checkpoint_at, title: (row) => moment(row.checkpoint_at) },
+  { name: "position", label: "Position", class: "position more", text: (row) => row.position ?? "", title: (row) => row.position ?? "" },
 ];
 const SEVERITY = ["stuck", "failing", "expired", "unowned", "paused", "waiting", "reading", "idle", "ended"];
 const CHOICE = {
@@ -33,15 +35,15 @@ const CHOICE = {
 const HOSTS = [
   { name: "name", label: "Host", class: "name", text: (row) => row.name, link: (row) => address(row) },
   { name: "state", label: "State", text: (row) => row.state, className: (row) => `state state-${row.state}`, note: (row) => HOST_NOTES[row.state] ?? "" },
-  { name: "since", label: "Alive since", figure: true, text: (row, now) => ago(row.since, now), title: (row) => moment(row.since) },
+  { name: "since", label: "Alive since", figure: true, class: "more", text: (row, now) => ago(row.since, now), title: (row) => moment(row.since) },
   { name: "ranges", label: "Ranges", figure: true, text: (row) => whole(row.ranges) },
   { name: "lag", label: "Lag", figure: true, text: (row) => whole(row.lag) },
-  { name: "late", label: "Late", figure: true, text: (row) => seconds(row.late) },
-  { name: "rate", label: "Changes/s", figure: true, text: (row) => rate(row.rate) },
-  { name: "load", label: "Load", figure: true, text: (row) => load(row.load) },
-  { name: "loop", label: "Loop lag", figure: true, text: (row) => (row.loop_lag === null ? "" : `${(row.loop_lag * 1000).toFixed(0)} ms`) },
-  { name: "stamp", label: "Sign of life", figure: true, text: (row, now) => (row.stamp ? `${ago(row.stamp, now)} ago` : "") },
-  { name: "version", label: "Version", text: (row) => row.version ?? "" },
+  { name: "late", label: "Late", figure: true, class: "more", text: (row) => seconds(row.late) },
+  { name: "rate", label: "Changes/s", figure: true, class: "more", text: (row) => rate(row.rate) },
+  { name: "load", label: "Load", figure: true, class: "more", text: (row) => load(row.load) },
+  { name: "loop", label: "Loop lag", figure: true, class: "more", text: (row) => (row.loop_lag === null ? "" : `${(row.loop_lag * 1000).toFixed(0)} ms`) },
+  { name: "stamp", label: "Sign of life", figure: true, class: "more", text: (row, now) => (row.stamp ? `${ago(row.stamp, now)} ago` : "") },
+  { name: "version", label: "Version", class: "more", text: (row) => row.version ?? "" },
 ];
 const HOST_NOTES = {
   silent: "its record does not change any more",
@@ -108,12 +110,12 @@ function showRanges() {
   const rows = found();
   const column = COLUMNS.find((one) => one.name === state.sort);
   const ordered = sorted(rows, column, state.descending);
-  state.first = Math.min(state.first, Math.max(0, Math.floor((ordered.length - 1) / PAGE) * PAGE));
-  const shown = ordered.slice(state.first, state.first + PAGE);
+  state.first = Math.min(state.first, Math.max(0, Math.floor((ordered.length - 1) / page) * page));
+  const shown = ordered.slice(state.first, state.first + page);
   rangeTable.show(shown, state.view.at);
   rangeTable.sortedBy(state.sort, state.descending);
   byId("sort").value = state.sort;
-  const part = ordered.length > PAGE ? `, ${state.first + 1} to ${state.first + shown.length} are shown` : "";
+  const part = ordered.length > page ? `, ${state.first + 1} to ${state.first + shown.length} are shown` : "";
   setText(byId("range-count"), `${counted(ordered.length, "range")} of ${whole(state.view.ranges.length)}${part}`);
   showPages(ordered.length);
 }
@@ -121,10 +123,10 @@ function showRanges() {
 function showPages(count) {
   const turn = (label, by, possible) =>
     el("button", { type: "button", disabled: !possible, onclick: () => { state.first += by; showRanges(); byId("range-count").scrollIntoView(); } }, label);
-  const key = `${count > PAGE} ${state.first > 0} ${state.first + PAGE < count}`;
+  const key = `${count > page} ${state.first > 0} ${state.first + page < count}`;
   if (showPages.key === key) return;
   showPages.key = key;
-  byId("pages").replaceChildren(...(count > PAGE ? [turn("Previous", -PAGE, state.first > 0), turn("Next", PAGE, state.first + PAGE < count)] : []));
+  byId("pages").replaceChildren(...(count > page ? [turn("Previous", -page, state.first > 0), turn("Next", page, state.first + page < count)] : []));
 }
 
 function showTotals(view) {
@@ -140,10 +142,16 @@ function showTotals(view) {
     ["Latest by", lates.length ? seconds(Math.max(...lates)) : "not known"],
     ["Changes/s", rate(sum(living.map((row) => row.rate)))],
     ["In trouble", whole(troubled)],
+    ["Dead letters", view.letters === null ? "not known" : whole(view.letters)],
   ];
   const place = byId("totals");
   if (!place.childNodes.length) place.append(...tiles.map(([label]) => el("div", {}, el("dt", {}, label), el("dd"))));
   tiles.forEach(([, text], at) => setText(place.children[at].lastChild, text));
+}
+
+function showLetterCount(count) {
+  setText(byId("to-letters"), count ? `Dead letters (${whole(count)})` : "Dead letters");
+  setText(byId("letters-summary"), count === null ? "Changes that observers could not handle" : `${counted(count, "change")} that observers could not handle`);
 }
 
 function showTroubles(view) {
@@ -214,6 +222,7 @@ function show() {
   setText(byId("places"), `${view.feed}, leases in ${view.leases}`);
   showTotals(view);
   showTroubles(view);
+  showLetterCount(view.letters);
   showHour(view);
   hostTable.show(view.hosts, view.at);
   showRanges();
@@ -235,7 +244,7 @@ function take(change) {
     }
     for (const name of change.gone) state.byName.delete(name);
     if (change.gone.length) view.ranges = view.ranges.filter((row) => state.byName.has(row.name));
-    for (const part of ["hosts", "past", "pipelines", "troubles"]) if (change[part]) view[part] = change[part];
+    for (const part of ["hosts", "past", "pipelines", "troubles", "letters"]) if (part in change) view[part] = change[part];
     if (change.moves.length) { view.moves = [...change.moves, ...view.moves].slice(0, MOVES); view.moved += change.moves.length; }
     view.hour = [...view.hour, ...change.hour].filter((point) => point[0] > view.at - 3700);
   }
@@ -282,6 +291,7 @@ async function follow() {
   });
 }
 
+PHONE.addEventListener("change", () => { Object.assign(state, { first: 0 }); page = PHONE.matches ? 20 : 200; if (state.view) showRanges(); });
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("filter").addEventListener("input", () => { state.first = 0; if (state.view) { showRanges(); showLineage(); } });
 byId("state").addEventListener("change", () => { state.first = 0; showRanges(); });

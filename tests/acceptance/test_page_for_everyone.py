@@ -1,0 +1,144 @@
+"""The page by axe-core's rules, light and dark, on a desk and on a phone; and short on a phone.
+
+axe: npm install --prefix .venv/axe axe-core
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from playwright.async_api import Page, expect
+
+from changefeed.feeds.feed import RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.dead_letters import open_dead_letters
+from tests.acceptance.test_page_in_browser import (
+    TOKEN,
+    a_host,
+    a_thousand,
+    hostile_letter,
+    row,
+    settings_of,
+    until,
+)
+from tests.support.browser import browsing, needs_browser, running_chromium
+
+AXE = Path(__file__).parents[2] / ".venv/axe/node_modules/axe-core/axe.min.js"
+needs_axe = pytest.mark.skipif(
+    not AXE.exists(), reason="axe is not there: npm install --prefix .venv/axe axe-core"
+)
+pytestmark = [pytest.mark.real_time, needs_browser]
+
+PHONE: dict[str, Any] = {"width": 390, "height": 800}
+LOOKS = [
+    pytest.param({"scheme": scheme, **size}, id=f"{scheme}-{name}")
+    for scheme in ("light", "dark")
+    for name, size in (("desk", {}), ("phone", PHONE))
+]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_chromium(tmp_path_factory.mktemp("chromium")) as address:
+        yield address
+
+
+async def violations(page: Page) -> list[str]:
+    """Return what axe finds, all of its rules on, but those that are experimental."""
+    await page.evaluate(AXE.read_text())
+    found: dict[str, Any] = await page.evaluate("axe.run()")
+    assert len(found["passes"]) > 10, "axe has looked"
+    return [
+        f"{x['id']}: {node['html'][:200]}" for x in found["violations"] for node in x["nodes"]
+    ]
+
+
+@needs_axe
+@pytest.mark.parametrize("look", LOOKS)
+async def test_axe_finds_no_fault_in_a_large_fleet(chromium: str, look: dict[str, Any]) -> None:
+    async with a_thousand() as (_, url), browsing(chromium, url, **look) as page:
+        await expect(page.locator("#range-table tbody tr").first).to_be_visible()
+        assert await violations(page) == []
+        await page.locator("#lineage summary").click()
+        await expect(page.locator("#lineage-picture svg")).to_have_count(1)
+        assert await violations(page) == []
+        await page.locator("#range-table tbody button").first.click()
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        assert await violations(page) == []
+
+
+@needs_axe
+@pytest.mark.parametrize("look", LOOKS)
+async def test_axe_finds_no_fault_where_people_act(
+    chromium: str, look: dict[str, Any], tmp_path: Path
+) -> None:
+    letters = f"sqlite:{tmp_path}/dead.db"
+    async with open_dead_letters(letters) as kept:
+        await kept.put(hostile_letter())
+        await kept.put(structs.replace(hostile_letter(), observer="mail:Mail"))
+    feed, leases = MemoryFeed(["r0", "r1"]), MemoryLeases()
+    observer = {"name": "bills", "dead_letters": letters}
+    settings = settings_of("anna", observer=observer, web={"token": TOKEN})
+    async with a_host(settings, feed, leases) as (host, url):
+        await until(lambda: len(host.leases) == 2)
+        lease = await leases.read(RangeId("r1"))
+        assert lease is not None
+        await leases.replace(lease.paused_because("stock is taken"))
+        async with browsing(chromium, url, allowed="401", **look) as page:
+            await expect(page.locator("#troubles")).to_contain_text("stock is taken")
+            await page.locator("#letters summary").first.click()
+            await expect(page.get_by_label("Token")).to_be_visible()
+            assert await violations(page) == []
+            await page.get_by_label("Token").fill(TOKEN)
+            await page.get_by_role("button", name="Show").click()
+            await page.get_by_text("Body and traceback").first.click()
+            await expect(page.locator("#letters pre").first).to_be_visible()
+            await page.locator("#range-table input").first.check()
+            assert await violations(page) == []
+            await row(page, "r0").get_by_role("button").click()
+            await page.locator("#details").get_by_role("button", name="Pause").click()
+            dialog = page.locator("#action")
+            await dialog.get_by_label("Your name").fill("Rosa")
+            assert await violations(page) == []
+            await dialog.get_by_role("button", name="What would happen?").click()
+            await expect(dialog).to_contain_text("Pause 1 range?")
+            assert await violations(page) == []
+
+
+async def test_a_large_fleet_is_a_short_page_on_a_phone(chromium: str) -> None:
+    async with a_thousand() as (_, url), browsing(chromium, url, **PHONE) as page:
+        rows = page.locator("#range-table tbody tr")
+        await expect(rows).to_have_count(20)
+        await expect(page.locator("#host-table tbody tr")).to_have_count(8)
+        size = await page.evaluate(
+            "[document.scrollingElement.scrollWidth, document.scrollingElement.scrollHeight]"
+        )
+        assert size[0] <= 390
+        assert size[1] <= 3500, "some four screens"
+        first = await rows.first.get_by_role("button").inner_text()
+        await page.get_by_role("button", name="Next").click()
+        await expect(page.locator("#range-count")).to_contain_text("21 to 40 are shown")
+        await expect(rows).to_have_count(20)
+        assert await rows.first.get_by_role("button").inner_text() != first
+        await page.set_viewport_size({"width": 1200, "height": 800})
+        await expect(rows).to_have_count(200)
+
+
+async def test_dead_letters_are_counted_for_all_who_see_the_page(
+    chromium: str, tmp_path: Path
+) -> None:
+    letters = f"sqlite:{tmp_path}/dead.db"
+    observer = {"name": "bills", "dead_letters": letters}
+    settings = settings_of("anna", observer=observer, web={"token": TOKEN})
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    async with a_host(settings, feed, leases) as (_, url), browsing(chromium, url) as page:
+        tile = page.locator("#totals div", has_text="Dead letters")
+        await expect(tile.locator("dd")).to_have_text("0")
+        async with open_dead_letters(letters) as kept:
+            await kept.put(hostile_letter())
+            await kept.put(structs.replace(hostile_letter(), observer="mail:Mail"))
+        await expect(tile.locator("dd")).to_have_text("2", timeout=30_000)
+        await expect(page.locator("#to-letters")).to_have_text("Dead letters (2)")
