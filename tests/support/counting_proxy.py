@@ -10,9 +10,9 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-Pair = tuple[StreamReader, StreamWriter]
+from tests.support.serving import PIECE, serving
 
-_PIECE = 65536
+Pair = tuple[StreamReader, StreamWriter]
 
 
 class Counted:
@@ -43,7 +43,7 @@ class Counted:
         self, source: StreamReader, target: StreamWriter, came: Callable[[], None]
     ) -> None:
         with contextlib.suppress(ConnectionError):
-            while piece := await source.read(_PIECE):
+            while piece := await source.read(PIECE):
                 came()
                 self.bytes += len(piece)
                 target.write(piece)
@@ -55,23 +55,10 @@ class Counted:
 async def counting(port: int) -> AsyncIterator[Counted]:
     """Serve as long as the block lasts."""
     counted = Counted()
-    serving = set[asyncio.Task[None]]()
 
     async def serve(client: StreamReader, to_client: StreamWriter) -> None:
         server = await asyncio.open_connection("127.0.0.1", port)
         await counted.serve((client, to_client), server)
 
-    def accept(client: StreamReader, to_client: StreamWriter) -> None:
-        task = asyncio.create_task(serve(client, to_client))
-        serving.add(task)
-        task.add_done_callback(serving.discard)
-
-    listening = await asyncio.start_server(accept, "127.0.0.1")
-    counted.port = listening.sockets[0].getsockname()[1]
-    try:
+    async with serving(serve) as counted.port:
         yield counted
-    finally:
-        listening.close()
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)

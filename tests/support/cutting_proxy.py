@@ -9,7 +9,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-_PIECE = 65536
+from tests.support.serving import PIECE, serving
 
 
 class CuttingProxy:
@@ -47,7 +47,7 @@ class CuttingProxy:
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _answer(self, server: StreamReader, to_client: StreamWriter) -> None:
-        while piece := await server.read(_PIECE):
+        while piece := await server.read(PIECE):
             if self._armed:
                 self._armed = False
                 self.cuts += 1
@@ -57,7 +57,7 @@ class CuttingProxy:
 
 
 async def _forward(client: StreamReader, to_server: StreamWriter) -> None:
-    while piece := await client.read(_PIECE):
+    while piece := await client.read(PIECE):
         to_server.write(piece)
         await to_server.drain()
 
@@ -66,19 +66,5 @@ async def _forward(client: StreamReader, to_server: StreamWriter) -> None:
 async def cutting(port: int) -> AsyncIterator[CuttingProxy]:
     """Serve as long as the block lasts."""
     proxy = CuttingProxy(port)
-    serving = set[asyncio.Task[None]]()
-
-    def accept(client: StreamReader, to_client: StreamWriter) -> None:
-        task = asyncio.create_task(proxy.serve(client, to_client))
-        serving.add(task)
-        task.add_done_callback(serving.discard)
-
-    server = await asyncio.start_server(accept, "127.0.0.1")
-    proxy.port = server.sockets[0].getsockname()[1]
-    try:
+    async with serving(proxy.serve) as proxy.port:
         yield proxy
-    finally:
-        server.close()
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)

@@ -5,7 +5,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-_PIECE = 65536
+from tests.support.serving import PIECE, serving
 
 
 class StoppableLine:
@@ -41,7 +41,7 @@ class StoppableLine:
         to_client.transport.abort()
 
     async def _pass_on(self, source: StreamReader, target: StreamWriter) -> None:
-        while piece := await source.read(_PIECE):
+        while piece := await source.read(PIECE):
             await self._whole.wait()
             target.write(piece)
             await target.drain()
@@ -52,19 +52,5 @@ class StoppableLine:
 async def line_to(port: int) -> AsyncIterator[StoppableLine]:
     """Serve as long as the block lasts."""
     line = StoppableLine(port)
-    serving = set[asyncio.Task[None]]()
-
-    def accept(client: StreamReader, to_client: StreamWriter) -> None:
-        task = asyncio.create_task(line.serve(client, to_client))
-        serving.add(task)
-        task.add_done_callback(serving.discard)
-
-    listening = await asyncio.start_server(accept, "127.0.0.1")
-    line.port = listening.sockets[0].getsockname()[1]
-    try:
+    async with serving(line.serve) as line.port:
         yield line
-    finally:
-        listening.close()
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
