@@ -32,7 +32,8 @@ def create(
     address: Address,
     *,
     parts: Annotated[
-        int, typer.Option("--parts", help="How many parts, for good; each can be split.")
+        int,
+        typer.Option("--parts", min=1, help="How many parts, for good; each can be split."),
     ] = DEFAULT_PARTS,
 ) -> None:
     """Create a collection. Its number of parts is for good."""

@@ -34,7 +34,10 @@ def doctor(
     flags: FeedFlags,
     *,
     watch: Annotated[
-        float, typer.Option("--watch", min=2.0, help="So many seconds to watch the fleet.")
+        float,
+        typer.Option(
+            "--watch", min=2.0, max=3600.0, help="How long to watch the fleet, in seconds."
+        ),
     ] = 25.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

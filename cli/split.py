@@ -50,7 +50,9 @@ def merge(
     *,
     wait: Annotated[
         float,
-        typer.Option("--wait", min=0, help="Seconds to wait until they are at one position."),
+        typer.Option(
+            "--wait", min=0, max=86_400, help="Seconds to wait until they are at one position."
+        ),
     ] = 60.0,
 ) -> None:
     """Read parts of one range of the feed as one again.

@@ -6,6 +6,7 @@ PostgreSQL's own clients take: several hosts (``HOST1,HOST2``), ``sslmode=verify
 """
 
 import os
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -18,6 +19,8 @@ from changefeed.runtime.address_options import (
 
 DEFAULT_FLEET = "changefeed"
 DEFAULT_SCHEMA = "changefeed"
+_PORT = re.compile(r":([0-9]+)(?=,|$)")
+_LAST_PORT = 65_535
 _OURS = {"fleet", "schema", "statement_cache_size"}
 _STATEMENTS = 100
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
@@ -53,6 +56,9 @@ def read_address(place: str) -> PostgresAddress:
         raise ContainerRefused(
             "leases in PostgreSQL are at postgresql://USER@HOST/DATABASE?fleet=NAME"
         )
+    for port in _PORT.findall(parts.netloc.rpartition("@")[2]):
+        if int(port) > _LAST_PORT:
+            raise ContainerRefused(f"{port} in the address of leases is no port")
     options = with_absolute_files(read_options(parts.query), _FILES)
     ours = {name: options.pop(name) for name in _OURS & options.keys()}
     for name in ("fleet", "schema"):

@@ -4,6 +4,7 @@
 options are those of the client (``ssl_ca_certs=FILE``, ``username=NAME``).
 """
 
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -15,6 +16,7 @@ from changefeed.runtime.address_options import (
 )
 
 DEFAULT_FLEET = "changefeed"
+_DATABASE = re.compile("/?[0-9]{0,9}")
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _BRACES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
@@ -61,6 +63,11 @@ def read_address(scheme: str, place: str) -> RedisAddress:
     parts = urlsplit(f"{scheme}:{place}")
     if not place.startswith("//") or not parts.hostname:
         raise ContainerRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
+    if not _DATABASE.fullmatch(parts.path):
+        raise ContainerRefused(
+            f"{parts.path.lstrip('/')!r} in the address of leases in Redis is no number of a "
+            f"database: {scheme}://HOST:PORT/DB?fleet=NAME"
+        )
     options = with_absolute_files(read_options(parts.query), _FILES)
     fleet = options.pop("fleet", DEFAULT_FLEET)
     cluster = options.pop("cluster", "false")

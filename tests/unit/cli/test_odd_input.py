@@ -21,6 +21,18 @@ def called(arguments: Sequence[str], **environ: str) -> Result:
     return CliRunner().invoke(app, arguments, env=environ)
 
 
+@pytest.mark.parametrize("number", ["inf", "nan", "1e400", "-1"])
+@pytest.mark.parametrize(
+    "command",
+    [["doctor", "--watch"], ["merge", "a", "b", "--wait"], ["dashboard", "--every"]],
+    ids=" ".join,
+)
+def test_no_number_of_seconds_goes_on_for_ever(command: list[str], number: str) -> None:
+    *words, option = command
+    found = called([*words, f"{option}={number}"], COLUMNS="200")
+    assert (found.exit_code, f"Invalid value for '{option}'" in found.output) == (2, True)
+
+
 @contextmanager
 def gives_up_after(seconds: int) -> Iterator[None]:
     """Fail where a call hangs, which an exception of a signal's handler ends."""
@@ -72,7 +84,7 @@ def test_a_whole_fleet_is_paused_by_no_slip(ranges: list[str]) -> None:
         ["leases", "import", "file:pipe"],
         ["dead-letters", "list", "--set=observer.dead_letters=jsonl:pipe"],
     ],
-    ids=lambda x: " ".join(x),
+    ids=" ".join,
 )
 def test_what_has_no_end_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]

@@ -21,9 +21,10 @@ from changefeed.leases.store import short_key
         (postgres.read_address, ["//h/db?fleet="]),
         (postgres.read_address, ["//h/db?schema="]),
         (postgres.read_address, ["//h/db?statement_cache_size=x"]),
+        (postgres.read_address, ["//u:1@[::1],h:65536/db"]),
         *(
             (redis.read_address, ["redis", x])
-            for x in ("h", "//", "//h?fleet=", "//h?cluster=yes")
+            for x in ("h", "//", "//h?fleet=", "//h?cluster=yes", "//h/db")
         ),
         (blob.read_address, ["blob", "acc/c"]),
         (blob.read_address, ["blob", "//acc"]),

@@ -42,7 +42,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, pipe: Path) -> None:
 
 
 def test_a_pipe_is_read_to_its_end_and_written_into(pipe: Path) -> None:
-    """As a shell has it for ``<(command)``: it is open for writing, and may have nothing yet."""
+    """So is ``<(command)`` of a shell: open for writing, and with nothing in it yet."""
     document = b"x" * MOST
     keeps_it_open = os.open(pipe, os.O_RDWR)
     writer = threading.Thread(target=write_into, args=(pipe, document))
