@@ -75,9 +75,11 @@ class Ending:
                 await self._world.operators.container().delete(lease)
 
     async def _check_readers(self) -> None:
-        """By now what the dead had has expired, and what anybody asked for has been granted."""
-        running = self._running()
-        unread = {x: y for x, (y, _) in (await self._owners()).items() if y not in running}
+        """By now what the dead had has expired, and what anybody asked for has been granted. A
+        range that nobody has read yet may be one that another has just gone on in.
+        """
+        running, owners = self._running(), await self._owners()
+        unread = {x: y for x, (y, epoch) in owners.items() if epoch and y not in running}
         if unread:
             raise Violation(f"after {_CALM:.0f} s of calm nobody reads {unread}")
 
