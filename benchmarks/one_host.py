@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from time import perf_counter
 
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, StartAt
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
@@ -52,8 +52,8 @@ class HeldShut(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        return await self._feed.lag(found, after)
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return await self._feed.lags(at)
 
 
 class Until:

@@ -19,7 +19,7 @@ from changefeed.cli.io.report import say, show, write_document
 from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedError
+from changefeed.feeds.backlog import changes_between, measure_backlog
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.liveness import living_hosts
@@ -205,10 +205,9 @@ async def _meaning(feed: Feed, step: Step) -> str:
     assert wanted is not None, "only a deletion wants nothing"
     if wanted.ended or wanted.continuation is None:
         return str(step.change.value)
-    lag = await feed.lag(wanted.range, wanted.continuation)
     if step.stored is None or step.stored.continuation is None:
-        return f"created, {lag:,} changes behind"
-    try:
-        return repeats(lag - await feed.lag(step.stored.range, step.stored.continuation))
-    except FeedError:
-        return repeats(None)
+        behind = await measure_backlog(feed, wanted.range, wanted.continuation)
+        return f"created, {behind.changes:,} changes behind"
+    return repeats(
+        await changes_between(feed, wanted.range, wanted.continuation, step.stored.continuation)
+    )

@@ -4,12 +4,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, Page, RangeEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """``changes`` in the feed's measure. ``oldest_us`` is when the first of them was
+    """``changes`` in the feed's measure, or 1 for some where it cannot count.
+
+    ``oldest_us`` is when the first of them was
     committed, in microseconds since 1970; ``None`` where there is none, or it is not known.
     """
 
@@ -32,13 +34,40 @@ class Backlog:
         return Backlog(changes=self.changes + other.changes, oldest_us=min(known, default=None))
 
 
-async def measure_backlog(feed: Feed, found: FeedRange, after: Continuation) -> Backlog:
-    """Count, and look at the first change if there is any. Raise what ``Feed.lag`` raises.
+async def lag_of(feed: Feed, found: FeedRange, after: Continuation) -> int | None:
+    """Return what ``Feed.lags`` says of one range; ``None`` where it does not say it."""
+    return (await feed.lags({found: after})).get(found.id)
 
-    That the change cannot be read is not raised: the host that reads the range reports it.
+
+async def changes_between(
+    feed: Feed, found: FeedRange, first: Continuation, second: Continuation
+) -> int | None:
+    """Return how many changes lie between two positions of a range, below 0 where the second
+    comes first; ``None`` where the feed cannot say.
     """
-    changes = await feed.lag(found, after)
-    return await with_oldest(feed, found, after, changes=changes)
+    try:
+        # What comes in between the two calls makes the difference smaller, never larger.
+        before = await lag_of(feed, found, first)
+        behind = await lag_of(feed, found, second)
+    except FeedError:
+        return None
+    return None if before is None or behind is None else before - behind
+
+
+async def measure_backlog(feed: Feed, found: FeedRange, after: Continuation) -> Backlog:
+    """Count, and look at the first change if there is any. Raise what feeds raise.
+
+    That a change which was counted cannot be read is not raised: the host that reads the range
+    reports it. What a feed cannot count is one change, where there is any.
+    """
+    changes = await lag_of(feed, found, after)
+    if changes is not None:
+        return await with_oldest(feed, found, after, changes=changes)
+    try:
+        page = await feed.read(found, after, 1)
+    except RangeEnded:
+        return Backlog(changes=0)
+    return _beginning_with(page, changes=min(1, len(page.changes)))
 
 
 async def with_oldest(
@@ -48,7 +77,10 @@ async def with_oldest(
     if not changes:
         return Backlog(changes=0)
     with suppress(FeedError, RangeEnded):
-        page = await feed.read(found, after, 1)
-        if page.changes:
-            return Backlog(changes=changes, oldest_us=page.changes[0].committed_us)
+        return _beginning_with(await feed.read(found, after, 1), changes=changes)
     return Backlog(changes=changes)
+
+
+def _beginning_with(page: Page, *, changes: int) -> Backlog:
+    oldest = page.changes[0].committed_us if page.changes else None
+    return Backlog(changes=changes, oldest_us=oldest)

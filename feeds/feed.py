@@ -9,11 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, Literal, NewType, Protocol, runtime_checkable
 
 import msgspec
 
 from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.pauses import GrowingPauses
 
 RangeId = NewType("RangeId", str)
 Continuation = NewType("Continuation", str)
@@ -31,7 +33,7 @@ MAX_TIME_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _WHOLE_ONLY: Final = "the ranges of this feed cannot be read in parts"
 
 LONGEST_WAIT_FOR_NEWS: Final = 10.0
-"""For how many seconds ``AnswersForMany.news`` waits at the most, where there are none."""
+"""For how many seconds ``Feed.news`` waits at the most, where there are none."""
 
 
 class Operation(enum.StrEnum):
@@ -155,28 +157,6 @@ class RangeEnded(Exception):
 
 
 @runtime_checkable
-class AnswersForMany(Protocol):
-    """A feed that answers for many ranges in one call, which costs about as much as one range.
-
-    Both methods raise as those of ``Feed`` do, but for what concerns single ranges.
-    """
-
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
-        """Return the ranges that have something after these positions.
-
-        That is a change, their end, or an error that ``read`` raises. None that had some when
-        the feed was asked is left out; more than have some may be named. Where none has, the
-        feed may wait for a first, ``LONGEST_WAIT_FOR_NEWS`` at the most; the call may be
-        cancelled, to ask about more.
-        """
-        ...
-
-    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
-        """Return ``Feed.lag`` for each range; a range that it would raise for is left out."""
-        ...
-
-
-@runtime_checkable
 class HasModes(Protocol):
     """A feed whose store can be read in several modes, with other changes in each.
 
@@ -244,9 +224,34 @@ class Feed(ABC):
         before that transaction: too early is a repetition, too late would be a loss.
         """
 
-    @abstractmethod
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        """Return how many changes (or sequences, if it cannot count them) lie after it."""
+    # What a feed may answer for many ranges in one call, at about the cost of one range. Both
+    # raise as the methods above do, but for what concerns single ranges.
+
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        """Return how many changes (or sequences, if it cannot count them) lie after positions.
+
+        A range is left out where that cannot be said: ``read`` may say why. By default nothing
+        is known of any.
+        """
+        del at
+        return {}
+
+    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+        """Return the ranges that have something after these positions.
+
+        That is a change, their end, or an error that ``read`` raises. None that had some when
+        the feed was asked is left out; more than have some may be named, and each is read.
+        Where none has, the feed may wait for a first, ``LONGEST_WAIT_FOR_NEWS`` at the most;
+        the call may be cancelled, to ask about more. Hosts ask once in ``feed.poll_interval``.
+
+        By default each is named when a pause is over that grows while its position stands
+        still (``pauses``). A feed whose ``read`` waits for changes by itself names all.
+        """
+        return self._pauses.over(at)
+
+    @cached_property
+    def _pauses(self) -> GrowingPauses:
+        return GrowingPauses()
 
     # Sub-ranges: what follows is for a feed whose ranges can be read in parts of their keys.
     #

@@ -128,14 +128,9 @@ class MemoryFeed(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return _position(change.sequence)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
+    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         await asyncio.sleep(0)
-        held = self._range(found.id)
-        return len(held.changes) - _sequence(held, found.id, after)
-
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
-        await asyncio.sleep(0)
-        return [x.id for x, after in positions.items() if self._has_news(x.id, after)]
+        return [x.id for x, after in at.items() if self._has_news(x.id, after)]
 
     def _has_news(self, range_id: RangeId, after: Continuation) -> bool:
         try:
@@ -144,11 +139,13 @@ class MemoryFeed(Feed):
             return True  # its reader finds out
         return found.successors is not None or after != _position(len(found.changes))
 
-    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        await asyncio.sleep(0)
         lags: dict[RangeId, int] = {}
-        for found, after in positions.items():
+        for found, after in at.items():
             with suppress(RangeUnknown, RangeRefused):
-                lags[found.id] = await self.lag(found, after)
+                held = self._range(found.id)
+                lags[found.id] = len(held.changes) - _sequence(held, found.id, after)
         return lags
 
     # Parts of ranges.

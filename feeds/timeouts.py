@@ -2,18 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from functools import cache
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
     LONGEST_WAIT_FOR_NEWS,
-    AnswersForMany,
     Change,
     Continuation,
     Feed,
     FeedRange,
-    HasModes,
     Page,
     RangeId,
     StartAt,
@@ -27,11 +24,9 @@ T = TypeVar("T")
 def bounded_feed(feed: Feed, *, timeout: float, patience: Patience | None = None) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
     ``FeedUnavailable``; one that waits for news may do so before that. So does a call that the
-    server refuses, as long as there is ``patience`` for it. The feed answers for many if
-    ``feed`` does, and only then.
+    server refuses, as long as there is ``patience`` for it.
     """
-    kinds = tuple(y for x, y in _KINDS.items() if isinstance(feed, x))
-    return _bounded_kind(kinds)(feed, timeout, patience or Patience(0))
+    return _BoundedFeed(feed, timeout, patience or Patience(0))
 
 
 async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
@@ -72,8 +67,12 @@ class _BoundedFeed(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        return await self._bounded("lag", self._feed.lag(found, after), of=found.id)
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return await self._bounded("lags", self._feed.lags(at))
+
+    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+        longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
+        return await self._bounded("news", self._feed.news(at), within=longest)
 
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return self._feed.cut(found, into)
@@ -94,36 +93,3 @@ class _BoundedFeed(Feed):
     ) -> T:
         with self._patience.asking((name, of), FeedUnavailable):
             return await in_time(name, call, self._timeout if within is None else within)
-
-
-class _AnswersForMany(_BoundedFeed):
-    """Of a feed that answers for many ranges in one call."""
-
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
-        feed = cast("AnswersForMany", self._feed)
-        longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
-        return await self._bounded("news", feed.news(positions), within=longest)
-
-    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
-        feed = cast("AnswersForMany", self._feed)
-        return await self._bounded("lags", feed.lags(positions))
-
-
-class _HasModes(_BoundedFeed):
-    """Of a feed whose store is read in several modes."""
-
-    @property
-    def changes_identity(self) -> str:
-        return cast("HasModes", self._feed).changes_identity
-
-
-_KINDS: Mapping[type, type[_BoundedFeed]] = {
-    AnswersForMany: _AnswersForMany,
-    HasModes: _HasModes,
-}
-"""What a feed may do beyond the contract, and what passes it on."""
-
-
-@cache
-def _bounded_kind(kinds: tuple[type[_BoundedFeed], ...]) -> type[_BoundedFeed]:
-    return cast("type[_BoundedFeed]", type("_Bounded", (*kinds, _BoundedFeed), {}))

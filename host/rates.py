@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from changefeed.feeds.errors import FeedError
+from changefeed.feeds.backlog import changes_between
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
 from changefeed.host.snapshot import LeaseStatus, Snapshot
 from changefeed.runtime.for_each import for_each
@@ -36,9 +36,4 @@ async def _between(feed: Feed, lease: LeaseStatus, old: str | None) -> int | Non
     if old == new:
         return 0
     read = FeedRange(id=RangeId(lease.range), low=lease.low, high=lease.high)
-    try:
-        # What comes in between the two calls makes the difference smaller, never larger.
-        behind = await feed.lag(read, Continuation(old))
-        return behind - await feed.lag(read, Continuation(new))
-    except FeedError:
-        return None
+    return await changes_between(feed, read, Continuation(old), Continuation(new))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from changefeed.feeds.errors import FeedError
+from changefeed.feeds.backlog import changes_between
 from changefeed.feeds.feed import (
     Continuation,
     Feed,
@@ -87,18 +87,10 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
     return Move(
         lease=lease,
         to=position,
-        again=await _behind(feed, lease, position),
+        again=None
+        if lease.continuation is None
+        else await changes_between(feed, lease.range, position, lease.continuation),
     )
-
-
-async def _behind(feed: Feed, lease: Lease, to: Continuation) -> int | None:
-    if lease.continuation is None:
-        return None
-    try:
-        behind = await feed.lag(lease.range, lease.continuation)
-        return await feed.lag(lease.range, to) - behind
-    except FeedError:
-        return None  # the old position may be the reason for the reset
 
 
 async def refuse_in_use(

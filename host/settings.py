@@ -57,9 +57,6 @@ class HostSettings(Section):
         return frozenset(x for x in self.replaces.split(",") if x)
 
 
-_IDLE_POLLS = 5.0
-
-
 def _start_in(given: object) -> object:
     """Take words, text with a zone and times. A number would be seconds since 1970, and is
     rather a year.
@@ -86,10 +83,8 @@ class FeedSettings(Section):
     """Where to start a range that has no lease yet: beginning, now, or a time with its
     zone, not in the future. Settled once, when its lease is created."""
     poll_interval: Seconds = 1.0
-    """How long to wait at the end of a range before asking for more."""
-    max_poll_interval: Seconds | None = None
-    """How long at most to wait at the end of a range that stays idle, where the feed has to be
-    asked range by range (Cosmos DB). Default: five times ``poll_interval``."""
+    """How long to wait at the end of a range before asking for more. Where the feed has to be
+    asked range by range (Cosmos DB), up to five times as long for one that stays idle."""
     page_size: int = Field(default=1000, ge=1, le=1_000_000)
     """About how many changes to read, and to hand to the observer, at once."""
     read_ahead: int = Field(default=1, ge=1, le=1000)
@@ -105,12 +100,6 @@ class FeedSettings(Section):
     makes more. Alike on all hosts."""
     lag_interval: Seconds = 10.0
     """How often to measure the lag of each range."""
-
-    @property
-    def longest_poll_interval(self) -> float:
-        """The longest wait at the end of an idle range, in seconds."""
-        longest = self.max_poll_interval or _IDLE_POLLS * self.poll_interval
-        return max(longest, self.poll_interval)
 
     @property
     def start_at(self) -> Literal["beginning", "now"] | datetime:

@@ -18,7 +18,6 @@ from changefeed.feeds.feed import (
     RangeId,
     Successor,
 )
-from changefeed.feeds.timeouts import bounded_feed
 
 RANGES = 3
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -64,14 +63,6 @@ class FeedHarness(Protocol):
 def needs(given: FeedHarness, trait: FeedAbility) -> None:
     if trait not in given.can:
         pytest.skip(f"not this feed: {trait.value}")
-
-
-def feed_with(given: FeedHarness, ability: type, *, lacking: str) -> Feed:
-    """Return the feed as hosts have it; skip the test if it has no such ability."""
-    feed = bounded_feed(given.feed, timeout=60.0)
-    if not isinstance(feed, ability):
-        pytest.skip(f"not this feed: {lacking}")
-    return feed
 
 
 def numbered(count: int, begin: int = 0) -> list[Record]:

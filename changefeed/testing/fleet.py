@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
+from changefeed.feeds.backlog import measure_backlog
 from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId, changes_identity
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
@@ -262,7 +263,8 @@ class Fleet:
         for listed in await self._open_leases():
             lease = await self.container.read(listed.range_id)
             if lease is not None and lease.continuation is not None:
-                found[lease.range_id] = await self.feed.lag(lease.range, lease.continuation)
+                behind = await measure_backlog(self.feed, lease.range, lease.continuation)
+                found[lease.range_id] = behind.changes
         return found
 
     async def dead_letters(self) -> Sequence[DeadLetter]:

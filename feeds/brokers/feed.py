@@ -125,21 +125,12 @@ class BrokersFeed(parts_of.FeedOfPartitions):
     def continuation_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        partition = await self._partition(found.id)
-        last = sequence_in(found.id, after, self.identity)
-        urls = self._routes.to_read(partition)
-        end = await self._client.end(urls, self.identity, partition.id)
-        if last > end.last:
-            await self._check_reached(partition, last)
-        return max(end.last - last, 0)
-
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         """Return those that ``Feed.news`` says; wait some seconds for a first of them."""
-        return await self._ends.news(self._routes, positions)
+        return await self._ends.news(self._routes, at)
 
-    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
-        return await self._ends.lags(self._routes, positions)
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return await self._ends.lags(self._routes, at)
 
     async def _read(
         self, partition: PartitionInfo, last: int, limit: int, wait: float

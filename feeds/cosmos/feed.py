@@ -12,7 +12,7 @@ longer than any replica lags, it is refused.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -45,6 +45,7 @@ from changefeed.feeds.cosmos.requests import (
 )
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import (
+    FeedError,
     FeedRefused,
     FeedUnavailable,
     RangeRefused,
@@ -64,6 +65,7 @@ from changefeed.feeds.feed import (
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.feeds.timestamps import instant_us
 from changefeed.runtime.errors import answered
+from changefeed.runtime.for_each import for_each
 
 Mode = Literal["latest-version", "all-versions"]
 MODES: Final[dict[str, Mode]] = {
@@ -75,6 +77,7 @@ _CLIENT_MODES: Final[dict[Mode, str]] = {
     "all-versions": "AllVersionsAndDeletes",
 }
 _NOT_MODIFIED: Final = 304
+_AT_ONCE: Final = 16
 _MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhile
 _REPLICA_LAG: Final = 60.0  # seconds for which a replica may be behind a position
 
@@ -232,7 +235,24 @@ class CosmosFeed(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        """Ask for the first change of each, a few at a time. Raise where none has an answer."""
+        lags: dict[RangeId, int] = {}
+        failed: list[FeedError] = []
+
+        async def count(found: FeedRange) -> None:
+            try:
+                lags[found.id] = await self._lag(found, at[found])
+            except FeedError as error:
+                failed.append(error)
+
+        await for_each(at, count, at_once=_AT_ONCE)
+        unavailable = [x for x in failed if isinstance(x, FeedUnavailable)]
+        if unavailable and not lags:
+            raise unavailable[0]
+        return lags
+
+    async def _lag(self, found: FeedRange, after: Continuation) -> int:
         check_position(found.id, after)
         try:
             _, answer = await self._ask(found, after=after, limit=1)

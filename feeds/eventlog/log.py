@@ -199,21 +199,14 @@ class EventLog(parts_of.FeedOfPartitions):
     def continuation_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        partition = await self._partition(found.id)
-        last = sequence_in(found.id, after, self.identity)
-        end = await self._end(partition)
-        _refuse_beyond(found.id, after, last, end)
-        return end.last - last
-
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
         """Return those that ``Feed.news`` says, by one statement for each folder that was
         written to since it was asked last.
         """
-        return await self._ends.news(self._catalog, positions)
+        return await self._ends.news(self._catalog, at)
 
-    async def lags(self, positions: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
-        return await self._ends.lags(self._catalog, positions)
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return await self._ends.lags(self._catalog, at)
 
     async def _not_in_blocks(
         self, partition: Partition, after: Continuation, last: int, limit: int

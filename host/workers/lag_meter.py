@@ -1,18 +1,18 @@
 """How far the ranges of a host are behind: measured for all of them at once.
 
-Every ``feed.lag_interval``, and soon after a range was acquired. A feed that answers for many
-ranges (``AnswersForMany``) counts them in one call, and of those that are behind the oldest
-change is looked at; others are asked range by range, a few at a time.
+Every ``feed.lag_interval``, and soon after a range was acquired. The feed counts them in one
+call, and of those that are behind the oldest change is looked at. Of what it leaves out nothing
+is known.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Never, Protocol
 
-from changefeed.feeds.backlog import Backlog, measure_backlog, with_oldest
+from changefeed.feeds.backlog import with_oldest
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.runtime.for_each import for_each
 
@@ -75,30 +75,16 @@ class LagMeter:
             self._acquired.clear()
 
     async def _measure(self, ranges: Collection[RangeId], reading: Reading) -> None:
-        """Measure each; then raise the first of what was raised."""
         positions = dict(x for x in map(reading.reached, ranges) if x is not None)
-        counts: Mapping[RangeId, int] = {}
-        if isinstance(self._feed, AnswersForMany) and positions:
-            counts = await self._feed.lags(positions)
-        failed: list[FeedError] = []
+        if not positions:
+            return
+        counts = await self._feed.lags(positions)
 
         async def measure(read: FeedRange) -> None:
-            try:
-                found = await self._behind(read, positions[read], counts.get(read.id))
-            except FeedError as error:
-                failed.append(error)
-            else:
-                if reading.reached(read.id) is not None:
-                    lag = Lag(found.changes, found.seconds(self._wall()))
-                    self._events.lag(read.id, lag)
+            changes = counts[read.id]
+            found = await with_oldest(self._feed, read, positions[read], changes=changes)
+            if reading.reached(read.id) is not None:
+                self._events.lag(read.id, Lag(found.changes, found.seconds(self._wall())))
 
-        await for_each(positions, measure, at_once=_AT_ONCE)
-        if failed:
-            raise failed[0]
-
-    async def _behind(
-        self, read: FeedRange, after: Continuation, changes: int | None
-    ) -> Backlog:
-        if changes is None:
-            return await measure_backlog(self._feed, read, after)
-        return await with_oldest(self._feed, read, after, changes=changes)
+        counted = [x for x in positions if x.id in counts]
+        await for_each(counted, measure, at_once=_AT_ONCE)

@@ -8,7 +8,7 @@ from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, Ra
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, Page, RangeEnded
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.idle_ranges import IdleRanges, Pause
+from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.runtime.light_event import LightEvent
 
@@ -40,7 +40,7 @@ class Prefetcher:
         self._settings = settings
         self._retrier = retrier
         self._idle = idle
-        self._pause = Pause(at_rest)
+        self._at_rest = at_rest
         self._meter = meter
         self._pages: list[Page | RangeEnded | RangeRefused] = []
         self._moved = LightEvent()  # a page came or went, or the reading was stopped
@@ -81,7 +81,7 @@ class Prefetcher:
             await self._put(page)
             after = page.continuation
             if not page.changes:
-                await self._idle.news(self._range, after, self._pause)
+                await self._idle.news(self._range, after, at_rest=self._at_rest())
 
     async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
         """Wait for room; drop what comes after the reading was stopped."""
@@ -105,8 +105,6 @@ class Prefetcher:
         self._unknown_since = None
         took = clock() - began
         self._meter.has_read(took, changes=len(page.changes), limit=limit)
-        if page.changes or took >= self._settings.poll_interval:
-            self._pause.reset()  # there was something, or the feed waited for it
         return page
 
     def _unknown(self, unknown: RangeUnknown, *, at: float) -> FeedError:

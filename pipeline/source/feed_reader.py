@@ -29,6 +29,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
@@ -180,7 +181,7 @@ class FeedAccess:
                 return Availability(lag=0)
         except RangeEnded as ended:
             return Availability(lag=0, successors=ended.successors)
-        return Availability(lag=max(1, await feed.lag(found, after)))
+        return Availability(lag=max(1, await lag_of(feed, found, after) or 1))
 
     async def _advanced(self, feed: RetryingFeed, name: RangeId, step: Step) -> StepResult:
         found = _range_at(name, step)

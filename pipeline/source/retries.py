@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, StartAt
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
 from changefeed.feeds.timeouts import bounded_feed, in_time
 from changefeed.runtime.for_each import for_each
@@ -60,8 +60,8 @@ class RetryingFeed(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return self.once.continuation_after(change)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        return await self.ask(lambda: self.once.lag(found, after))
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return await self.ask(lambda: self.once.lags(at))
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await ``call()`` until the feed answers; it asks ``once``, not this."""

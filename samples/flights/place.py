@@ -99,10 +99,10 @@ class Place:
             changes, leases = {}, []
             for x in ranges:
                 beginning = await feed.resolve_start(x, "beginning")
-                changes[x.id] = await feed.lag(x, beginning)
+                changes[x.id] = (await feed.lags({x: beginning}))[x.id]
                 lease = await container.read(x.id)
                 if lease is not None and lease.continuation is not None:
-                    leases.append((lease, await feed.lag(x, lease.continuation)))
+                    leases.append((lease, (await feed.lags({x: lease.continuation}))[x.id]))
                 elif changes[x.id]:
                     leases.append((Lease(range=x), changes[x.id]))
         return AtRest(ranges=ranges, changes=changes, leases=leases)

@@ -1,12 +1,12 @@
 """The collection of a run as its cluster's store has it: no broker has to run for that."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.eventlog.ids import position, sequence_in
-from changefeed.feeds.feed import Continuation, FeedRange, StartAt
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
 
 
 class StoredFlights:
@@ -27,9 +27,12 @@ class StoredFlights:
         assert start == "beginning", "a proof looks at all of it"
         return position(self._identity, 0)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        ends = await self._collection.ends([found.id])
-        return ends[found.id] - sequence_in(found.id, after, self._identity)
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        ends = await self._collection.ends([x.id for x in at])
+        return {
+            x.id: ends[x.id] - sequence_in(x.id, after, self._identity)
+            for x, after in at.items()
+        }
 
     @property
     def _identity(self) -> str:

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedError, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter
 from changefeed.feeds.eventlog.block_format import Layout
@@ -172,8 +173,8 @@ async def test_an_end_that_is_damaged_takes_no_changes_and_says_so(
         with pytest.raises(RangeDamaged, match="the end of range"):
             await log.resolve_start(FeedRange(id=HURT), "now")
         assert (
-            await log.lag(
-                FeedRange(id=SOUND), await log.resolve_start(FeedRange(id=SOUND), "now")
+            await lag_of(
+                log, FeedRange(id=SOUND), await log.resolve_start(FeedRange(id=SOUND), "now")
             )
             == 0
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
@@ -65,8 +66,10 @@ async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Pa
             await writer.append([Record(key="k", body=b"1")])
         writer._store = store  # type: ignore[method-assign]
         assert (
-            await log.lag(
-                FeedRange(id=WHOLE), await log.resolve_start(FeedRange(id=WHOLE), "beginning")
+            await lag_of(
+                log,
+                FeedRange(id=WHOLE),
+                await log.resolve_start(FeedRange(id=WHOLE), "beginning"),
             )
             == 0
         )

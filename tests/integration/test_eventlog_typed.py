@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedError, FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
 from changefeed.feeds.feed import Change, FeedRange, RangeId
@@ -121,8 +122,8 @@ async def test_an_end_of_another_kind_concerns_its_range(
         with pytest.raises(RangeDamaged, match="the end of range"):
             await log.resolve_start(FeedRange(id=FIRST), "now")
         assert (
-            await log.lag(
-                FeedRange(id=SECOND), await log.resolve_start(FeedRange(id=SECOND), "now")
+            await lag_of(
+                log, FeedRange(id=SECOND), await log.resolve_start(FeedRange(id=SECOND), "now")
             )
             == 0
         )

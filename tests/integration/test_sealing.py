@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog import (
     EventLog,
@@ -121,8 +122,8 @@ async def test_sealed_changes_are_read_as_they_were_written_from_any_position(
             end = chance.randint(place, len(whole))
             assert in_bulk(path, HURT, place, end) == [*range(place + 1, end + 1)]
             if place:
-                assert await log.lag(
-                    FeedRange(id=HURT), log.continuation_after(whole[place - 1])
+                assert await lag_of(
+                    log, FeedRange(id=HURT), log.continuation_after(whole[place - 1])
                 ) == (len(whole) - place)
 
 

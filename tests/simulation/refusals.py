@@ -92,7 +92,8 @@ class _RefusingReader:
         page: Page = await self._reader.read(found, after, limit)
         return page
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        self._refusals.look(found.id)
-        lag: int = await self._reader.lag(found, after)
-        return lag
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        for found in at:
+            self._refusals.look(found.id)
+        lags: Mapping[RangeId, int] = await self._reader.lags(at)
+        return lags

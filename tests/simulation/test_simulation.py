@@ -6,7 +6,7 @@ from .mixture import HOSTS, WorldKind
 from .running import simulate
 from .sources import FeedKind
 
-SUSPENDS = 13  # the machine of a host sleeps
+SUSPENDS = 69  # the machine of a host sleeps
 
 
 @pytest.mark.parametrize("kind", dict.fromkeys(HOSTS), ids=lambda x: x.flags)

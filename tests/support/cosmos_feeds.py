@@ -1,7 +1,7 @@
 """A Cosmos DB container in an emulator in this process, its feed, and who changes both."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -102,8 +102,8 @@ class Unwrapped(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
-        return await self._feed.lag(found, after)
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return await self._feed.lags(at)
 
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return self._feed.cut(found, into)

@@ -8,7 +8,7 @@ parent. It keeps every version.
 import asyncio
 import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -198,7 +198,10 @@ class ShiftingReader(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+        return {x.id: await self._lag(x, after) for x, after in at.items()}
+
+    async def _lag(self, found: FeedRange, after: Continuation) -> int:
         place = await self._place(found)
         behind = self._behind(place, after) if isinstance(place, Place) else []
         if not behind or not isinstance(place, Place):

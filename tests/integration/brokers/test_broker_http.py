@@ -15,6 +15,7 @@ from changefeed import Record
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.brokers.retention import Gone, with_cuts
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
@@ -288,7 +289,7 @@ async def test_a_read_waits_for_a_change_and_has_it_at_once(given: Given) -> Non
         await p.send("k", 1)
         starts = {x.id: await feed.resolve_start(x, "beginning") for x in await feed.ranges()}
         (range_id,) = [
-            x for x, start in starts.items() if await feed.lag(FeedRange(id=x), start)
+            x for x, start in starts.items() if await lag_of(feed, FeedRange(id=x), start)
         ]
         now = await feed.resolve_start(FeedRange(id=range_id), "now")
         reading = asyncio.create_task(feed.read(FeedRange(id=range_id), now, 10))

@@ -11,6 +11,7 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -115,7 +116,7 @@ async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
         await world.put("a", n=2)
         first = await feed.read(FeedRange(id=ZERO), now, 2)
         second = await feed.read(FeedRange(id=ZERO), first.continuation, 2)
-        assert await feed.lag(FeedRange(id=ZERO), now) == 3
+        assert await lag_of(feed, FeedRange(id=ZERO), now) == 3
 
     def told(x: Change) -> tuple[Operation, int | None, int | None]:
         before = msgspec.json.decode(x.previous)["n"] if x.previous else None

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.cosmos import CosmosFeed
 from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -103,7 +104,7 @@ async def test_whatever_is_split_and_merged_every_change_is_read_once_and_in_ord
     async with world.feed() as feed:
         await reader.begin(feed)
         await reader.read(feed)
-        assert {await feed.lag(x, after) for x, after in reader.leases.values()} == {0}
+        assert {await lag_of(feed, x, after) for x, after in reader.leases.values()} == {0}
     assert reader.steps_by_key() == {x: list(range(6)) for x in KEYS}
     assert max(Counter(x.id for x in reader.seen).values()) == 1
 

@@ -186,7 +186,7 @@ PORT = "CHANGEFEED_WEB__PORT"
         ("[leases]\nexpiration = 2026-01-31", {}, [], "leases.expiration", "{file}"),
         ("[leases]\nexpiration = true", {}, [], "leases.expiration", "{file}"),
         ("[feed]\npage_size = true", {}, [], "feed.page_size", "{file}"),
-        ("[feed]\nmax_poll_interval = false", {}, [], "feed.max_poll_interval", "{file}"),
+        ("[feed]\npoll_interval = false", {}, [], "feed.poll_interval", "{file}"),
         ("leases = 5", {}, [], "leases", "{file}"),
     ],
 )

@@ -8,7 +8,6 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
     LONGEST_WAIT_FOR_NEWS,
-    AnswersForMany,
     Continuation,
     FeedRange,
     RangeEnded,
@@ -25,7 +24,7 @@ async def test_a_bounded_feed_can_what_the_feed_can() -> None:
     assert bounded.successors_inherit_positions
     (whole,) = await bounded.ranges()
     low, high = bounded.cut(whole, 2)
-    assert bounded.joined([low, high]).of == whole.id
+    assert bounded.joined([low, high]).id == whole.id
     assert bounded.sub_range(whole, low.low, low.high) == low
     store.split(whole.id)
     with pytest.raises(RangeEnded) as ended:
@@ -55,7 +54,6 @@ async def test_a_feed_that_waits_for_news_is_given_the_time_for_it(
             return [x.id for x in positions]
 
     bounded = bounded_feed(Waiting(1), timeout=1)
-    assert isinstance(bounded, AnswersForMany)
     asked = bounded.news({FeedRange(id=RangeId("0")): Continuation("0")})
     if answers:
         assert await asked == ["0"]

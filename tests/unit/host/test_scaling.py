@@ -1,13 +1,12 @@
 """How many hosts a fleet should have, and how fast its ranges get on."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import Continuation, FeedRange
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.rates import rates
 from changefeed.host.scaling import desired_hosts
@@ -53,11 +52,9 @@ def test_lag_is_shared_by_hosts_and_a_host_needs_a_range(seen: Snapshot, desired
 class Counting(MemoryFeed):
     """Its positions are numbers, a thousand changes away from the end at 0; it is far away."""
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         await asyncio.sleep(1)
-        if found.id == "gone":
-            raise RangeUnknown(found.id)
-        return 1000 - int(after)
+        return {x.id: 1000 - int(after) for x, after in at.items() if x.id != "gone"}
 
 
 def lease(name: str, at: str) -> LeaseStatus:

@@ -6,7 +6,7 @@ merges two: ``{"append": {"key": …, "body": …}}``, ``{"split": "r0"}``,
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -57,9 +57,9 @@ class ShelfFeed(Feed):
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
-    async def lag(self, found: FeedRange, after: Continuation) -> int:
+    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         await self._catch_up()
-        return await self._feed.lag(found, after)
+        return await self._feed.lags(at)
 
     async def _catch_up(self) -> None:
         async with self._reading:

@@ -39,12 +39,7 @@ async def test_a_range_that_was_opened_a_moment_ago_is_read_though_brokers_are_l
     brokers.cluster.begin_era(1)
     routes = await brokers.cluster.routes()
     (opened,) = (x for x in routes.by_id if x != before.id)
-    assert (
-        await feed.lag(
-            FeedRange(id=opened), await feed.resolve_start(FeedRange(id=opened), "beginning")
-        )
-        == 3
-    )
+    assert (await feed.resolve_start(FeedRange(id=opened), "now")).endswith("/3")
 
 
 class CountingBrokers(LateBrokers):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog import parts as parts_of
@@ -43,7 +44,7 @@ async def read_all(log: EventLog, name: RangeId, limit: int = 300) -> int:
     while (page := await log.read(FeedRange(id=name), after, limit)).changes:
         count += len(page.changes)
         after = page.continuation
-    assert await log.lag(FeedRange(id=name), page.continuation) == 0
+    assert await lag_of(log, FeedRange(id=name), page.continuation) == 0
     return count
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.balancer import Listing, View
@@ -88,7 +89,7 @@ async def test_one_host_reports_a_paused_range_and_the_next_when_that_is_gone() 
         await asyncio.sleep(20)
         for n in range(40):
             feed.append(f"key-{n}")
-        of_r0 = await feed.lag(FeedRange(id=R0), Continuation("0"))
+        of_r0 = await lag_of(feed, FeedRange(id=R0), Continuation("0"))
         await asyncio.sleep(60)
         assert reports(fleet) == {"a": {"r0": of_r0}, "b": {}, "c": {}}
         # Measured up to feed.ranges_interval ago.

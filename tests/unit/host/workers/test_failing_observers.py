@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeId
 from changefeed.leases.operations.pause import resume
@@ -329,8 +330,8 @@ async def test_what_an_observer_makes_of_the_deadline_of_a_handoff_does_not_coun
         owners = await fleet.owners()
         assert set(owners.values()) == {"a", "b"}
         (moved,) = [x for x, owner in owners.items() if owner == "b"]
-        there_are = await feed.lag(FeedRange(id=moved), START)
-        assert there_are > 0
+        there_are = await lag_of(feed, FeedRange(id=moved), START)
+        assert there_are
         assert sorted(done) == [(moved, n) for n in range(1, there_are + 1)]
 
 
@@ -402,7 +403,8 @@ async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(
             "5",
         )
         of_ranges = {
-            f"r{n}": await feed.lag(FeedRange(id=RangeId(f"r{n}")), START) for n in range(1, 4)
+            f"r{n}": await lag_of(feed, FeedRange(id=RangeId(f"r{n}")), START)
+            for n in range(1, 4)
         }
         assert Counter(x.range_id for x in fleet.log.changes) == of_ranges | {"r0": 5}
         assert not any(x.done() for x in fleet.running.values())

@@ -10,7 +10,7 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.idle_ranges import IdleRanges, Pause
+from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.leases.lease import HostName
 from tests.support.looking import now
 
@@ -75,7 +75,7 @@ async def waiting_at(feed: HoldingFeed) -> AsyncIterator[IdleRanges]:
 
 def wait_for(idle: IdleRanges, range_id: RangeId) -> asyncio.Task[None]:
     return asyncio.create_task(
-        idle.news(FeedRange(id=range_id), Continuation("0"), Pause(lambda: True))
+        idle.news(FeedRange(id=range_id), Continuation("0"), at_rest=True)
     )
 
 

@@ -1,7 +1,7 @@
 """Pages of a feed that come in while others are made into columns."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -103,8 +103,8 @@ def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -
 
 def test_a_planner_learns_from_one_answer_whether_there_is_a_change_and_how_many() -> None:
     class Counted(Pages):
-        async def lag(self, found: FeedRange, after: Continuation) -> int:
-            raise AssertionError(f"the answer has said it of {found.id} behind {after}")
+        async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+            raise AssertionError(f"the answer has said it: {at}")
 
     with opened(Counted(a_store(12))) as access:
         (name,) = (x.id for x in access.ranges())
