@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, Literal, NewType, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NewType
 
 import msgspec
 
@@ -156,19 +156,6 @@ class RangeEnded(Exception):
         return f"range {self.range_id!r} has ended; it goes on in {names}"
 
 
-@runtime_checkable
-class HasModes(Protocol):
-    """A feed whose store can be read in several modes, with other changes in each.
-
-    Its ``identity``, ranges and positions are those of the store, and alike in all modes.
-    """
-
-    @property
-    def changes_identity(self) -> str:
-        """What no other feed has, and not the same store in another mode either."""
-        ...
-
-
 class Feed(ABC):
     """An ordered stream of changes, cut into ranges.
 
@@ -188,8 +175,8 @@ class Feed(ABC):
     def identity(self) -> str:
         """What no other feed has, not even the next one at the same address; never empty.
 
-        With it, ``(range_id, sequence)`` names a change among those of all feeds, but where a
-        store is read in several modes: see ``changes_identity``.
+        With it, ``(range_id, sequence)`` names a change among those of all feeds. A store that
+        can be read in several modes has other changes in each, and so another identity.
         """
 
     @abstractmethod
@@ -281,8 +268,3 @@ class Feed(ABC):
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         """Return the part of a range that holds the keys between some bounds."""
         raise FeedRefused(f"{low} to {high} of {found.id!r} cannot be read: {_WHOLE_ONLY}")
-
-
-def changes_identity(feed: Feed) -> str:
-    """Return what names a change among those of all feeds, with ``(range_id, sequence)``."""
-    return feed.changes_identity if isinstance(feed, HasModes) else feed.identity

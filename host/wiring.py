@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Feed, changes_identity
+from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
@@ -199,7 +199,7 @@ async def wire_host(
                 random,
                 dead_letters=dead_letters,
                 origin=Origin(
-                    feed=changes_identity(feed),
+                    feed=feed.identity,
                     observer=settings.observer.name or name,
                     fleet=fleet,
                 ),

@@ -21,7 +21,7 @@ from changefeed.pipeline.progress import Board
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.source.addresses import changes_identity_at, open_access
+from changefeed.pipeline.source.addresses import identity_at, open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.source.offsets import Offset
@@ -125,7 +125,7 @@ class Observing:
             observer=settings.observer.model_dump_json(),
             log=settings.log.model_dump_json(),
             epoch=str(self.epoch),
-            identity=changes_identity_at(settings.feed),
+            identity=identity_at(settings.feed),
         )
         return started(
             writer,

@@ -21,7 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from changefeed.feeds.backlog import measure_backlog
-from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId, changes_identity
+from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -177,7 +177,7 @@ class Fleet:
             self._random,
             dead_letters=self._letters if wanted.on_failure == "dead-letter" else None,
             origin=Origin(
-                feed=changes_identity(self.feed),
+                feed=self.feed.identity,
                 observer=wanted.name or ("" if observer is None else spelled(observer)),
             ),
         )

@@ -149,11 +149,9 @@ class CosmosFeed(Feed):
 
     @property
     def identity(self) -> str:
-        """The resource id of the container: the next one of its name has another."""
-        return self._rid
-
-    @property
-    def changes_identity(self) -> str:
+        """The resource id of the container, of which the next one of its name has another; and
+        the mode, if it is not that of the latest versions.
+        """
         return self._rid if self._mode == "latest-version" else f"{self._rid}?mode={self._mode}"
 
     def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:

@@ -31,7 +31,7 @@ class Origin:
     """Who puts changes aside: the fleets that share a place have a letter each for a change.
 
     ``feed`` is what distinguishes its changes from those of all other feeds
-    (``changes_identity``), ``observer`` the name that the settings have for the observer.
+    (``Feed.identity``), ``observer`` the name that the settings have for the observer.
     ``fleet`` is where the fleet keeps its leases, alike on all its hosts; on Spark, where the
     query keeps its checkpoint.
     """

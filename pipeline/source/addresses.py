@@ -10,7 +10,7 @@ from changefeed.feeds.addresses import FEEDS, open_feed
 from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import RangeId, changes_identity
+from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
@@ -64,8 +64,8 @@ def system_fields(address: str) -> tuple[str, ...]:
     return backend.system_fields
 
 
-def changes_identity_at(address: str) -> str:
-    """Return the ``changes_identity`` of the feed at an address."""
+def identity_at(address: str) -> str:
+    """Return the identity of the feed at an address."""
     backend, where = FEEDS.find(address)
     if backend.name in _CLUSTER:
         with closing(_collection(where, ())) as access:
@@ -73,7 +73,7 @@ def changes_identity_at(address: str) -> str:
 
     async def ask() -> str:
         async with open_feed(address) as feed:
-            return changes_identity(feed)
+            return feed.identity
 
     return asyncio.run(ask())
 

@@ -15,7 +15,7 @@ from changefeed.pipeline.progress import Board
 from changefeed.pipeline.run import Observing
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.source.addresses import changes_identity_at
+from changefeed.pipeline.source.addresses import identity_at
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log, append_to
@@ -74,7 +74,7 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
         assert not set(done) & set(aside)
         assert max(epochs) == epoch
         origins = asyncio.run(origins_of_letters(settings.observer.dead_letters))
-        feed = changes_identity_at(settings.feed)
+        feed = identity_at(settings.feed)
         assert origins == {
             (feed, f"{__name__}:Keeper", settings.checkpoint(OBSERVER)),
         }
