@@ -130,17 +130,16 @@ class FleetInspector:
     @asynccontextmanager
     async def of(cls, settings: Settings) -> "AsyncIterator[FleetInspector]":
         """Open the container, which must be there. If the feed cannot be opened, each
-        snapshot says so.
+        snapshot says so; raise ``FeedRefused`` for an address that cannot be one.
         """
+        opening = open_feed(settings.feed.address, settings.open_options)
         async with AsyncExitStack() as stack:
             container = await stack.enter_async_context(
                 open_leases(settings, must_exist=True, only_look=True)
             )
             feed, no_feed = None, None
             try:
-                feed = await stack.enter_async_context(
-                    open_feed(settings.feed.address, settings.open_options)
-                )
+                feed = await stack.enter_async_context(opening)
             except FeedError as error:
                 no_feed = error
             yield cls(settings, container, feed, no_feed)

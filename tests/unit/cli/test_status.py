@@ -65,6 +65,22 @@ def test_a_feed_that_nobody_reads_is_not_called_read(
     assert tables.count("e1.p") == 4, "each in its row, and in what needs attention"
 
 
+@pytest.mark.real_time
+@pytest.mark.parametrize("address", ["brokers://[::1/x", "nats:x", "log", "eventlog:"])
+def test_a_feed_of_a_wrong_address_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def make() -> None:
+        async with open_container("sqlite:leases.db"):
+            pass
+
+    asyncio.run(make())
+    command = ["status", f"--feed={address}", "--leases=sqlite:leases.db"]
+    assert CliRunner().invoke(app, command).exit_code == 2
+
+
 async def test_a_killed_host_is_silent_and_its_ranges_are_found_by_their_state() -> None:
     async with Fleet(ranges=2) as fleet:
         fleet.start("anna")
