@@ -25,7 +25,7 @@ from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
-from changefeed.runtime.paths import expanded
+from changefeed.runtime.paths import absolute
 from changefeed.runtime.secret import HasSecrets
 from changefeed.runtime.settings import (
     MOST,
@@ -294,7 +294,7 @@ class CosmosSettings(HasSecrets, Section):
 def _with_absolute_files(section: dict[str, Any]) -> dict[str, Any]:
     """A backend reads its section when it is opened, and its files again after that."""
     return {
-        name: str(expanded(given)) if name.endswith("_file") and given else given
+        name: str(absolute(given)) if name.endswith("_file") and given else given
         for name, given in section.items()
     }
 

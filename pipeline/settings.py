@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from changefeed.feeds.starts import start_in
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.runtime.paths import expanded
+from changefeed.runtime.paths import absolute
 from changefeed.runtime.settings import (
     MOST,
     AllSettings,
@@ -132,7 +132,7 @@ class WebSettings(Section):
 
 def _absolute(directory: str) -> str:
     """Spark's processes may have another working directory than the user."""
-    return directory if "://" in directory else str(expanded(directory))
+    return directory if "://" in directory else str(absolute(directory))
 
 
 def _refuse_wrong_time(start: str) -> str:

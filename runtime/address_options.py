@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, quote, urlencode
 
-from changefeed.runtime.paths import expanded
+from changefeed.runtime.paths import absolute
 
 
 def read_options(query: str) -> dict[str, str]:
@@ -23,4 +23,4 @@ def write_options(options: Mapping[str, str]) -> str:
 
 def with_absolute_files(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the options with the files of these names found from any working directory."""
-    return {k: str(expanded(v)) if k in names and v else v for k, v in options.items()}
+    return {k: str(absolute(v)) if k in names and v else v for k, v in options.items()}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr, field_validator, model_validator
 
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
-from changefeed.runtime.paths import expanded
+from changefeed.runtime.paths import absolute
 
 _IN_FILE = "_file"  # behind the name of a setting: the file that holds it
 
@@ -64,7 +64,7 @@ class Secret(Renewed[str]):
     @classmethod
     def in_file(cls, file: Path) -> "Secret":
         """Raise ``UserError`` if the file cannot be read now."""
-        place = expanded(file)
+        place = absolute(file)
         return cls(lambda: read_secret(place))
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +84,7 @@ class HasSecrets(BaseModel):
     @classmethod
     def _find_files_from_anywhere(cls, given: object) -> object:
         """Files are read again while the process runs, from wherever it is by then."""
-        return expanded(given) if isinstance(given, Path) else given
+        return absolute(given) if isinstance(given, Path) else given
 
     @model_validator(mode="after")
     def _say_each_once(self) -> Self:

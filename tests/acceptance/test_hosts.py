@@ -105,7 +105,7 @@ async def test_a_fixed_port_is_that_of_the_first_and_the_others_follow(place: Pa
         (["hosts", "3"], "no observer was named"),
         (["hosts", "3", "--observer=log", "--set=web.port=x"], "web.port (from the command"),
         (["hosts", "0", "--observer=log"], "greater than or equal to 1"),
-        (["status", "--leases=sqlite:none.db"], "there are no leases at none.db yet"),
+        (["status", "--leases=sqlite:none.db"], "/none.db yet"),
         (["status", "--config=none.toml"], "there is no file none.toml"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",

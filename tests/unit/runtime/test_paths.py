@@ -6,13 +6,13 @@ import pytest
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.paths import absolute_address, expanded
+from changefeed.runtime.paths import absolute, absolute_address, expanded
 
 
 def test_a_path_begins_in_the_home_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert expanded("~/log") == Path("/home/me/log")
-    assert expanded("data/~/log") == Path.cwd() / "data/~/log"
+    assert expanded("data/~/log") == Path("data/~/log")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_working_directory_that_was_deleted_is_told(
     monkeypatch.chdir(gone)
     gone.rmdir()
     with pytest.raises(UserError, match="working directory was deleted"):
-        expanded("data")
+        absolute("data")
     monkeypatch.chdir("/")
 
 
