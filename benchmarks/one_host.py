@@ -42,15 +42,15 @@ class HeldShut(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
-        return await self._feed.resolve_start(found, start)
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        return await self._feed.start(found, at)
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         await self.open.wait()
         return await self._feed.read(found, after, limit)
 
-    def continuation_after(self, change: Change) -> Continuation:
-        return self._feed.continuation_after(change)
+    def position_after(self, change: Change) -> Continuation:
+        return self._feed.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)
@@ -109,7 +109,7 @@ async def seconds_of_loop(feed: Feed, changes: int) -> float:
 
     async def read(found: FeedRange) -> None:
         nonlocal left
-        after = await shut.resolve_start(found, "beginning")
+        after = await shut.start(found, "beginning")
         while (page := await shut.read(found, after, size)).changes:
             after = page.continuation
             left -= len(page.changes)

@@ -188,7 +188,7 @@ class Feed(ABC):
         """
 
     @abstractmethod
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         """Turn a start position into a continuation that stays where it is.
 
         For a time: before the first change that was committed at or after it.
@@ -204,7 +204,7 @@ class Feed(ABC):
         """
 
     @abstractmethod
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         """Return the position that leaves out ``change`` and all before it.
 
         Where the feed cannot stop between changes of one transaction, it is the position

@@ -102,14 +102,14 @@ class MemoryFeed(Feed):
         await asyncio.sleep(0)
         return [found.seen_from_outside() for found in self._ranges.values()]
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         await asyncio.sleep(0)
         held = self._range(found.id)
-        if start == "beginning":
+        if at == "beginning":
             return _position(0)
-        if start == "now":
+        if at == "now":
             return _position(len(held.changes))
-        return _position(bisect_left(held.latest, instant_us(start)))
+        return _position(bisect_left(held.latest, instant_us(at)))
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
@@ -125,7 +125,7 @@ class MemoryFeed(Feed):
             raise RangeEnded(found.id, self._successors(found.id, held.successors))
         return Page(changes=[], continuation=_position(len(held.changes)))
 
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         return _position(change.sequence)
 
     async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:

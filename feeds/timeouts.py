@@ -56,16 +56,16 @@ class _BoundedFeed(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
-        call = self._feed.resolve_start(found, start)
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        call = self._feed.start(found, at)
         return await self._bounded("settle", call, of=found.id)
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         call = self._feed.read(found, after, limit)
         return await self._bounded("read", call, of=found.id)
 
-    def continuation_after(self, change: Change) -> Continuation:
-        return self._feed.continuation_after(change)
+    def position_after(self, change: Change) -> Continuation:
+        return self._feed.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._bounded("lags", self._feed.lags(at))

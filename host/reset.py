@@ -79,7 +79,7 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
         raise LeaseGone(_missing(range_id), "there is no such lease")
     start = start_in(to)
     if start is not None:
-        position = await feed.resolve_start(lease.range, start)
+        position = await feed.start(lease.range, start)
     else:
         position = Continuation(to)
         with suppress(RangeEnded):  # at its end, which is a position like any other

@@ -42,4 +42,4 @@ class Unread:
                 return [(x.range, x.start) for x in ended.successors]
             return []
         children = [x for x in self._ranges if found.id in x.parents]
-        return [(x, await self._feed.resolve_start(x, "beginning")) for x in children]
+        return [(x, await self._feed.start(x, "beginning")) for x in children]

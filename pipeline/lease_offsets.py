@@ -133,7 +133,7 @@ def _over(
         if all(x.range.id in offset.marks for x in sight.successors or ())
     }
     left_out = ancestors(offset.marks, known) - offset.marks.keys()
-    return {**access.resolve_start(sorted(left_out), "now"), **over}
+    return {**access.starts(sorted(left_out), "now"), **over}
 
 
 def _position(lease: Lease) -> Continuation:

@@ -131,7 +131,7 @@ async def append(address: str, batches: Sequence[Sequence[Record]]) -> float:
 async def _read(feed: Feed, wanted: int) -> float:
     count, began = 0, time.perf_counter()
     for r in await feed.ranges():
-        after = await feed.resolve_start(r, "beginning")
+        after = await feed.start(r, "beginning")
         while (page := await feed.read(r, after, _PAGE)).changes:
             count += len(page.changes)
             after = page.continuation

@@ -61,7 +61,7 @@ async def fill(leases: LeaseContainer, feed: Feed) -> None:
 
     async def create(found: FeedRange) -> None:
         async with gate:
-            start = await feed.resolve_start(found, "beginning")
+            start = await feed.start(found, "beginning")
             await leases.create(Lease(range=found, continuation=start))
 
     await asyncio.gather(*map(create, await feed.ranges()))

@@ -76,7 +76,7 @@ async def pages_from(
     changes: list[Change] = []
     while (page := await feed.read(found, after, limit)).changes:
         assert len(page.changes) <= limit
-        assert page.continuation == feed.continuation_after(page.changes[-1])
+        assert page.continuation == feed.position_after(page.changes[-1])
         assert not changes or page.changes[0].sequence > changes[-1].sequence
         changes += page.changes
         after = page.continuation
@@ -84,7 +84,7 @@ async def pages_from(
 
 
 async def whole(feed: Feed, found: FeedRange, limit: int = 1000) -> list[Change]:
-    beginning = await feed.resolve_start(found, "beginning")
+    beginning = await feed.start(found, "beginning")
     changes, _ = await pages_from(feed, found, beginning, limit)
     return changes
 
@@ -121,7 +121,7 @@ async def to_its_end(
 async def everything(feed: Feed, found: FeedRange) -> list[Change]:
     """Return all that there is of a range now, whether it has ended or not."""
     changes: list[Change] = []
-    after = await feed.resolve_start(found, "beginning")
+    after = await feed.start(found, "beginning")
     with suppress(RangeEnded):
         while (page := await feed.read(found, after, 1000)).changes:
             changes += page.changes

@@ -77,7 +77,7 @@ async def test_reading_goes_on_after_any_change_with_the_next_one(given: FeedHar
     found = await busiest(given.feed)
     changes = await whole(given.feed, found)
     for n, change in enumerate(changes):
-        after = given.feed.continuation_after(change)
+        after = given.feed.position_after(change)
         page = await given.feed.read(found, after, 3)
         assert list(page.changes) == changes[n + 1 : n + 4]
         assert await lag_of(given.feed, found, after) in {None, len(changes) - n - 1}
@@ -86,7 +86,7 @@ async def test_reading_goes_on_after_any_change_with_the_next_one(given: FeedHar
 async def test_the_same_position_gives_the_same_changes_again(given: FeedHarness) -> None:
     await given.append(numbered(50))
     found = await busiest(given.feed)
-    beginning = await given.feed.resolve_start(found, "beginning")
+    beginning = await given.feed.start(found, "beginning")
     first = await given.feed.read(found, beginning, 5)
     await given.append(numbered(50, 50))
     assert await given.feed.read(found, beginning, 5) == first
@@ -105,7 +105,7 @@ async def test_a_change_larger_than_a_page_should_be_comes_alone_and_whole(
 async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedHarness) -> None:
     empty: dict[FeedRange, Continuation] = {}
     for r in await given.feed.ranges():
-        page = await given.feed.read(r, await given.feed.resolve_start(r, "beginning"), 10)
+        page = await given.feed.read(r, await given.feed.start(r, "beginning"), 10)
         assert not page.changes
         empty[r] = page.continuation
     await given.append(numbered(60))
@@ -119,7 +119,7 @@ async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedH
 async def test_now_is_settled_once_and_stays_where_it_was(given: FeedHarness) -> None:
     await given.append(numbered(60))
     ranges = await given.feed.ranges()
-    settled = {x: await given.feed.resolve_start(x, "now") for x in ranges}
+    settled = {x: await given.feed.start(x, "now") for x in ranges}
     await given.append(numbered(60, 60))
     for r, now in settled.items():
         changes, _ = await pages_from(given.feed, r, now, 1000)
@@ -151,7 +151,7 @@ async def test_a_time_is_before_the_first_change_committed_at_or_after_it_though
     for n in (10, 30, 5, 20, 40):
         await given.append([at(n)])
     found = await busiest(given.feed)
-    settled = await given.feed.resolve_start(found, start)
+    settled = await given.feed.start(found, start)
     await given.append([at(n) for n in (1, 50)])
     changes, _ = await pages_from(given.feed, found, settled, 10)
     assert changes == (await whole(given.feed, found))[-len(seconds) - 2 :]
@@ -164,7 +164,7 @@ async def test_a_time_among_many_changes_is_found_exactly(given: FeedHarness) ->
     changes = await whole(given.feed, found)
     for n in range(0, 2000, 50):
         time = NEW_YEAR + timedelta(seconds=n)
-        after = await given.feed.resolve_start(found, time)
+        after = await given.feed.start(found, time)
         (first,) = (await given.feed.read(found, after, 1)).changes
         assert first == next(x for x in changes if x.committed_at >= time)
 
@@ -172,12 +172,12 @@ async def test_a_time_among_many_changes_is_found_exactly(given: FeedHarness) ->
 async def test_a_time_without_a_zone_is_refused(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
     with pytest.raises(FeedRefused, match=r"time zone.*\+00:00"):
-        await given.feed.resolve_start(r, NEW_YEAR.replace(tzinfo=None))
+        await given.feed.start(r, NEW_YEAR.replace(tzinfo=None))
 
 
 async def test_lags_count_exactly_what_lies_after_positions(given: FeedHarness) -> None:
     ranges = await given.feed.ranges()
-    starts = {x: await given.feed.resolve_start(x, "beginning") for x in ranges}
+    starts = {x: await given.feed.start(x, "beginning") for x in ranges}
     lags = await given.feed.lags(starts)
     if not lags:
         pytest.skip("not this feed: it counts no changes")
@@ -186,18 +186,18 @@ async def test_lags_count_exactly_what_lies_after_positions(given: FeedHarness) 
     lags = await given.feed.lags(starts)
     assert lags == {x.id: len(await whole(given.feed, x)) for x in ranges}
     assert sum(lags.values()) == 500
-    ends = {x: await given.feed.resolve_start(x, "now") for x in ranges}
+    ends = {x: await given.feed.start(x, "now") for x in ranges}
     assert await given.feed.lags(ends) == {x.id: 0 for x in ranges}
 
 
 async def test_an_unknown_range_is_unknown_to_every_method(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
-    start = await given.feed.resolve_start(r, "beginning")
+    start = await given.feed.start(r, "beginning")
     nowhere = FeedRange(id=RangeId("nowhere"))
     with pytest.raises(RangeUnknown, match="nowhere"):
         await given.feed.read(nowhere, start, 10)
     with pytest.raises(RangeUnknown):
-        await given.feed.resolve_start(nowhere, "now")
+        await given.feed.start(nowhere, "now")
     assert await lag_of(given.feed, nowhere, start) is None
 
 
@@ -206,7 +206,7 @@ async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
 ) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
-    end = await given.feed.resolve_start(r, "now")
+    end = await given.feed.start(r, "now")
     beyond = Continuation(end + "0")
     for wrong in ("", "-1", "gibberish", "1/2/3", "Ω/1", "/5", "²", beyond):
         with pytest.raises(RangeRefused) as refused:
@@ -221,7 +221,7 @@ async def test_a_position_with_a_number_too_large_raises_nothing_but_a_refusal_o
 ) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
-    end = await given.feed.resolve_start(r, "now")
+    end = await given.feed.start(r, "now")
     far = Continuation(re.sub(r"\d+(?=\D*$)", str(number), end))
     with suppress(RangeRefused):
         await given.feed.read(r, far, 10)
@@ -234,7 +234,7 @@ async def test_many_tasks_read_at_once_while_changes_arrive(given: FeedHarness) 
 
     async def follow(found: FeedRange, until: int) -> list[Change]:
         changes: list[Change] = []
-        after = await given.feed.resolve_start(found, "beginning")
+        after = await given.feed.start(found, "beginning")
         while len(changes) < until:
             page = await given.feed.read(found, after, 17)
             changes += page.changes
@@ -306,6 +306,6 @@ async def test_changes_and_successors_survive_the_trip_between_processes(
     assert pickle.loads(pickle.dumps(changes)) == changes
     await given.split(found.id)
     with pytest.raises(RangeEnded) as caught:
-        await pages_from(given.feed, found, given.feed.continuation_after(changes[-1]), 10)
+        await pages_from(given.feed, found, given.feed.position_after(changes[-1]), 10)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.successors, str(again)) == (caught.value.successors, str(caught.value))

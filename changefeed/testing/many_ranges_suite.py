@@ -12,7 +12,7 @@ async def knowing_of_news(given: FeedHarness) -> Feed:
     something: it then names a range without.
     """
     feed = bounded_feed(given.feed, timeout=60.0)
-    ends = {x: await feed.resolve_start(x, "beginning") for x in await feed.ranges()}
+    ends = {x: await feed.start(x, "beginning") for x in await feed.ranges()}
     if await feed.news(ends):
         pytest.skip("not this feed: it names ranges that may have news")
     return feed
@@ -22,7 +22,7 @@ async def test_a_range_with_something_is_named_before_it_was_asked_about_often(
     given: FeedHarness,
 ) -> None:
     feed = bounded_feed(given.feed, timeout=60.0)
-    ends = {x: await feed.resolve_start(x, "beginning") for x in await feed.ranges()}
+    ends = {x: await feed.start(x, "beginning") for x in await feed.ranges()}
     await given.append(numbered(60))
     found, _ = await busiest(feed), await feed.news(ends)
     assert any([found.id in await feed.news(ends) for _ in range(5)])
@@ -33,7 +33,7 @@ async def test_a_feed_that_answers_for_many_ranges_says_which_have_news_and_how_
 ) -> None:
     feed = await knowing_of_news(given)
     ranges = await feed.ranges()
-    ends = {x: await feed.resolve_start(x, "beginning") for x in ranges}
+    ends = {x: await feed.start(x, "beginning") for x in ranges}
     assert not await feed.news(ends)
     assert await feed.lags(ends) == {x.id: 0 for x in ranges}
     for begin in (0, 60):
@@ -52,7 +52,7 @@ async def test_a_feed_that_answers_for_many_ranges_leaves_what_is_odd_to_their_r
 ) -> None:
     feed = await knowing_of_news(given)
     first, second, third = await feed.ranges()
-    ends = {x: await feed.resolve_start(x, "now") for x in (first, second, third)}
+    ends = {x: await feed.start(x, "now") for x in (first, second, third)}
     unknown = FeedRange(id=RangeId("unknown"))
     odd = {**ends, second: Continuation("nowhere"), unknown: ends[third]}
     assert {second.id, unknown.id} <= {*await feed.news(odd)}

@@ -87,7 +87,7 @@ async def test_a_change_keeps_its_name_when_its_range_is_split_and_merged(
 async def test_a_position_in_a_range_is_one_in_each_part_of_it(given: FeedHarness) -> None:
     feed, found = await in_parts(given), await full_range(given)
     changes = await whole(feed, found)
-    after = feed.continuation_after(changes[len(changes) // 2])
+    after = feed.position_after(changes[len(changes) // 2])
     rest = named((await pages_from(feed, found, after, 1000))[0])
     in_its_parts = [
         x for part in feed.cut(found, 3) for x in (await pages_from(feed, part, after, 7))[0]
@@ -117,11 +117,11 @@ async def test_a_part_at_its_end_stands_where_its_range_ends_whatever_it_holds(
     await given.append([Record(key=key, body=b"%d" % n) for n in range(40)])
     after = [len(await whole(feed, x)) for x in parts]
     assert sum(x != y for x, y in zip(before, after, strict=True)) == 1
-    end = await feed.resolve_start(found, "now")
+    end = await feed.start(found, "now")
     for part in parts:
-        beginning = await feed.resolve_start(part, "beginning")
+        beginning = await feed.start(part, "beginning")
         _, reached = await pages_from(feed, part, beginning, 7)
-        assert reached == end == await feed.resolve_start(part, "now")
+        assert reached == end == await feed.start(part, "now")
         assert await lag_of(feed, part, reached) in {None, 0}
 
 
@@ -144,7 +144,7 @@ async def test_a_part_ends_with_its_range_and_goes_on_in_what_shares_keys(
 
 async def whole_to_its_end(feed: Feed, found: FeedRange) -> list[Continuation]:
     """Return the positions of a reader of a range that has ended."""
-    positions = [await feed.resolve_start(found, "beginning")]
+    positions = [await feed.start(found, "beginning")]
     while True:
         try:
             page = await feed.read(found, positions[-1], 7)
@@ -178,7 +178,7 @@ async def test_a_part_of_no_range_is_unknown_and_what_is_no_position_refused(
 ) -> None:
     feed, found = await of_lasting_ranges(given), await full_range(given)
     part = feed.cut(found, 2)[0]
-    start = await feed.resolve_start(part, "beginning")
+    start = await feed.start(part, "beginning")
     for name in (f"nowhere{part.id}", f"{part.id}0"):
         wrong = replace(part, id=RangeId(name), of=None)
         with pytest.raises(RangeUnknown):

@@ -29,7 +29,7 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
     await given.split(parent.id)
     await given.append(numbered(100, 100))
 
-    beginning = await given.feed.resolve_start(parent, "beginning")
+    beginning = await given.feed.start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 1000)
     assert page.changes == before  # its own changes first, then the news of its end
     successors = await ended(given.feed, parent, page.continuation)
@@ -57,7 +57,7 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
 ) -> None:
     await given.append(numbered(100))
     parent = await busiest(given.feed)
-    beginning = await given.feed.resolve_start(parent, "beginning")
+    beginning = await given.feed.start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 5)
     owned = {x.key for x in await whole(given.feed, parent)}
     await given.split(parent.id)
@@ -74,8 +74,8 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
 
 async def test_a_range_that_ended_empty_still_names_its_successors(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
-    start = await given.feed.resolve_start(r, "beginning")
-    now = await given.feed.resolve_start(r, "now")
+    start = await given.feed.start(r, "beginning")
+    now = await given.feed.start(r, "now")
     await given.split(r.id)
     assert await ended(given.feed, r, start) == await ended(given.feed, r, now)
 
@@ -100,7 +100,7 @@ async def test_each_key_keeps_its_order_through_splits_and_merges(given: FeedHar
 
     seen: dict[str, list[int]] = {}
     for r in await given.feed.ranges():  # parents come first
-        beginning = await given.feed.resolve_start(r, "beginning")
+        beginning = await given.feed.start(r, "beginning")
         for change in (await given.feed.read(r, beginning, 1000)).changes:
             seen.setdefault(change.key, []).append(int(change.body))
     assert seen == {x: [0, 1, 2, 3] for x in keys}

@@ -83,15 +83,15 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         await self._refresh()
         return [x.range for x in self._routes.topology.partitions]
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
-        time_us = None if isinstance(start, str) else instant_us(start)
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        time_us = None if isinstance(at, str) else instant_us(at)
         partition = await self._partition(found.id)
         urls, name = self._routes.to_read(partition), partition.id
         if time_us is not None:
             before = await self._client.sequence_before(urls, self.identity, name, time_us)
             return self._position(before)
         end = await self._client.end(urls, self.identity, name)
-        return self._position(end.start if start == "beginning" else end.last)
+        return self._position(end.start if at == "beginning" else end.last)
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
@@ -122,7 +122,7 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         assert len(changes) <= limit, f"{len(changes)} changes in a page of {limit}"
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
 
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
 
     async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:

@@ -173,15 +173,15 @@ class CosmosFeed(Feed):
         await self._look()
         return self._topology.physical
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
-        instant = instant_us(start) if isinstance(start, datetime) else None
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        instant = instant_us(at) if isinstance(at, datetime) else None
         await self._find(found)
-        if self._mode == "all-versions" and start != "now":
+        if self._mode == "all-versions" and at != "now":
             raise FeedRefused(
                 "a feed of all versions and deletes keeps no old changes to start from: start "
                 "from now, or read the latest versions (?mode=latest-version)"
             )
-        if start == "beginning" or (instant is not None and instant <= 0):
+        if at == "beginning" or (instant is not None and instant <= 0):
             return BEGINNING
         since: object = "Now"
         if instant is not None:
@@ -230,7 +230,7 @@ class CosmosFeed(Feed):
         self._requests.check_same_container(head.container_rid, self._rid)
         return _lag(page.newest, head.lsn)
 
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:

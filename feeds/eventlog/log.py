@@ -122,20 +122,20 @@ class EventLog(parts_of.FeedOfPartitions):
         await self._refresh()
         return [x.as_range() for x in self._catalog.partitions]
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         partition = await self._partition(found.id)
-        if start == "beginning":
+        if at == "beginning":
             return self._position(0)
-        if start == "now":
+        if at == "now":
             return self._position((await self._end(partition)).last)
-        time_us = instant_us(start)
+        time_us = instant_us(at)
         rows = await self._fetch(partition, SINCE, (partition.number, time_us))
         # Asked later, so what was sealed meanwhile is found here.
         query = segment_since_query(partition.number, time_us)
         segment = await self._segment(partition, query)
         if segment is not None:
-            at = await asyncio.to_thread(sequence_in_segment, self._catalog, segment, time_us)
-            return self._position(at)
+            last = await asyncio.to_thread(sequence_in_segment, self._catalog, segment, time_us)
+            return self._position(last)
         if not rows:
             return self._position((await self._end(partition)).last)
         before = sequence_since(rows[0], self._catalog, partition, time_us)
@@ -196,7 +196,7 @@ class EventLog(parts_of.FeedOfPartitions):
         segment = self._segments.get(partition.number)
         return segment is not None and segment.file.first <= sequence <= segment.file.last
 
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
 
     async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:

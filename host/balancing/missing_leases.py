@@ -70,7 +70,7 @@ async def create_missing(
 
     async def create(found: FeedRange) -> None:
         try:
-            position = await feed.resolve_start(found, start)
+            position = await feed.start(found, start)
         except (RangeRefused, RangeUnknown) as error:
             failed.append(error)
             return

@@ -101,9 +101,7 @@ class WorkerContext:
             assert left < before, (
                 f"{watermark.sequence} is done, and {left} of {before} are left"
             )
-            self._checkpoints.done(
-                self._feed.continuation_after(watermark), changes=before - left
-            )
+            self._checkpoints.done(self._feed.position_after(watermark), changes=before - left)
             self._checkpoints.advance()
             self._watch.acknowledged(left=left > 0)
         self._moved.set()

@@ -249,7 +249,7 @@ class Delivery:
 
     def _count_as_done(self, changes: Sequence[Change], end: Continuation | None) -> None:
         """Count what the observer returned from as done; ``end`` is known of a page's last."""
-        position = end or self._environment.feed.continuation_after(changes[-1])
+        position = end or self._environment.feed.position_after(changes[-1])
         self._checkpoints.done(position, changes=self._acknowledgements.all_done())
         if self._policy.due(len(changes), now=self._clock()):
             self._checkpoints.advance()

@@ -44,8 +44,7 @@ class LeaseChanges:
             return None
         try:
             token: _Token = {
-                x.id: await self._feed.resolve_start(x, "now")
-                for x in await self._feed.ranges()
+                x.id: await self._feed.start(x, "now") for x in await self._feed.ranges()
             }
         except (FeedRefused, msgspec.ValidationError):
             self._refused = True  # no rights to read it, or an endpoint that has none of ours

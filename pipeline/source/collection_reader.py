@@ -131,7 +131,7 @@ class CollectionAccess:
         found = [x.range for x in self._routes.topology.partitions]
         return narrowed(found, self._only)
 
-    def resolve_start(
+    def starts(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
         if isinstance(start, datetime):

@@ -31,7 +31,7 @@ async def read_changes(
     positions = {x.sequence: x for x in page.changes}
     return PageSeen(
         sequences=[x.sequence for x in page.changes],
-        position=lambda sequence: feed.continuation_after(positions[sequence]),
+        position=lambda sequence: feed.position_after(positions[sequence]),
         end=page.continuation,
     )
 

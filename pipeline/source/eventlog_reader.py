@@ -37,7 +37,7 @@ class LogAccess:
         self._refresh()
         return narrowed([x.as_range() for x in self._log.catalog.partitions], self._only)
 
-    def resolve_start(
+    def starts(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
         if isinstance(start, datetime):

@@ -119,11 +119,11 @@ class FeedAccess:
     def ranges(self) -> Sequence[FeedRange]:
         return narrowed(self._run(lambda feed: feed.ranges()), self._only)
 
-    def resolve_start(
+    def starts(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
         return self._run(
-            lambda feed: by_name(names, lambda x: feed.resolve_start(FeedRange(id=x), start))
+            lambda feed: by_name(names, lambda x: feed.start(FeedRange(id=x), start))
         )
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
@@ -222,7 +222,7 @@ class FeedAccess:
         """Return where a range is now, or ``until``, whichever comes first."""
         order = self._scale.order
         try:
-            now = await feed.resolve_start(found, "now")
+            now = await feed.start(found, "now")
         except RangeUnknown:
             return step.after  # the range has ended since
         if order(now) < order(step.after):

@@ -52,7 +52,7 @@ def border(access: HasFiles) -> Target:
     sealed = access.sealed()
     known = {x.id: x for x in access.ranges()}
     before = ancestors(sealed, known)
-    points = {**sealed, **access.resolve_start(before, "now")}
+    points = {**sealed, **access.starts(before, "now")}
     return Target.of({x: Mark(continuation=at) for x, at in points.items() if x in known})
 
 

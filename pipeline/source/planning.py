@@ -125,7 +125,7 @@ def target_at(access: Access, end: StartAt | Offset) -> Target:
             return Target.of(end.marks)
         known = {x.id: x for x in access.ranges()}
         passed = sorted(ancestors(end.marks, known) - end.marks.keys())
-        ends = access.resolve_start(passed, "now")
+        ends = access.starts(passed, "now")
         return Target.of({**{x: Mark(continuation=ends[x]) for x in passed}, **end.marks})
     return Target.of(_settled(access, end))
 
@@ -235,7 +235,7 @@ def _settled(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
 def _settled_once(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
     ranges = access.ranges()
     numbers = generations(ranges)
-    positions = access.resolve_start([x.id for x in ranges], start)
+    positions = access.starts([x.id for x in ranges], start)
     return {x.id: mark_of(access, x, positions[x.id], numbers[x.id]) for x in ranges}
 
 

@@ -122,7 +122,7 @@ class Access(Protocol):
         """Return the ranges that are wanted, parents before their children."""
         ...
 
-    def resolve_start(
+    def starts(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]: ...
 

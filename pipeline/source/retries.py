@@ -43,8 +43,8 @@ class RetryingFeed(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self.ask(self.once.ranges)
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
-        return await self.ask(lambda: self.once.resolve_start(found, start))
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        return await self.ask(lambda: self.once.start(found, at))
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         return await self.ask(lambda: self.once.read(found, after, limit))
@@ -57,8 +57,8 @@ class RetryingFeed(Feed):
             lambda: in_time("read", pages.fetch(found, after, limit), self._timeout)
         )
 
-    def continuation_after(self, change: Change) -> Continuation:
-        return self.once.continuation_after(change)
+    def position_after(self, change: Change) -> Continuation:
+        return self.once.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self.ask(lambda: self.once.lags(at))

@@ -98,7 +98,7 @@ class Place:
             ranges = await feed.ranges()
             changes, leases = {}, []
             for x in ranges:
-                beginning = await feed.resolve_start(x, "beginning")
+                beginning = await feed.start(x, "beginning")
                 changes[x.id] = (await feed.lags({x: beginning}))[x.id]
                 lease = await container.read(x.id)
                 if lease is not None and lease.continuation is not None:

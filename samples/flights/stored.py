@@ -23,8 +23,8 @@ class StoredFlights:
     async def ranges(self) -> Sequence[FeedRange]:
         return [x.range for x in (await self._collection.routes()).topology.partitions]
 
-    async def resolve_start(self, _: FeedRange, start: StartAt) -> Continuation:
-        assert start == "beginning", "a proof looks at all of it"
+    async def start(self, _: FeedRange, at: StartAt) -> Continuation:
+        assert at == "beginning", "a proof looks at all of it"
         return position(self._identity, 0)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:

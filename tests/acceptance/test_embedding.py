@@ -121,7 +121,7 @@ async def everything(log: Path) -> dict[str, list[tuple[Operation, bytes]]]:
     found: dict[str, list[tuple[Operation, bytes]]] = {}
     async with EventLog.open(log) as feed:
         for place in await feed.ranges():
-            start = await feed.resolve_start(place, "beginning")
+            start = await feed.start(place, "beginning")
             for x in (await feed.read(place, start, 10_000)).changes:
                 found.setdefault(x.key, []).append((x.operation, x.body))
     return found

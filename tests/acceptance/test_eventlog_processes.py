@@ -62,7 +62,7 @@ async def read():
         count, after = 0, {}
         while count < int(sys.argv[2]):
             for r in await log.ranges():
-                start = after.get(r.id) or await log.resolve_start(r, "beginning")
+                start = after.get(r.id) or await log.start(r, "beginning")
                 page = await log.read(r, start, 1000)
                 begin, end = (int(x.split("/")[1]) for x in (start, page.continuation))
                 assert [x.sequence for x in page.changes] == [*range(begin + 1, end + 1)]
@@ -83,7 +83,7 @@ async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:
     """Read everything; sequences must be dense."""
     found: dict[str, list[int]] = {}
     for r in await feed.ranges():
-        last, after = 0, await feed.resolve_start(r, "beginning")
+        last, after = 0, await feed.start(r, "beginning")
         while (page := await feed.read(r, after, 1000)).changes:
             for change in page.changes:
                 assert change.sequence == last + 1
@@ -159,7 +159,7 @@ async def test_nothing_is_acknowledged_once_the_log_of_writes_is_deleted(
     async with EventLog.open(path) as log:
         (only,) = await log.ranges()
         # The one that was refused may be there: SQLite saved what it had when it was closed.
-        end = await log.resolve_start(only, "now")
+        end = await log.start(only, "now")
         assert int(end.split("/")[1]) - (acknowledged + 1) in (0, 1)
 
 

@@ -381,7 +381,7 @@ async def with_an_ended_range() -> None:
         open_feed("eventlog:log") as feed,
     ):
         for found in (await feed.ranges())[:2]:
-            start = await feed.resolve_start(found, "now")
+            start = await feed.start(found, "now")
             lease = await container.create(Lease(range=found, continuation=start))
             if found.id == RANGES[0]:
                 await container.replace(lease.finished())

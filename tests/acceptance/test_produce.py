@@ -22,7 +22,7 @@ async def bodies(log: Path) -> list[int]:
     found = []
     async with EventLog.open(log) as feed:
         for r in await feed.ranges():
-            after = await feed.resolve_start(r, "beginning")
+            after = await feed.start(r, "beginning")
             while (page := await feed.read(r, after, 1000)).changes:
                 found += [x.value()["n"] for x in page.changes]
                 after = page.continuation

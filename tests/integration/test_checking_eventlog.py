@@ -28,7 +28,7 @@ async def leased(place: Path) -> None:
     async with EventLog.open(place / "log") as log, SqliteLeases(place / "leases.db") as leases:
         await refuse_another_feed(leases, log.identity)
         for found in await log.ranges():
-            start = await log.resolve_start(found, "beginning")
+            start = await log.start(found, "beginning")
             alone = replace(found, parents=())
             await leases.create(make.lease(alone, at=start, epoch=1))
 

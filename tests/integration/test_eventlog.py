@@ -42,7 +42,7 @@ def numbered(count: int, begin: int = 0) -> list[Record]:
 
 async def whole(feed: Feed, range_id: RangeId = WHOLE) -> list[Change]:
     changes: list[Change] = []
-    after = await feed.resolve_start(FeedRange(id=range_id), "beginning")
+    after = await feed.start(FeedRange(id=range_id), "beginning")
     while (page := await feed.read(FeedRange(id=range_id), after, 1000)).changes:
         changes += page.changes
         after = page.continuation
@@ -82,7 +82,7 @@ async def test_a_log_that_nothing_is_appended_to_is_not_read_to_find_that_out(
     statements: list[str] = []
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         whole = FeedRange(id=WHOLE)
-        end = {whole: await log.resolve_start(whole, "now")}
+        end = {whole: await log.start(whole, "now")}
         connections = await log._brokers.connections(log._catalog, 1)
         await connections.made[0].set_trace_callback(statements.append)
         for expected in (True, False, False):
@@ -98,7 +98,7 @@ async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append([Record(key="k", body=body)] * 20)
         page = await log.read(
-            FeedRange(id=WHOLE), await log.resolve_start(FeedRange(id=WHOLE), "beginning"), 1000
+            FeedRange(id=WHOLE), await log.start(FeedRange(id=WHOLE), "beginning"), 1000
         )
         assert len(page.changes) == 9  # the first, and 8 MiB more
         assert len(await whole(log)) == 20
@@ -182,7 +182,7 @@ async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path)
 async def test_a_log_recreated_refuses_positions_of_the_old_one(path: Path) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append(numbered(5))
-        old = await log.resolve_start(FeedRange(id=WHOLE), "now")
+        old = await log.start(FeedRange(id=WHOLE), "now")
         shutil.rmtree(path)
         await create_log(path, parts=1)
         with pytest.raises(FeedRefused, match="recreated while it was open"):
@@ -320,7 +320,7 @@ async def test_a_directory_that_takes_no_writes_is_named_with_advice(read_only: 
             pass
     with pytest.raises(FeedRefused, match=r"records.db: .*Readers must be able to, too"):
         async with EventLog.open(read_only) as log:
-            await log.resolve_start(FeedRange(id=WHOLE), "now")
+            await log.start(FeedRange(id=WHOLE), "now")
     with pytest.raises(FeedRefused, match=r"no event log can be made at .*Read-only"):
         await create_log(read_only.parent / "new")
 

@@ -154,7 +154,7 @@ async def test_a_start_at_a_time_is_not_taken_from_a_damaged_block(
     flip(path, column, first)
     async with EventLog.open(path) as log:
         with pytest.raises(RangeDamaged):
-            await log.resolve_start(FeedRange(id=HURT), NEW_YEAR)
+            await log.start(FeedRange(id=HURT), NEW_YEAR)
     with pytest.raises(RangeDamaged):
         BulkLog.at(path).sequence_before(HURT, int(NEW_YEAR.timestamp()) * 1_000_000)
 
@@ -171,11 +171,9 @@ async def test_an_end_that_is_damaged_takes_no_changes_and_says_so(
         with pytest.raises(RangeDamaged, match=r"the end of range .* nothing can be appended"):
             await writer.append(full_records(20))
         with pytest.raises(RangeDamaged, match="the end of range"):
-            await log.resolve_start(FeedRange(id=HURT), "now")
+            await log.start(FeedRange(id=HURT), "now")
         assert (
-            await lag_of(
-                log, FeedRange(id=SOUND), await log.resolve_start(FeedRange(id=SOUND), "now")
-            )
+            await lag_of(log, FeedRange(id=SOUND), await log.start(FeedRange(id=SOUND), "now"))
             == 0
         )
     with pytest.raises(RangeDamaged, match="the end of range"):

@@ -29,7 +29,7 @@ async def test_changes_that_come_in_before_a_range_ends_are_read_before_its_end(
     path: Path,
 ) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        beginning = await log.resolve_start(FeedRange(id=WHOLE), "beginning")
+        beginning = await log.start(FeedRange(id=WHOLE), "beginning")
         happened = False
 
         async def then_it_ends(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -69,7 +69,7 @@ async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Pa
             await lag_of(
                 log,
                 FeedRange(id=WHOLE),
-                await log.resolve_start(FeedRange(id=WHOLE), "beginning"),
+                await log.start(FeedRange(id=WHOLE), "beginning"),
             )
             == 0
         )

@@ -120,10 +120,10 @@ async def test_an_end_of_another_kind_concerns_its_range(
     put(path / RECORDS, "partitions", column, value, "partition = 1")
     async with EventLog.open(path) as log, EventLogWriter.open(path) as writer:
         with pytest.raises(RangeDamaged, match="the end of range"):
-            await log.resolve_start(FeedRange(id=FIRST), "now")
+            await log.start(FeedRange(id=FIRST), "now")
         assert (
             await lag_of(
-                log, FeedRange(id=SECOND), await log.resolve_start(FeedRange(id=SECOND), "now")
+                log, FeedRange(id=SECOND), await log.start(FeedRange(id=SECOND), "now")
             )
             == 0
         )

@@ -116,14 +116,14 @@ async def test_sealed_changes_are_read_as_they_were_written_from_any_position(
     places |= {chance.randrange(len(whole)) for _ in range(10)}
     async with EventLog.open(path) as log:
         for place in sorted(places):
-            start = log.continuation_after(whole[place - 1]) if place else None
+            start = log.position_after(whole[place - 1]) if place else None
             got, error = await read_by_pages(log, HURT, start, limit=chance.choice([7, 300]))
             assert (got, error) == (whole[place:], None)
             end = chance.randint(place, len(whole))
             assert in_bulk(path, HURT, place, end) == [*range(place + 1, end + 1)]
             if place:
                 assert await lag_of(
-                    log, FeedRange(id=HURT), log.continuation_after(whole[place - 1])
+                    log, FeedRange(id=HURT), log.position_after(whole[place - 1])
                 ) == (len(whole) - place)
 
 
@@ -139,7 +139,7 @@ async def test_a_start_at_a_time_is_the_same_whether_changes_are_sealed_or_not(
 
     async def starts() -> list[object]:
         async with EventLog.open(path) as log:
-            return [await log.resolve_start(FeedRange(id=HURT), x) for x in times]
+            return [await log.start(FeedRange(id=HURT), x) for x in times]
 
     before = await starts()
     before_in_columns = in_columns()
@@ -156,7 +156,7 @@ async def test_a_reader_that_is_in_the_middle_reads_on_across_a_border_that_is_m
     truth = await written(path)
     async with EventLog.open(path) as log:
         first = await log.read(
-            FeedRange(id=HURT), await log.resolve_start(FeedRange(id=HURT), "beginning"), 300
+            FeedRange(id=HURT), await log.start(FeedRange(id=HURT), "beginning"), 300
         )
         reader = BulkReader(BulkLog.at(path))
         pieces = reader.read(HURT, 0, len(truth), batch=100)
@@ -186,7 +186,7 @@ async def test_sealing_names_what_it_was_asked_for_and_does_nothing_twice(path: 
     assert not await seal(path)
     async with EventLog.open(path) as log:
         changes, _ = await read_by_pages(log, SOUND)
-        whole = await log.resolve_start(FeedRange(id=HURT), "now")
+        whole = await log.start(FeedRange(id=HURT), "now")
         with pytest.raises(RangeEnded) as ended:
             await log.read(FeedRange(id=HURT), whole, 10)
     assert len(ended.value.successors) == 2
@@ -218,10 +218,10 @@ async def test_without_pyarrow_segments_are_refused_with_advice_and_blocks_are_r
     async with EventLog.open(path) as log:
         with pytest.raises(FeedRefused, match=r"pip install 'changefeed-host\[segments\]'"):
             await log.read(
-                FeedRange(id=HURT), await log.resolve_start(FeedRange(id=HURT), "beginning"), 10
+                FeedRange(id=HURT), await log.start(FeedRange(id=HURT), "beginning"), 10
             )
         last = before[HURT][-2]
-        page = await log.read(FeedRange(id=HURT), log.continuation_after(last), 10)
+        page = await log.read(FeedRange(id=HURT), log.position_after(last), 10)
         assert page.changes == before[HURT][-1:]
     with pytest.raises(FeedRefused, match=r"pip install 'changefeed-host\[segments\]'"):
         await seal(path)

@@ -71,7 +71,7 @@ def seen() -> Iterator[Seen]:
 async def all_of(feed: MemoryFeed, range_id: RangeId) -> set[tuple[RangeId, int]]:
     page = await feed.read(
         FeedRange(id=range_id),
-        await feed.resolve_start(FeedRange(id=range_id), "beginning"),
+        await feed.start(FeedRange(id=range_id), "beginning"),
         1000,
     )
     return {(x.range_id, x.sequence) for x in page.changes}

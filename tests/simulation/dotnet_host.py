@@ -158,7 +158,7 @@ class DotNetLikeHost:
         feed, found = self._around.feed, _range_of(lease)
         token = lease["ContinuationToken"]
         if token is None:
-            token = await _in_time(feed.resolve_start(found, "beginning"))
+            token = await _in_time(feed.start(found, "beginning"))
         position = Continuation(token)
         while True:
             try:

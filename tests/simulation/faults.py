@@ -206,5 +206,5 @@ _KINDS: list[frozenset[str] | None] = [
     frozenset({"read"}),
     frozenset({"acquire", "patch_whole"}),
     frozenset({"members", "put_member", "remove_member"}),
-    frozenset({"resolve_start", "ranges"}),
+    frozenset({"start", "ranges"}),
 ]

@@ -167,7 +167,7 @@ async def by_key(feed: Feed) -> tuple[dict[str, list[int]], dict[RangeId, str]]:
     found: dict[str, list[int]] = {}
     damaged: dict[RangeId, str] = {}
     for r in await patiently(feed.ranges):
-        after = await patiently(partial(feed.resolve_start, r, "beginning"))
+        after = await patiently(partial(feed.start, r, "beginning"))
         try:
             while (page := await patiently(partial(feed.read, r, after, 1000))).changes:
                 after = page.continuation

@@ -90,8 +90,8 @@ class Unwrapped(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
-        return await self._feed.resolve_start(found, start)
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        return await self._feed.start(found, at)
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         page = await self._feed.read(found, after, limit)
@@ -99,8 +99,8 @@ class Unwrapped(Feed):
             changes=[_unwrapped(x) for x in page.changes], continuation=page.continuation
         )
 
-    def continuation_after(self, change: Change) -> Continuation:
-        return self._feed.continuation_after(change)
+    def position_after(self, change: Change) -> Continuation:
+        return self._feed.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)

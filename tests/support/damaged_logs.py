@@ -68,7 +68,7 @@ async def read_by_pages(
     """Read a range as a host does: what came, and the error that ended it, if one did."""
     changes: list[Change] = []
     try:
-        after = start or await log.resolve_start(FeedRange(id=range_id), "beginning")
+        after = start or await log.start(FeedRange(id=range_id), "beginning")
         while (page := await log.read(FeedRange(id=range_id), after, limit)).changes:
             changes += page.changes
             after = page.continuation
@@ -98,7 +98,7 @@ def read_in_bulk(
 async def read_some(path: Path) -> None:
     async with EventLog.open(path) as log:
         for one in await log.ranges():
-            await log.read(one, await log.resolve_start(one, "beginning"), 10)
+            await log.read(one, await log.start(one, "beginning"), 10)
 
 
 async def append_some(path: Path) -> None:

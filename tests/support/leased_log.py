@@ -20,7 +20,7 @@ async def make_leased_log(place: Path) -> None:
     ):
         await writer.append([Record(key=f"k{n}", body=b"1") for n in range(10)])
         for x in await feed.ranges():
-            end = await feed.resolve_start(x, "now")
+            end = await feed.start(x, "now")
             await container.create(
                 Lease(range=x, continuation=end, epoch=1, checkpoint_epoch=1)
             )

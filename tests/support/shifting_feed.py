@@ -142,11 +142,11 @@ class ShiftingReader(Feed):
         await self._look()
         return self._topology.physical
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         place = await self._place(found)
         if not isinstance(place, Place):
             raise RangeUnknown(found.id)
-        return BEGINNING if start == "beginning" else position(self._store.lsns[place.physical])
+        return BEGINNING if at == "beginning" else position(self._store.lsns[place.physical])
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         place = await self._place(found)
@@ -195,7 +195,7 @@ class ShiftingReader(Feed):
         first = ShiftingReader.rows(self, range_id, page).sequences[0] >> 16
         return max(1, page.newest - first + 1)
 
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:

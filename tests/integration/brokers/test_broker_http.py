@@ -271,7 +271,7 @@ async def values(feed: Feed) -> dict[str, list[int]]:
     """Read all ranges to their ends, parents first."""
     found: dict[str, list[int]] = {}
     for r in await feed.ranges():
-        after = await feed.resolve_start(r, "beginning")
+        after = await feed.start(r, "beginning")
         try:
             while (page := await feed.read(r, after, 100)).changes:
                 after = page.continuation
@@ -287,11 +287,11 @@ async def test_a_read_waits_for_a_change_and_has_it_at_once(given: Given) -> Non
     access = BrokerAccess(token=Secret.of(TOKEN), wait=20.0)
     async with BrokersFeed.open(at, access) as feed, open_brokers_producer(at, ACCESS) as p:
         await p.send("k", 1)
-        starts = {x.id: await feed.resolve_start(x, "beginning") for x in await feed.ranges()}
+        starts = {x.id: await feed.start(x, "beginning") for x in await feed.ranges()}
         (range_id,) = [
             x for x, start in starts.items() if await lag_of(feed, FeedRange(id=x), start)
         ]
-        now = await feed.resolve_start(FeedRange(id=range_id), "now")
+        now = await feed.start(FeedRange(id=range_id), "now")
         reading = asyncio.create_task(feed.read(FeedRange(id=range_id), now, 10))
         await asyncio.sleep(0.1)
         assert not reading.done()

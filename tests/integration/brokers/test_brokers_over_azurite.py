@@ -39,6 +39,6 @@ async def test_records_are_stored_in_a_container_and_read_from_it_by_another_bro
         BrokersFeed.open(address_of(address), ACCESS) as feed,
     ):
         first, *_ = await feed.ranges()
-        start = await feed.resolve_start(first, "beginning")
+        start = await feed.start(first, "beginning")
         page = await feed.read(first, start, 1000)
         assert [x.value() for x in page.changes] == list(range(100))

@@ -42,7 +42,7 @@ async def given(
 async def test_a_question_about_many_ranges_is_held_until_one_has_news() -> None:
     async with given(8) as (_, feed, producer):
         await producer.send("k", 1)
-        ends = {x: await feed.resolve_start(x, "now") for x in await feed.ranges()}
+        ends = {x: await feed.start(x, "now") for x in await feed.ranges()}
         began = monotonic()
         news = asyncio.create_task(feed.news(ends))
         await asyncio.sleep(0.5)
@@ -57,7 +57,7 @@ async def test_a_question_about_many_ranges_is_held_until_one_has_news() -> None
 
 async def test_an_era_that_ends_is_news_of_all_that_it_ends() -> None:
     async with given(2) as (core, feed, _):
-        ends = {x: await feed.resolve_start(x, "now") for x in await feed.ranges()}
+        ends = {x: await feed.start(x, "now") for x in await feed.ranges()}
         news = asyncio.create_task(feed.news(ends))
         await asyncio.sleep(0.2)
         assert not news.done()
@@ -68,7 +68,7 @@ async def test_an_era_that_ends_is_news_of_all_that_it_ends() -> None:
 
 async def test_a_client_that_goes_away_leaves_nothing_behind_at_the_broker() -> None:
     async with given(8) as (_, feed, _producer):
-        ends = {x: await feed.resolve_start(x, "now") for x in await feed.ranges()}
+        ends = {x: await feed.start(x, "now") for x in await feed.ranges()}
         before = len(asyncio.all_tasks())
         asking = [asyncio.create_task(feed.news(ends)) for _ in range(20)]
         await asyncio.sleep(0.5)
@@ -115,7 +115,7 @@ async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:
 
 
 async def count_of(feed: BrokersFeed, part: FeedRange) -> int:
-    after, count = await feed.resolve_start(part, "beginning"), 0
+    after, count = await feed.start(part, "beginning"), 0
     while (page := await feed.read(part, after, 100)).changes:
         after, count = page.continuation, count + len(page.changes)
     return count

@@ -34,7 +34,7 @@ async def test_throttling_is_passed_on_with_the_wait_that_is_asked_for_and_not_r
     for ask in (
         feed.read(FeedRange(id=ZERO), BEGINNING, 5),
         feed.lags({FeedRange(id=ZERO): BEGINNING}),
-        feed.resolve_start(FeedRange(id=ZERO), "now"),
+        feed.start(FeedRange(id=ZERO), "now"),
     ):
         with pytest.raises(FeedUnavailable, match="throttles") as throttled:
             await ask

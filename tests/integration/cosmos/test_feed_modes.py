@@ -65,7 +65,7 @@ async def test_an_item_is_told_as_it_is_stored_with_its_time_and_its_place(
     await world.put("b", 7)
     first, second = (
         await feed.read(
-            FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 10
+            FeedRange(id=ZERO), await feed.start(FeedRange(id=ZERO), "beginning"), 10
         )
     ).changes
     assert (first.key, first.id, first.operation) == ("é", "a", Operation.REPLACE)
@@ -84,7 +84,7 @@ async def test_only_the_latest_version_is_told_and_no_delete(
     await world.put("b")
     await world.remove("b")
     page = await feed.read(
-        FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 10
+        FeedRange(id=ZERO), await feed.start(FeedRange(id=ZERO), "beginning"), 10
     )
     assert [(x.id, x.value()["n"]) for x in page.changes] == [("a", 2)]
 
@@ -105,7 +105,7 @@ async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
 ) -> None:
     async with world.feed("all-versions") as feed:
         await world.put("a", n=0)
-        now = await feed.resolve_start(FeedRange(id=ZERO), "now")
+        now = await feed.start(FeedRange(id=ZERO), "now")
         await world.put("a", n=1)
         await world.remove("a")
         await world.put("a", n=2)
@@ -129,7 +129,7 @@ async def test_all_versions_start_from_now_and_say_so(world: CosmosWorld) -> Non
     async with world.feed("all-versions") as feed:
         for start in ("beginning", datetime.now(UTC)):
             with pytest.raises(FeedRefused, match="start from now, or read the latest"):
-                await feed.resolve_start(FeedRange(id=ZERO), start)
+                await feed.start(FeedRange(id=ZERO), start)
 
 
 async def test_a_time_starts_with_its_whole_second(
@@ -147,10 +147,10 @@ async def test_a_time_starts_with_its_whole_second(
         (datetime(1960, 1, 1, tzinfo=UTC), ["old", "new"]),
     ]
     for start, expected in cases:
-        settled = await feed.resolve_start(FeedRange(id=ZERO), start)
+        settled = await feed.start(FeedRange(id=ZERO), start)
         page = await feed.read(FeedRange(id=ZERO), settled, 10)
         assert [x.id for x in page.changes] == expected
-    settled = await feed.resolve_start(FeedRange(id=ZERO), since + timedelta(minutes=1))
+    settled = await feed.start(FeedRange(id=ZERO), since + timedelta(minutes=1))
     await world.put("newer")
     assert [x.id for x in (await feed.read(FeedRange(id=ZERO), settled, 10)).changes] == [
         "newer"
@@ -167,15 +167,15 @@ async def test_a_reader_cannot_stop_inside_a_transaction(
         await items.execute_item_batch(batch, "p")
         await items.create_item({"id": "e", "pk": "p"})
     page = await feed.read(
-        FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 2
+        FeedRange(id=ZERO), await feed.start(FeedRange(id=ZERO), "beginning"), 2
     )
     a, b, c, d = page.changes
     assert a.sequence < b.sequence < c.sequence < d.sequence
     again = [
-        await feed.read(FeedRange(id=ZERO), feed.continuation_after(x), 9) for x in (a, b, c, d)
+        await feed.read(FeedRange(id=ZERO), feed.position_after(x), 9) for x in (a, b, c, d)
     ]
     assert ["".join(x.id for x in y.changes) for y in again] == ["bcde", "bcde", "bcde", "e"]
-    assert feed.continuation_after(d) == page.continuation == '"2"'
+    assert feed.position_after(d) == page.continuation == '"2"'
 
 
 async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
@@ -187,7 +187,7 @@ async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
     async with open_cosmos(address, CosmosAccess()) as feed:
         (change,) = (
             await feed.read(
-                FeedRange(id=ZERO), await feed.resolve_start(FeedRange(id=ZERO), "beginning"), 9
+                FeedRange(id=ZERO), await feed.start(FeedRange(id=ZERO), "beginning"), 9
             )
         ).changes
     assert change.key == "Ann"

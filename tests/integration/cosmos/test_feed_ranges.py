@@ -32,7 +32,7 @@ class Reader:
         cut = [x for x, _ in self.leases.values() if is_cut(x)]
         for x in [below_parts(x, cut) for x in await feed.ranges()]:
             if x.id not in self.leases and self.leases.keys().isdisjoint(x.parents):
-                self.leases[x.id] = (x, await feed.resolve_start(x, "beginning"))
+                self.leases[x.id] = (x, await feed.start(x, "beginning"))
 
     async def read(self, feed: CosmosFeed, *, pages: int = 1000, limit: int = 5) -> None:
         """Read until there is nothing for now, or so many pages of each range."""

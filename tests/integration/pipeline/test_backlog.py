@@ -144,7 +144,7 @@ def test_any_two_points_have_the_same_changes_between_them_either_way(
 def path_mark(path: Path) -> str:
     access = open_access(f"eventlog:{path}")
     try:
-        starts = access.resolve_start([RangeId("e1.p01.v00-ff")], "beginning")
+        starts = access.starts([RangeId("e1.p01.v00-ff")], "beginning")
     finally:
         access.close()
     return starts[RangeId("e1.p01.v00-ff")].partition("/")[0]

@@ -112,7 +112,7 @@ class FeedSource:
         if said is None or int(said[1].replace(",", "")) != after + 1:
             raise Violation(f"it is refused: {error}") from error
         assert self._feed is not None
-        start = await self._feed.resolve_start(FeedRange(id=error.range_id), "beginning")
+        start = await self._feed.start(FeedRange(id=error.range_id), "beginning")
         found = sequence_of(start, self._feed.identity)
         if found < int(said[2].replace(",", "")):
             return after  # of a broker that knows an older catalog: ask again

@@ -25,8 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def at_the_beginning() -> bytes:
     async with EventLog.open(Path("log")) as feed:
         leases = [
-            make.lease(x, at=await feed.resolve_start(x, "beginning"))
-            for x in await feed.ranges()
+            make.lease(x, at=await feed.start(x, "beginning")) for x in await feed.ranges()
         ]
         return written(leases, feed=feed.identity)
 

@@ -32,7 +32,7 @@ async def read_up_to_the_end(changes: int) -> tuple[MemoryFeed, MemoryLeases]:
     feed, container = MemoryFeed(ranges=1), MemoryLeases()
     for n in range(changes):
         feed.append(f"key-{n}", b"{}")
-    end = await feed.resolve_start(FeedRange(id=R0), "now")
+    end = await feed.start(FeedRange(id=R0), "now")
     (only,) = await feed.ranges()
     await container.create(Lease(range=only, continuation=end))
     return feed, container
@@ -62,12 +62,10 @@ async def test_a_half_of_a_merged_range_is_reset_from_a_feed_that_never_saw_it_a
 async def test_a_continuation_is_tried_on_the_feed_before_it_is_written() -> None:
     feed, container = await read_up_to_the_end(10)
     (third,) = (
-        await feed.read(
-            FeedRange(id=R0), await feed.resolve_start(FeedRange(id=R0), "beginning"), 3
-        )
+        await feed.read(FeedRange(id=R0), await feed.start(FeedRange(id=R0), "beginning"), 3)
     ).changes[2:]
-    move = await planned(feed, container, R0, feed.continuation_after(third))
-    assert (move.to, move.again) == (feed.continuation_after(third), 7)
+    move = await planned(feed, container, R0, feed.position_after(third))
+    assert (move.to, move.again) == (feed.position_after(third), 7)
     with pytest.raises(FeedRefused):
         await planned(feed, container, R0, "nonsense")
     with pytest.raises(LeaseGone):

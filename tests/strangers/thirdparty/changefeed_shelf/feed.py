@@ -46,16 +46,16 @@ class ShelfFeed(Feed):
         await self._catch_up()
         return await self._feed.ranges()
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         await self._catch_up()
-        return await self._feed.resolve_start(found, start)
+        return await self._feed.start(found, at)
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         await self._catch_up()
         return await self._feed.read(found, after, min(limit, self._max_page))
 
-    def continuation_after(self, change: Change) -> Continuation:
-        return self._feed.continuation_after(change)
+    def position_after(self, change: Change) -> Continuation:
+        return self._feed.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         await self._catch_up()

@@ -39,7 +39,7 @@ async def test_a_range_that_was_opened_a_moment_ago_is_read_though_brokers_are_l
     brokers.cluster.begin_era(1)
     routes = await brokers.cluster.routes()
     (opened,) = (x for x in routes.by_id if x != before.id)
-    assert (await feed.resolve_start(FeedRange(id=opened), "now")).endswith("/3")
+    assert (await feed.start(FeedRange(id=opened), "now")).endswith("/3")
 
 
 class CountingBrokers(LateBrokers):
@@ -77,4 +77,4 @@ async def test_a_range_that_no_catalog_has_is_unknown() -> None:
     brokers = LateBrokers()
     feed = BrokersFeed(cast("Any", brokers), await brokers.routes(), wait=0.0)
     with pytest.raises(RangeUnknown):
-        await feed.resolve_start(FeedRange(id=RangeId("e9.p09.v00-ff")), "beginning")
+        await feed.start(FeedRange(id=RangeId("e9.p09.v00-ff")), "beginning")

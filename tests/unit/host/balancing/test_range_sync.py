@@ -206,14 +206,14 @@ class Splitting(MemoryFeed):
 
     _gone = False
 
-    async def resolve_start(self, found: FeedRange, start: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         if found.id == R0:
             if not self._gone:
                 self.split(R0)
             self._gone = True
             raise RangeUnknown(R0)
         await asyncio.sleep(0.1)
-        return await super().resolve_start(found, start)
+        return await super().start(found, at)
 
     async def ranges(self) -> Sequence[FeedRange]:
         listed = await super().ranges()

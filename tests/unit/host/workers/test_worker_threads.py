@@ -39,9 +39,9 @@ class Threads(MemoryFeed):
         super().__init__(1)
         self.seen = set[int]()
 
-    def continuation_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Continuation:
         self.seen.add(threading.get_ident())
-        return super().continuation_after(change)
+        return super().position_after(change)
 
 
 async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> None:

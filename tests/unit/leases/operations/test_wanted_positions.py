@@ -24,7 +24,7 @@ async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
     feed.split(RangeId("r0"))
     leases = list[Lease]()
     for x in await feed.ranges():
-        at = await feed.resolve_start(x, "now")
+        at = await feed.start(x, "now")
         leases.append(make.lease(x, at=at, epoch=1, ended=x.id == "r0"))
     return feed, leases
 

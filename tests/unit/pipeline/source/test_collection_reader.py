@@ -121,7 +121,7 @@ async def test_a_task_finds_any_stretch_of_a_long_row_by_itself() -> None:
                 assert read(access, begin, end) == [*range(begin + 1, end + 1)]
         with reading(store) as access:
             assert read(access, 0, 3, OTHER) == [1, 2, 3]
-            assert access.resolve_start([WHOLE, OTHER], "now") == {
+            assert access.starts([WHOLE, OTHER], "now") == {
                 WHOLE: at(access, count),
                 OTHER: at(access, 3),
             }

@@ -96,7 +96,7 @@ async def test_records_and_times_are_found_in_segments_and_what_is_in_none_in_fl
                 assert read(access, begin, end) == [*range(begin + 1, end + 1)]
             for seconds in (0, 1, 2, 17, 31, TABLE_EVERY, TABLE_EVERY + 1, COUNT, COUNT + 1):
                 time = datetime.fromtimestamp(seconds, UTC)
-                found = access.resolve_start([WHOLE, OTHER], time)
+                found = access.starts([WHOLE, OTHER], time)
                 assert found == {WHOLE: at(access, max(0, seconds - 1)), OTHER: at(access, 0)}
 
 
@@ -176,7 +176,7 @@ async def test_spark_is_left_the_files_of_text_and_the_source_what_lies_between(
     with closing(open_access(feed)) as access:
         assert isinstance(access, StoredAccess)
         assert access.sealed() == {WHOLE: at(access, 50)}
-        mark = access.resolve_start([WHOLE], "beginning")[WHOLE].partition("/")[0]
+        mark = access.starts([WHOLE], "beginning")[WHOLE].partition("/")[0]
         options = Options.of(
             {"feed": feed, "endingAt": f'{{"{WHOLE}":["{mark}/45",false,0]}}', "ranges": WHOLE}
         )

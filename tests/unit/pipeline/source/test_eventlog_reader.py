@@ -26,7 +26,7 @@ WHOLE = RangeId("e1.p00.v00-ff")
 
 async def every_change(feed: Feed) -> list[Change]:
     found: list[Change] = []
-    after = await feed.resolve_start(FeedRange(id=WHOLE), "beginning")
+    after = await feed.start(FeedRange(id=WHOLE), "beginning")
     while (page := await feed.read(FeedRange(id=WHOLE), after, 1000)).changes:
         found += page.changes
         after = page.continuation
