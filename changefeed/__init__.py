@@ -21,9 +21,15 @@ when a name of theirs is first used.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_TREE = Path(__file__).parent.parent
+if (_TREE / "pyproject.toml").is_file():
+    # A checkout: modules have the paths that git knows. The links are for static tools.
+    __path__ = [str(_TREE), *__path__]
 
 if TYPE_CHECKING:
     from changefeed.feeds.addresses import open_feed
