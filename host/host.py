@@ -24,8 +24,8 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
 from changefeed.host.balancing.balancer import Balancer
+from changefeed.host.balancing.discovery import Discovery
 from changefeed.host.balancing.membership import Membership, NameTaken
-from changefeed.host.balancing.range_sync import RangeSynchronizer
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.balancing.unread_ranges import UnreadLags
 from changefeed.host.events import HostEvents, Lag
@@ -255,7 +255,7 @@ class Host:
                 ended=self._list_now.set,
                 suspect=self._suspect,
             )
-            ranges = self._range_synchronizer()
+            ranges = self._discovery()
             half_a_renewal = self._settings.leases.renew_interval / 2
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
@@ -290,14 +290,13 @@ class Host:
             joining.result()
         return joined
 
-    def _range_synchronizer(self) -> RangeSynchronizer:
-        return RangeSynchronizer(
+    def _discovery(self) -> Discovery:
+        return Discovery(
             self._feed,
             self._container,
             self._settings.feed,
             events=self._events,
             changed=self._list_now.set,
-            owned=lambda: () if self._pool is None else self._pool.may_act_on,
             memory=self._memory,
             patience=self._settings.leases.expiration,
             random=self._random,
@@ -329,12 +328,11 @@ class Host:
             wall=self._wall,
         )
 
-    async def _balance_until_asked(self, pool: WorkerPool, ranges: RangeSynchronizer) -> None:
+    async def _balance_until_asked(self, pool: WorkerPool, ranges: Discovery) -> None:
         rebalancer = Rebalancer(
             self.name,
             self.incarnation,
             self._settings,
-            feed=self._feed,
             container=self._container,
             balancer=self._balancer,
             pool=pool,
@@ -342,7 +340,7 @@ class Host:
             clock=self._clock,
             wall=self._wall,
             stopping=self._stop.requested.is_set,
-            vanished=ranges.look_now,
+            look_for_ranges=ranges.look_now,
             send_along=self._membership.send_along,
             ranges=lambda: ranges.ranges,
         )

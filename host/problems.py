@@ -23,9 +23,9 @@ from typing import Literal
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
 from changefeed.leases.health import RangeHealth
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.life import Heartbeats
-from changefeed.leases.plan import assignable
 
 Kind = Literal["failing", "stuck", "paused", "unowned", "expired", "refused", "unavailable"]
 
@@ -72,7 +72,7 @@ def problems_of_leases(
     may be silent, and than clocks may differ.
     """
     lives = Heartbeats().lives(leases, members)
-    open_to_hosts = {x.range_id for x in assignable(leases)}
+    open_to_hosts = {x.range_id for x in KeyMap(leases).readable()}
     found: list[Problem] = []
     for lease in sorted(leases, key=lambda x: x.range_id):
         if lease.ended:

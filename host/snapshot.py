@@ -7,7 +7,7 @@ shows that its host is dead. So the first look goes by stamps, and the next ones
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import Backlog
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Feed, FeedRange
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.fleet_settings import SharedSettings, read_shared_settings
 from changefeed.host.problems import (
     Problem,
@@ -29,12 +29,11 @@ from changefeed.host.states import HostState, MemberWatch, RangeState, host_stat
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.expiry import Moment
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.life import is_placeholder
 from changefeed.leases.load import known
 from changefeed.leases.operations.look_up import look_up
-from changefeed.leases.parts import with_parts
-from changefeed.leases.plan import assignable
 from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
 from changefeed.runtime.together import together
@@ -63,9 +62,9 @@ class MemberStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
     """A lease and its checkpoint. ``state`` is as in ``changefeed.host.states``. ``lag`` counts
-    what a range goes on in without a lease, too; it is ``None`` where the feed could not count,
-    or was not asked: of what has ended. ``lag_seconds`` is the age of the first change that is
-    not checkpointed, 0 if there is none, ``None`` where it is not known. ``paused`` is the
+    what a range goes on in without a lease, too, of one that has ended that alone; it is
+    ``None`` where the feed could not count. ``lag_seconds`` is the age of the first change that
+    is not checkpointed, 0 if there is none, ``None`` where it is not known. ``paused`` is the
     reason, ``None`` where it is not paused. From ``last_progress`` to ``last_error`` it is how
     its observer gets on, as its owner last wrote it: see ``RangeHealth``. ``load`` is what the
     range costs its owner: busy seconds in each second of reading and observing. ``low`` and
@@ -156,8 +155,10 @@ class FleetInspector:
         members = [x for x in listed if not is_placeholder(x)]
         at = Moment(asked=asked, answered=clock(), wall=self._wall())
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
-        leased = {x.range_id for x in leases}
-        ranges = with_parts(self._feed, await self._ranges(problems), leases)
+        leased = frozenset(x.range_id for x in leases)
+        ranges = await self._ranges(problems)
+        keymap = KeyMap(leases, root=await self._container.root(), ranges=ranges)
+        due = {x.child.range.id for x in keymap.due()}
         unread = None
         if self._feed is not None:
             unread = Unread(self._feed, leased=leased, ranges=ranges)
@@ -166,13 +167,13 @@ class FleetInspector:
         of_leases = problems_of_leases(leases, members, now=now, longest_still=longest_still)
         silent = self._watch.silent(members, at)
         expired = {x.range for x in of_leases if x.kind == "expired"}
-        open_to_hosts = {x.range_id for x in assignable(leases)}
+        open_to_hosts = {x.range_id for x in keymap.readable()}
 
         async def seen(lease: Lease) -> LeaseStatus:
             whole = await look_up(self._container, lease.range_id) or lease
             return _lease_seen(
                 whole,
-                await _backlog(unread, whole, problems),
+                await _backlog(unread, whole, due, problems),
                 now,
                 waits=whole.range_id not in open_to_hosts,
                 expired=whole.range_id in expired or whole.owner in silent,
@@ -180,7 +181,7 @@ class FleetInspector:
 
         in_order = sorted(leases, key=lambda x: x.range_id)
         statuses = await for_each(in_order, seen, at_once=_AT_ONCE)
-        without_lease = [x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))]
+        without_lease = [x.id for x in ranges if _is_without_lease(x, leased, keymap)]
         problems += [problem_without_lease(x) for x in without_lease]
         problems += of_leases
         return Snapshot(
@@ -206,12 +207,25 @@ class FleetInspector:
             return []
 
 
+def _is_without_lease(found: FeedRange, leased: frozenset[RangeId], keymap: KeyMap) -> bool:
+    if not leased.isdisjoint((found.id, *found.parents)):
+        return False
+    coming = ((x.child.range.low, x.child.range.high) for x in keymap.due())
+    missing = [*keymap.gaps(), *coming]
+    return not found.high or any(x < found.high and found.low < y for x, y in missing)
+
+
 async def _backlog(
-    unread: Unread | None, lease: Lease, problems: list[Problem]
+    unread: Unread | None, lease: Lease, due: Collection[RangeId], problems: list[Problem]
 ) -> Backlog | None:
-    if unread is None or lease.continuation is None or lease.ended:
+    """Measure what lies behind a lease; of one that has ended, what its children have that are
+    yet to come.
+    """
+    if unread is None or lease.continuation is None:
         return None
     try:
+        if lease.end is not None:
+            return await unread.beyond(x for x in lease.end.children if x.range.id in due)
         return await unread.behind(lease.range, lease.continuation)
     except FeedError as error:
         problems.append(problem_of_feed(error))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import End, Lease, Member
 from changefeed.leases.store import WHOLE
 
 
@@ -27,7 +27,7 @@ class ListedFleet:
 
 
 class Members(Protocol):
-    """Keeps one record for each host, and which feed the fleet reads.
+    """Keeps one record for each host, which feed the fleet reads, and where it began.
 
     Raises ``ContainerUnavailable`` when no answer came, and ``ContainerRefused`` when
     asking again cannot help.
@@ -38,7 +38,15 @@ class Members(Protocol):
         ...
 
     async def keep_feed_identity(self, identity: str) -> None:
-        """Write it down, over what was kept before."""
+        """Write it down, over what was kept before; forget the root of another feed."""
+        ...
+
+    async def root(self) -> End | None:
+        """Return what the leases of the fleet begin in, ``None`` before that is settled."""
+        ...
+
+    async def settle_root(self, root: End) -> End:
+        """Settle it, once; return what is settled: this, or what another has settled before."""
         ...
 
     async def members(self) -> Sequence[Member]:

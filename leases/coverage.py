@@ -4,21 +4,19 @@ Hosts keep it so, through splits and merges. What breaks it comes from outside: 
 was deleted or edited by hand, restored from a copy, or written by two fleets. Hosts then go
 on without a word, and read some keys twice, or never: so it is looked for here.
 
-A lease that was never owned waits for the parents that it names, and may hold their keys.
 The limits: leases are listed one after another, so that what running hosts are changing may
 look wrong for a moment; and keys are compared by bounds, which not every feed gives.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, StartAt
+from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
-from changefeed.leases.parts import with_parts
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.runtime.for_each import for_each
 
@@ -35,7 +33,7 @@ async def check_coverage(
 ) -> AsyncIterator[Diagnostic]:
     """Yield what is wrong between leases and their feed, without a change to either.
 
-    ``start`` is where hosts begin a range that has no lease. Raises as feeds and containers
+    ``start`` is where hosts begin keys that have no lease. Raises as feeds and containers
     do.
     """
     leases = await container.list()
@@ -51,76 +49,21 @@ async def check_coverage(
             _OTHER_LEASES,
         )
         return
-    ranges = with_parts(feed, await feed.ranges(), leases)
-    placed = [located(x, ranges) for x in leases]
-    for one in overlaps(placed):
+    keymap = KeyMap(leases, root=await container.root(), ranges=await feed.ranges())
+    for one in uncovered(keymap, start=start):
         yield one
-    inherits = feed.successors_inherit_positions
-    for one in uncovered(placed, ranges, inherits=inherits, start=start):
-        yield one
-    async for one in _unreadable(feed, container, placed):
+    async for one in _unreadable(feed, container, [*keymap.leases.values()]):
         yield one
 
 
-def overlaps(leases: Collection[Lease]) -> Iterator[Diagnostic]:
-    """Find the leases that hold the same keys, where neither waits for the other."""
-    living = [x for x in leases if not x.ended]
-    parents = {x.range_id: x.range.parents for x in living if not (x.epoch or x.owner)}
-    before = {x.range_id: ancestors(x.range_id, parents) for x in living}
-    for a, b in _sharing_keys(living):
-        if a.range_id not in before[b.range_id] and b.range_id not in before[a.range_id]:
-            yield _overlapping(a, b)
-
-
-def uncovered(
-    leases: Collection[Lease], ranges: Sequence[FeedRange], *, inherits: bool, start: StartAt
-) -> Iterator[Diagnostic]:
-    """Find the keys of a feed that no lease holds, though there are leases.
-
-    ``inherits`` says that a range which is gone is read through those that hold its keys
-    now, as in Cosmos DB: there, hosts create leases of parts, unless the bounds of one are
-    not known, or the lease of the very range has ended.
-    """
-    living = [x for x in leases if not x.ended]
-    find = _uncovered_now if inherits else _without_any
-    return find(ranges, leases, living, start)
-
-
-def _uncovered_now(
-    ranges: Sequence[FeedRange],
-    leases: Collection[Lease],
-    living: Collection[Lease],
-    start: StartAt,
-) -> Iterator[Diagnostic]:
-    ended = {x.range_id for x in leases if x.ended}
-    for found in ranges:
-        if any(_holds_all(x.range, found) for x in living):
-            continue
-        gaps = _gaps(found, [x.range for x in living])
-        known = all(x.range.high for x in living)
-        if gaps and not known and (found.id in ended or gaps != [found]):
-            yield _never_read(found, gaps)
-        elif gaps == [found] and found.id not in ended:
-            yield _without_lease(found, start)
-        elif gaps:
-            yield _part_without_lease(found, gaps, start)
-
-
-def _without_any(
-    ranges: Sequence[FeedRange],
-    leases: Collection[Lease],
-    living: Collection[Lease],
-    start: StartAt,
-) -> Iterator[Diagnostic]:
-    known = {x.range_id for x in leases}
-    waiting = {x.range_id for x in living}
-    for found in ranges:
-        if found.id in known:
-            continue
-        if waiting.isdisjoint(found.parents):
-            yield _without_lease(found, start)
-        else:
-            waiting.add(found.id)
+def uncovered(keymap: KeyMap, *, start: StartAt) -> Iterator[Diagnostic]:
+    """Find the keys of a feed that are read twice, and those that no lease holds."""
+    for a, b in keymap.overlaps():
+        yield _overlapping(a, b)
+    for low, high in keymap.gaps():
+        yield _without_lease(_keys(low, high), start)
+    for low, high in keymap.orphans():
+        yield _orphaned(_keys(low, high))
 
 
 def _overlapping(a: Lease, b: Lease) -> Diagnostic:
@@ -133,72 +76,27 @@ def _overlapping(a: Lease, b: Lease) -> Diagnostic:
     )
 
 
-def _without_lease(found: FeedRange, start: StartAt) -> Diagnostic:
+def _without_lease(keys: str, start: StartAt) -> Diagnostic:
     return warning(
         "leases",
-        f"{_named(found)} has no lease, nor has one that it follows: hosts will create it, "
-        f"and begin at feed.start ({start}), not where one may have been",
-        f"if that is not what you want: changefeed reset {found.id} --to=… after they did; "
-        f"{_AGAIN}",
-    )
-
-
-def _part_without_lease(
-    found: FeedRange, gaps: Sequence[FeedRange], start: StartAt
-) -> Diagnostic:
-    return warning(
-        "leases",
-        f"no lease holds the keys with hashes from {_bounds(gaps)} of range {found.id}: hosts "
-        f"will create one, and begin at feed.start ({start}), not where one may have been",
+        f"no lease holds the keys {keys}: hosts will create one, and begin at feed.start "
+        f"({start}), not where one may have been",
         f"if that is not what you want: changefeed reset, after they did; {_AGAIN}",
     )
 
 
-def _never_read(found: FeedRange, gaps: Sequence[FeedRange]) -> Diagnostic:
+def _orphaned(keys: str) -> Diagnostic:
     return problem(
         "leases",
-        f"no lease holds the keys with hashes from {_bounds(gaps)} of range {found.id}, and no "
-        f"host will create one: the bounds of another lease are not known",
-        f"stop all hosts, delete the leases of {found.id} and those without bounds, and start "
-        f"one: it creates them again, at feed.start; {_AGAIN}",
+        f"no lease holds the keys {keys}, and no host will create one: what held them has "
+        f"ended, and a lease that was to go on with them was deleted",
+        f"stop all hosts, give the leases back the positions that were saved (changefeed "
+        f"positions restore), or start all ranges again (changefeed reset --all); {_AGAIN}",
     )
 
 
-def _bounds(gaps: Sequence[FeedRange]) -> str:
-    return ", ".join(f"{x.low or '00'} to {x.high}" for x in gaps)
-
-
-def located(lease: Lease, ranges: Sequence[FeedRange]) -> Lease:
-    """Give the bounds to a lease without any, where the feed has its range."""
-    for x in ranges if not lease.range.high else ():
-        if x.id == lease.range_id:
-            return replace(lease, range=replace(lease.range, low=x.low, high=x.high))
-    return lease
-
-
-def _sharing_keys(leases: Collection[Lease]) -> Iterator[tuple[Lease, Lease]]:
-    by_low = sorted((x for x in leases if x.range.high), key=lambda x: x.range.low)
-    for n, a in enumerate(by_low):
-        for b in islice(by_low, n + 1, None):
-            if b.range.low >= a.range.high:
-                break
-            yield a, b
-
-
-def ancestors(range_id: RangeId, parents: Mapping[RangeId, Sequence[RangeId]]) -> set[RangeId]:
-    """Collect the ranges that have to end before a lease is owned for the first time."""
-    found: set[RangeId] = set()
-    ahead = [range_id]
-    while ahead:
-        new = set(parents.get(ahead.pop(), ())) - found
-        found |= new
-        ahead += new
-    return found
-
-
-def _holds_all(held: FeedRange, found: FeedRange) -> bool:
-    """Whether a lease without bounds is the range's own, or that of an ancestor."""
-    return not held.high and (held.id == found.id or held.id in found.parents)
+def _keys(low: str, high: str) -> str:
+    return f"with hashes from {low or '00'} to {high}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +141,6 @@ async def _unreadable(
     for found in await for_each(living, reading.tried, at_once=_AT_ONCE):
         if found is not None:
             yield found
-
-
-def _gaps(found: FeedRange, held: Sequence[FeedRange]) -> list[FeedRange]:
-    """Return the parts of a range that none of some others holds, in order."""
-    gaps, low = [], found.low
-    for x in sorted(held, key=lambda x: x.low):
-        if not x.shares_keys_with(found):
-            continue
-        if x.low > low:
-            gaps.append(replace(found, low=low, high=x.low))
-        low = max(low, x.high)
-    if low < found.high:
-        gaps.append(replace(found, low=low))
-    return gaps
 
 
 def _named(found: FeedRange) -> str:

@@ -49,7 +49,7 @@ def hot_ranges(
     if not ranges or not hosts:
         return {}
     listed = {x.id for x in ranges}
-    open_leases = _begun([x for x in each_once(leases) if not x.ended])
+    open_leases = [x for x in each_once(leases) if not x.ended]
     parts = [x for x in open_leases if x.range_id not in listed]
     room = PARTS_EACH * len(hosts) - len(parts)
     unsettled = [x.range for x in open_leases if not _is_settled(x)]
@@ -66,12 +66,6 @@ def hot_ranges(
         unsettled.append(lease.range)
     assert all(2 <= x <= _MOST_AT_ONCE for x in found.values()), f"split into {found}"  # noqa: PLR2004 - parts
     return found
-
-
-def _begun(leases: Sequence[Lease]) -> Sequence[Lease]:
-    """Leave out what waits for a range that is read: an attempt to split that was cut off."""
-    names = {x.range_id for x in leases}
-    return [x for x in leases if x.epoch or names.isdisjoint(x.range.parents)]
 
 
 def _is_settled(lease: Lease) -> bool:

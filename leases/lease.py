@@ -1,9 +1,9 @@
 """The values of ownership: a lease, a member, and the names they are made of."""
 
 from dataclasses import dataclass, replace
-from typing import NewType
+from typing import Literal, NewType
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
 HostName = NewType("HostName", str)
@@ -14,22 +14,30 @@ WriteId = NewType("WriteId", str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What an ended range goes on in, and who has ended it."""
+
+    children: tuple[Successor, ...]
+    by: Literal["feed", "split", "merge"] = "feed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """Who reads one range, and (if carried) how far they have got.
 
     ``continuation`` is set on every stored lease. ``None`` means *not carried*: a listing
     leaves it out, and a write without it leaves the stored one alone.
-    ``range.parents`` are those that must end before the lease is owned for the first time.
+    ``end`` says what the range goes on in, once it has been read to its end: such a lease is
+    the tombstone of its range. It is written with the last position, so there are no children
+    of an end that did not happen; who may read which keys is ``leases.keymap``'s to say.
     ``epoch`` counts the changes of owner and never goes down. ``renewals`` is the sign of
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
     lease. ``paused`` says why no host may read the range, until it is resumed.
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
     ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
     before it was measured. ``moved`` says that another host had it a short while ago: it is not
-    moved to balance until its owner has written otherwise. Of a lease that has ended it says
-    that hosts or operators split or merged its range, and that the feed has not ended it.
-    ``stamp`` is wall-clock time, for people
-    and for other processors. The container writes a new ``version`` on each write; to
+    moved to balance until its owner has written otherwise. ``stamp`` is wall-clock time, for
+    people and for other processors. The container writes a new ``version`` on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
     answer was lost can find out whether it was his.
     """
@@ -40,7 +48,7 @@ class Lease:
     epoch: int = 0
     renewals: int = 0
     next_owner: HostName | None = None
-    ended: bool = False
+    end: End | None = None
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN
     load: float | None = None
@@ -54,6 +62,11 @@ class Lease:
     @property
     def range_id(self) -> RangeId:
         return self.range.id
+
+    @property
+    def ended(self) -> bool:
+        """Whether the range has been read to its end."""
+        return self.end is not None
 
     @property
     def sign_of_life(self) -> tuple[int, int]:
@@ -138,20 +151,29 @@ class Lease:
         """Take it from its owner: an epoch begins that belongs to no host."""
         return replace(self.released(), epoch=self.epoch + 1)
 
-    def finished(self) -> "Lease":
-        """The range has been read to its end: no host owns it, and none ever will."""
-        return replace(self.released(), ended=True, moved=False)
+    def ended_in(self, end: End) -> "Lease":
+        """The range has been read to its end: no host owns it, and others have its keys."""
+        assert self.end is None, f"lease {self.range_id!r} has ended already"
+        return replace(self.released(), end=end, moved=False)
 
-    def split_up(self) -> "Lease":
-        """Others have its keys from here on, though the feed has not ended the range."""
-        return replace(self.finished(), moved=True)
+    def reopened(self) -> "Lease":
+        """The range goes on after all: none of what it was to go on in has come."""
+        assert self.end is not None, f"lease {self.range_id!r} has not ended"
+        return replace(self, end=None, renewals=self.renewals + 1)
+
+    def revived_as(self, child: Successor) -> "Lease":
+        """A range comes back under the name of one that has ended. Epochs only grow."""
+        assert self.end is not None, f"lease {self.range_id!r} is read, and comes back"
+        return replace(
+            self.reopened(), range=child.range, paused=None, continuation=child.start
+        )
 
     def begun_at(self, continuation: Continuation) -> "Lease":
-        """Begin there, after all: for a lease that no host has owned yet."""
+        """Begin there: for a lease that no host has owned yet."""
         assert self.epoch == 0, (
             f"lease {self.range_id!r} has been owned, in epoch {self.epoch}: it has begun"
         )
-        return replace(self, ended=False, continuation=continuation)
+        return replace(self, continuation=continuation)
 
     def stamped(self, *, write_id: WriteId, stamp: float) -> "Lease":
         """Prepare a write of the owner: a fresh name for it, and the wall-clock time."""

@@ -13,64 +13,20 @@ balances by load. A lease that is on its way to another host counts as owned by 
 """
 
 import enum
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from itertools import accumulate
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
 
 Assignment = Mapping[RangeId, HostName]
 
 
-def assignable(leases: Iterable[Lease]) -> list[Lease]:
-    """Leave out what no host may own now: ranges that have ended or are paused, those whose
-    parents have not ended, and those that were never owned while others are read with their
-    keys. (There is no such lease, unless a write that was late created it once more.)
-
-    A parent without a lease may be yet to come, if its own parent is still being read. It
-    counts as ended only for a lease that was owned before: its parents had ended then,
-    and are forgotten. A listing of several pages may show a lease twice, as it was and as
-    it is: what has ended in one of them has ended, and what is paused in one waits.
-    """
-    leases = list(leases)
-    ended = {x.range_id for x in leases if x.ended}
-    paused = {x.range_id for x in leases if x.paused is not None}
-    read = KeyBounds(x.range for x in leases if x.epoch and not x.ended)
-    return [
-        x
-        for x in leases
-        if x.range_id not in ended
-        and x.range_id not in paused
-        and (x.epoch > 0 or _may_begin(x.range, ended, read))
-    ]
-
-
-class KeyBounds:
-    """The keys of many ranges: each of thousands is compared with all the others."""
-
-    def __init__(self, ranges: Iterable[FeedRange]) -> None:
-        bounds = sorted((x.low, x.high) for x in ranges)
-        self._lows = [low for low, _ in bounds]
-        self._highest = [*accumulate((high for _, high in bounds), max)]
-
-    def share_keys_with(self, found: FeedRange) -> bool:
-        """Whether one of them is known to hold some key of another range."""
-        below = bisect_left(self._lows, found.high)
-        return below > 0 and found.low < self._highest[below - 1]
-
-
-def _may_begin(found: FeedRange, ended: Collection[RangeId], read: KeyBounds) -> bool:
-    parents_ended = all(x in ended for x in found.parents)
-    return parents_ended and not read.share_keys_with(found)
-
-
 def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
     """Assign every lease to a member, as evenly as can be, with the fewest moves.
 
-    ``leases`` are the assignable ones. Without members nothing is assigned. The answer
-    depends on the values alone, not on their order.
+    ``leases`` are those that may be owned (``KeyMap.readable``). Without members nothing is
+    assigned. The answer depends on the values alone, not on their order.
     """
     if not members:
         return {}

@@ -14,7 +14,7 @@ import msgspec
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.lease import Lease, require_continuation
+from changefeed.leases.lease import End, Lease, require_continuation
 
 FORMAT: Final = 1
 _MOST: Final = 2**53 - 1
@@ -31,9 +31,7 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One range: up to where it is done, and under which epoch. ``moved`` says of one that
-    has ended that others have its keys, as in ``Lease``.
-    """
+    """One range: up to where it is done, under which epoch, and what it has ended in."""
 
     range: _Name
     continuation: Continuation
@@ -42,8 +40,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     parents: tuple[_Name, ...] = ()
     of: _Name | None = None
     generation: tuple[int, int] = (0, 0)
-    ended: bool = False
-    moved: bool = False
+    end: End | None = None
     epoch: _Epoch = 0
     paused: str | None = None
 
@@ -107,8 +104,7 @@ def _position(lease: Lease) -> Position:
         parents=lease.range.parents,
         of=lease.range.of,
         generation=lease.range.generation,
-        ended=lease.ended,
-        moved=lease.ended and lease.moved,
+        end=lease.end,
         epoch=lease.epoch,
         paused=lease.paused,
     )
@@ -125,8 +121,7 @@ def _lease(x: Position) -> Lease:
             generation=x.generation,
         ),
         continuation=x.continuation,
-        ended=x.ended,
-        moved=x.ended and x.moved,
+        end=x.end,
         epoch=x.epoch,
         paused=x.paused,
         checkpoint_epoch=x.epoch,

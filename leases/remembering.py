@@ -15,18 +15,15 @@ from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import End, Lease, Member
 from changefeed.leases.store import WHOLE
 
 
 class LeaseMemory:
-    """The highest epoch of each range, where its checkpoint was if that is known, and which
-    leases had not ended when they were seen last.
-    """
+    """The highest epoch of each range, and where its checkpoint was if that is known."""
 
     def __init__(self) -> None:
         self._epochs: dict[RangeId, int] = {}
-        self._open: set[RangeId] = set()
         self._checkpoints: dict[RangeId, tuple[int, Continuation]] = {}
 
     def note(self, leases: Iterable[Lease]) -> None:
@@ -38,20 +35,9 @@ class LeaseMemory:
             self._epochs[name] = lease.epoch
             if lease.ended:
                 self._checkpoints.pop(name, None)
-                self._open.discard(name)
                 continue
-            self._open.add(name)
             if lease.continuation is not None:
                 self._checkpoints[name] = (lease.epoch, lease.continuation)
-
-    @property
-    def open(self) -> frozenset[RangeId]:
-        """The leases that had not ended when they were seen last, and may have been deleted."""
-        return frozenset(self._open)
-
-    def forget(self, range_id: RangeId) -> None:
-        """There is no such lease any more; what it was is known on."""
-        self._open.discard(range_id)
 
     def knows_start_of(self, range_id: RangeId) -> bool:
         """Whether it is known where a lease begins that is created again: where the last one
@@ -60,6 +46,10 @@ class LeaseMemory:
         epoch = self._epochs.get(range_id, 0)
         begun_in, _ = self._checkpoints.get(range_id, (0, None))
         return begun_in == epoch
+
+    def knows_checkpoint_of(self, range_id: RangeId) -> bool:
+        """Whether it is known how far the range was read, in the last epoch that was seen."""
+        return range_id in self._checkpoints and self.knows_start_of(range_id)
 
     def recreated(self, lease: Lease) -> Lease:
         """Begin a lease that is to be created where the deleted one of its range was.
@@ -123,13 +113,18 @@ class RememberingContainer:
 
     async def delete(self, lease: Lease) -> None:
         await self._container.delete(lease)
-        self._memory.forget(lease.range_id)
 
     async def feed_identity(self) -> str | None:
         return await self._container.feed_identity()
 
     async def keep_feed_identity(self, identity: str) -> None:
         await self._container.keep_feed_identity(identity)
+
+    async def root(self) -> End | None:
+        return await self._container.root()
+
+    async def settle_root(self, root: End) -> End:
+        return await self._container.settle_root(root)
 
     async def members(self) -> Sequence[Member]:
         return await self._container.members()

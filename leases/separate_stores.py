@@ -19,7 +19,9 @@ acquire    A new owner, and a checkpoint still open to the old one. No host read
            claims; the one that claims finds them.
 delete     A checkpoint without a lease, as after ``create``. To forget that as well,
            create the lease and delete it again. Who adopts it writes it, so that the one
-           that deletes late no longer knows its version, and leaves it.
+           that deletes late no longer knows its version, and leaves it. Of a lease that has
+           ended, the checkpoint goes first: its range may come back under its name, and does
+           not begin where it was long ago.
 
 A write that is delayed on its way names the version it was meant for. Every later write
 and every claim moves that version, so a late write comes in before them or not at all.
@@ -43,6 +45,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.lease import (
     Checkpoint,
+    End,
     Lease,
     Member,
     Version,
@@ -93,6 +96,12 @@ class SeparateStores:
 
     async def keep_feed_identity(self, identity: str) -> None:
         await self._ownership.keep_feed_identity(identity)
+
+    async def root(self) -> End | None:
+        return await self._ownership.root()
+
+    async def settle_root(self, root: End) -> End:
+        return await self._ownership.settle_root(root)
 
     async def list(self) -> Sequence[Lease]:
         return [_listed(owned) for owned in await self._ownership.list()]
@@ -214,10 +223,18 @@ class SeparateStores:
     async def delete(self, lease: Lease) -> None:
         # Read before: what is written later may belong to a lease that is created meanwhile.
         checkpoint = await self._checkpoints.read(lease.range_id)
-        with _reraise_for(lease):
-            await self._ownership.delete(replace(lease, version=_seen(lease).ownership))
-        if checkpoint is not None:
+        version = _seen(lease).ownership
+        first = lease.ended and await self._is_stored(lease.range_id, version)
+        if first and checkpoint is not None:
             await self._checkpoints.delete(checkpoint)
+        with _reraise_for(lease):
+            await self._ownership.delete(replace(lease, version=version))
+        if checkpoint is not None and not first:
+            await self._checkpoints.delete(checkpoint)
+
+    async def _is_stored(self, range_id: RangeId, version: Version) -> bool:
+        owned = await self._ownership.read(range_id)
+        return owned is not None and owned.version == version
 
     async def _replace_ownership(self, lease: Lease) -> Lease:
         """Win or lose on ownership alone; the version of the answer is that of its store."""

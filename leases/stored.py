@@ -25,6 +25,7 @@ from changefeed.leases.errors import (
 from changefeed.leases.kinds import CHECKPOINTS, FEED, HOSTS, LEASES, OWNERSHIP
 from changefeed.leases.lease import (
     Checkpoint,
+    End,
     Lease,
     Member,
     Version,
@@ -80,12 +81,13 @@ _DELETED = {
 }
 
 
-class _Feed(msgspec.Struct, frozen=True):
-    identity: str
+class _Feed(msgspec.Struct, frozen=True, omit_defaults=True):
+    identity: str | None = None
+    root: End | None = None
 
 
 class StoredMembers:
-    """The members of a fleet, and which feed it reads."""
+    """The members of a fleet, which feed it reads, and where that began."""
 
     def __init__(self, store: Store, *, where: str = "") -> None:
         self._store = store
@@ -99,9 +101,28 @@ class StoredMembers:
     async def keep_feed_identity(self, identity: str) -> None:
         """Write it; of hosts that do so at once, any may win."""
         found = await self._store.get(FEED, FEED)
+        kept = _Feed() if found is None else self._feeds.value(found)
+        root = kept.root if kept.identity in (None, identity) else None
+        await self._put_feed(found, _Feed(identity=identity, root=root))
+
+    async def root(self) -> End | None:
+        found = await self._store.get(FEED, FEED)
+        return None if found is None else self._feeds.value(found).root
+
+    async def settle_root(self, root: End) -> End:
+        for _ in range(_ATTEMPTS):
+            found = await self._store.get(FEED, FEED)
+            kept = _Feed() if found is None else self._feeds.value(found)
+            if kept.root is not None:
+                return kept.root
+            if await self._put_feed(found, _Feed(identity=kept.identity, root=root)):
+                return root
+        raise ContainerUnavailable("others write the record of the feed at the same time")
+
+    async def _put_feed(self, found: Record | None, kept: _Feed) -> bool:
         version = "" if found is None else found.version
-        body = self._feeds.body(_Feed(identity=identity))
-        await self._store.put(Record(kind=FEED, key=FEED, body=body, version=version))
+        record = Record(kind=FEED, key=FEED, body=self._feeds.body(kept), version=version)
+        return await self._store.put(record) is not None
 
     async def members(self) -> Sequence[Member]:
         return self._members((await self._store.list({HOSTS})).records)

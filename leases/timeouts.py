@@ -13,7 +13,7 @@ from typing import TypeVar
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import End, Lease, Member
 from changefeed.leases.store import WHOLE
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 from changefeed.runtime.clock import Clock, elapsed_time
@@ -149,6 +149,12 @@ class BoundedContainer:
             raise
         if proves:
             self._writes.succeeded()
+
+    async def root(self) -> End | None:
+        return await self._bounded("root", self._container.root())
+
+    async def settle_root(self, root: End) -> End:
+        return await self._bounded("settle_root", self._container.settle_root(root))
 
     async def _soon(self, name: str, call: Awaitable[T]) -> T:
         return await self._bounded(name, call, self._renewal_timeout)

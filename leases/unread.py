@@ -4,10 +4,10 @@ While no host runs, a range may be split, and what it goes on in has no lease ye
 changes count as the lease's: a fleet that is scaled by its lag would never wake for them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from changefeed.feeds.backlog import Backlog, measure_backlog
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, Successor
 
 
 class Unread:
@@ -32,6 +32,16 @@ class Unread:
                 total = total.with_more(await self.behind(child, start))
         return total
 
+    async def beyond(self, children: Iterable[Successor]) -> Backlog | None:
+        """Return what lies in the children of an ended range that have no lease yet, if any."""
+        total: Backlog | None = None
+        for child in children:
+            if child.range.id not in self._counted:
+                self._counted.add(child.range.id)
+                more = await self.behind(child.range, child.start)
+                total = more if total is None else total.with_more(more)
+        return total
+
     async def _successors(
         self, found: FeedRange, after: Continuation, lag: int
     ) -> list[tuple[FeedRange, Continuation]]:
@@ -41,5 +51,10 @@ class Unread:
             except RangeEnded as ended:
                 return [(x.range, x.start) for x in ended.successors]
             return []
-        children = [x for x in self._ranges if found.id in x.parents]
+        children = [x for x in self._ranges if _goes_on_in(found, x)]
         return [(x, await self._feed.start(x, "beginning")) for x in children]
+
+
+def _goes_on_in(found: FeedRange, child: FeedRange) -> bool:
+    known = found.high and child.high
+    return found.whole in child.parents and (not known or child.shares_keys_with(found))

@@ -4,19 +4,17 @@ Both hold the same continuations, so nothing is lost or repeated by crossing, as
 the side that is left has stopped. What a lease says besides (that it is paused, who
 owned it last) has no counterpart on Spark.
 
-Both also say which ranges have ended, and here they differ. A host creates the leases of
-the successors, and then marks its own as ended; the lease of a range that waits for a
-parent may be there before any host may read it. A query introduces such a range when its
-parents have ended, and not before.
+Both also say which ranges have ended, and go on in others then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.parts import range_in_name
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import Lease
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.lineage import ancestors, generations, parents_first
 from changefeed.pipeline.source.offsets import Offset
@@ -41,9 +39,13 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
     """Return the offset of a query that continues where hosts have stopped."""
     if not leases:
         raise PipelineRefused("there are no leases to start from: has a host ever run here?")
-    if not access.successors_inherit_positions:
+    inherits = access.successors_inherit_positions
+    keymap = KeyMap(leases, ranges=access.ranges())
+    leases = [x.reopened() if _cut_off(x, keymap) else x for x in leases]
+    leases += _to_come(keymap, inherits=inherits)
+    if not inherits:
         leases = _of_ranges(leases, access.ranges())
-    begun = {x.range_id: x for x in leases if not _waits(x, leases, access)}
+    begun = {x.range_id: x for x in leases if not (x.ended and inherits)}
     at = {name: _position(x) for name, x in begun.items()}
     ranges = {**{x.range_id: x.range for x in leases}, **{x.id: x for x in access.ranges()}}
     numbers = generations(parents_first(ranges))
@@ -53,6 +55,25 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
         marks={x: mark.at_its_end() if x in ended else mark for x, mark in marks.items()},
         feed=access.identity(),
     )
+
+
+def _cut_off(lease: Lease, keymap: KeyMap) -> bool:
+    """Whether a range has ended in a merge that was cut off before others of it had ended."""
+    if lease.end is None or lease.end.by != "merge":
+        return False
+    (merged,) = (x.range for x in lease.end.children)
+    return merged.id not in {x.child.range.id for x in keymap.due()} and not any(
+        x.range.shares_keys_with(lease.range) and x.range.generation >= merged.generation
+        for x in keymap.leases.values()
+    )
+
+
+def _to_come(keymap: KeyMap, *, inherits: bool) -> Iterator[Lease]:
+    """Return the leases that hosts have not come to create, where a query cannot know them."""
+    for due in keymap.due():
+        child = due.child
+        if inherits or child.range.of is not None:
+            yield Lease(range=child.range, continuation=child.start)
 
 
 def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence[Lease]:
@@ -67,7 +88,7 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
         if x.range_id in known or whole is None:
             continue
         del found[x.range_id]
-        if x.ended and (x.moved or not x.epoch):
+        if x.end is not None and x.end.by != "feed":
             continue  # others have its keys
         if (whole.low, whole.high) != (x.range.low, x.range.high):
             raise PipelineRefused(
@@ -82,58 +103,39 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
 def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
     """Return the leases of hosts that continue where a query has stopped.
 
-    An ended range gets the lease of one that is over only if all that go on with its keys
-    are being read. Else a host finds the end once more, and makes their leases itself: they
-    have to start where it ended, and not where the feed of that host starts.
+    Where successors do not take over the positions of ended ranges, these get the leases of
+    ranges that have ended: a host creates what they go on in, as far as it is not there.
     """
     access.check_feed(offset)
     known = {x.id: x for x in access.ranges()}
     over = _over(offset, access, known)
-    leases = [Lease(range=known[x], continuation=at).finished() for x, at in over.items()]
+    leases = [
+        Lease(range=found, continuation=at).ended_in(end) for found, at, end in over.values()
+    ]
     for name, mark in offset.marks.items():
         if name in over or (mark.ended and access.successors_inherit_positions):
             continue
         found = known.get(name, FeedRange(id=name, low=mark.low, high=mark.high))
-        read = tuple(x for x in found.parents if x in over)
-        leases.append(Lease(range=replace(found, parents=read), continuation=mark.continuation))
+        leases.append(Lease(range=found, continuation=mark.continuation))
     return leases
-
-
-def _waits(lease: Lease, leases: Sequence[Lease], access: Access) -> bool:
-    """Whether a query introduces the range of a lease by itself, or has done with it.
-
-    The first while a parent is still to be read, by the rule of hosts. The second for a
-    range whose successors take over its position: they have leases of their own.
-    """
-    if lease.ended:
-        return access.successors_inherit_positions
-    if lease.epoch > 0:
-        return False
-    if access.successors_inherit_positions:
-        return any(
-            not x.ended
-            and x.range_id in lease.range.parents
-            and x.range.shares_keys_with(lease.range)
-            for x in leases
-        )
-    return not {x.range_id for x in leases if x.ended}.issuperset(lease.range.parents)
 
 
 def _over(
     offset: Offset, access: Access, known: Mapping[RangeId, FeedRange]
-) -> Mapping[RangeId, Continuation]:
-    """Return where the ranges ended that hosts must not read again, as far as they are listed.
-
-    A host would make leases for ended ranges that have none.
+) -> Mapping[RangeId, tuple[FeedRange, Continuation, End]]:
+    """Return the ranges that have been read to their ends, as far as they are listed: where
+    that was, and what they go on in. What was before them went on in them.
     """
     ended = {x: mark for x, mark in offset.marks.items() if mark.ended and x in known}
     over = {
-        name: ended[name].continuation
+        name: (known[name], ended[name].continuation, End(children=sight.successors))
         for name, sight in access.look(ended).items()
-        if all(x.range.id in offset.marks for x in sight.successors or ())
+        if sight.successors is not None
     }
     left_out = ancestors(offset.marks, known) - offset.marks.keys()
-    return {**access.starts(sorted(left_out), "now"), **over}
+    for name, at in access.starts(sorted(left_out), "now").items():
+        over[name] = known[name], at, End(children=())
+    return over
 
 
 def _position(lease: Lease) -> Continuation:

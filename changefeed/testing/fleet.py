@@ -33,9 +33,9 @@ from changefeed.host.settings import (
     Settings,
 )
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.parts import with_parts
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
@@ -323,9 +323,13 @@ class Fleet:
 
     async def _known(self) -> set[RangeId]:
         """Return the ranges that are to be read, those which operators have made among them."""
-        leases = await self.container.list()
-        ranges = with_parts(self.feed, await self.feed.ranges(), leases)
-        return {x.id for x in ranges} - {x.range_id for x in leases if x.ended}
+        leases, ranges = await self.container.list(), await self.feed.ranges()
+        root = await self.container.root()
+        if root is None and not leases:
+            return {x.id for x in ranges}
+        keymap = KeyMap(leases, root=root, ranges=ranges)
+        coming = {x.child.range.id for x in keymap.due()}
+        return coming | {x.range_id for x in keymap.leases.values() if not x.ended}
 
     async def _is_over(self) -> bool:
         """Whether a range was read to its end, and its lease does not say so yet."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
     LeaseConflict,
@@ -14,7 +14,7 @@ from changefeed.leases.errors import (
     LeaseGone,
 )
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
+from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member, Version, WriteId
 from changefeed.testing.lease_cast import (
     A1,
     B1,
@@ -259,11 +259,24 @@ async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> No
     assert (await whole(leases)).continuation == C2
 
 
+END = End(
+    children=(
+        Successor(
+            range=FeedRange(
+                id=RangeId("r1~0-8"), low="0", high="8", of=RangeId("r1"), generation=(2, 1)
+            ),
+            start=C1,
+        ),
+    ),
+    by="split",
+)
+
+
 async def test_an_ended_lease_stays_as_a_tombstone(leases: LeaseContainer) -> None:
     owned = await owned_by_a(leases)
-    await leases.replace(owned.advanced_to(C2).finished())
+    await leases.replace(owned.advanced_to(C2).ended_in(END))
     (listed,) = await leases.list()
-    assert (listed.ended, listed.owner) == (True, None)
+    assert (listed.end, listed.owner) == (END, None)
     assert (await whole(leases)).continuation == C2
     await leases.delete(listed)
     assert await leases.read(R0) is None

@@ -18,7 +18,7 @@ from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.lease import HostName, Lease, Member
 from changefeed.leases.life import Heartbeats
 from changefeed.leases.load_plan import plan_by_load
-from changefeed.leases.plan import Action, Assignment, actions_for, assignable, plan
+from changefeed.leases.plan import Action, Assignment, actions_for, plan
 
 _LONGEST_REST = 16  # balance intervals
 _SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
@@ -34,11 +34,13 @@ class Steal(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What is stored, and what this host reads: one answer of the container. ``ranges`` are
-    those that the feed had when it was asked last.
+    """What is stored, and what this host reads: one answer of the container. ``readable`` are
+    the leases that hosts may own; ``ranges`` are those that the feed had when it was asked
+    last.
     """
 
     leases: Sequence[Lease]
+    readable: Sequence[Lease]
     members: Sequence[Member]
     reading: Collection[RangeId]
     ranges: Collection[FeedRange] = ()
@@ -123,7 +125,7 @@ class Balancer:
         fleet = self._alive(owned, expired, members, dead)
         self._observe_fleet(fleet, at)
         self._sharing.observe(owned.values(), members)
-        assignment = self._assign(leases, fleet, members)
+        assignment = self._assign(listing.readable, fleet, members)
         reading = listing.reading
         planned = actions_for(
             self._me, assignment, leases, reading=reading, expired=expired, living=fleet
@@ -166,8 +168,8 @@ class Balancer:
         self._said = {x: self._said[x] for x in fleet if x in self._said}
         limits = limits_by_load(fleet, self._said) if by_load else None
         if limits is None:
-            return plan(assignable(leases), fleet)
-        return plan_by_load(assignable(leases), limits)
+            return plan(leases, fleet)
+        return plan_by_load(leases, limits)
 
     def _alive(
         self,

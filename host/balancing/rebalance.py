@@ -8,13 +8,13 @@ of the leases that it has already may not wait for those that are still to come.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
-from changefeed.feeds.feed import Feed, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.balancing.balancer import (
     Balancer,
     Listing,
@@ -37,9 +37,12 @@ from changefeed.leases.errors import (
     MemberConflict,
 )
 from changefeed.leases.expiry import Moment
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
 from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing, SendAlong
+from changefeed.leases.operations.look_up import look_up
+from changefeed.leases.operations.release import vacate
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
@@ -52,8 +55,8 @@ _AT_ONCE = 16
 class Rebalancer:
     """The rounds of one host. ``stopping`` says whether to take nothing more.
 
-    Calls ``vanished`` when leases are gone that were not at their end: a store that forgot
-    them (a Redis that was flushed) gets them again from the feed. ``send_along`` sends a
+    Calls ``look_for_ranges`` when leases are to be created: a range has ended, or leases are
+    gone that had not, as in a Redis that was flushed. ``send_along`` sends a
     heartbeat with a listing, where that is one request. ``ranges`` returns those that
     the feed had when it was asked last.
     """
@@ -64,7 +67,6 @@ class Rebalancer:
         incarnation: Incarnation,
         settings: Settings,
         *,
-        feed: Feed,
         container: LeaseContainer,
         balancer: Balancer,
         pool: WorkerPool,
@@ -72,24 +74,24 @@ class Rebalancer:
         clock: Clock,
         wall: Callable[[], float],
         stopping: Callable[[], bool],
-        vanished: Callable[[], None],
+        look_for_ranges: Callable[[], None],
         send_along: SendAlong,
         ranges: Callable[[], Collection[FeedRange]] = lambda: (),
     ) -> None:
         self._me = me
         self._incarnation = incarnation
         self._settings = settings
-        self._feed = feed
         self._container = container
         self._balancer = balancer
         self._pool = pool
         self._events = events
         self._wall = wall
         self._stopping = stopping
-        self._vanished = vanished
+        self._look_for_ranges = look_for_ranges
         self._ranges = ranges
         self._unended: frozenset[RangeId] = frozenset()
-        self._epochs: Mapping[RangeId, int] = {}
+        self._readable_before: Collection[RangeId] = ()
+        self._keymap = KeyMap(())
         self._clock = clock
         self._listing = LeaseListing(container, clock)
         self._send_along = send_along
@@ -113,12 +115,12 @@ class Rebalancer:
         leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)
-        self._epochs = {x.range_id: x.epoch for x in leases if x.ended}
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet
         listing = Listing(
             leases=leases,
+            readable=self._readable(KeyMap(leases, ranges=self._ranges())),
             members=members,
             reading=self._pool.leases,
             ranges=self._ranges(),
@@ -143,9 +145,23 @@ class Rebalancer:
         self._events.balanced(sum(not x.ended for x in leases))
         return self._left
 
+    def _readable(self, keymap: KeyMap) -> Sequence[Lease]:
+        """Return the leases that a host may own, by two listings in a row where none has had
+        one: a listing may be torn.
+        """
+        if keymap.due():
+            self._look_for_ranges()
+        readable = keymap.readable()
+        found = [x for x in readable if x.epoch or x.range_id in self._readable_before]
+        self._left |= len(found) < len(readable)
+        self._readable_before = {x.range_id for x in readable}
+        assert not any(x.ended or x.paused for x in found), "nobody may own these"
+        self._keymap = keymap
+        return found
+
     def _look_for_vanished(self, leases: Sequence[Lease]) -> None:
         if not self._unended <= {x.range_id for x in leases}:
-            self._vanished()
+            self._look_for_ranges()
         self._unended = frozenset(x.range_id for x in leases if not x.ended)
 
     async def release_unserved(self) -> None:
@@ -224,7 +240,7 @@ class Rebalancer:
         try:
             owned = await acquire(
                 self._container,
-                above_parents(lease, self._epochs),
+                await self._beginning(lease),
                 taken=lambda x: x.taken_by(self._me, self._incarnation),
                 settings=self._settings.leases,
                 clock=self._clock,
@@ -237,6 +253,23 @@ class Rebalancer:
         self._lost_checkpoints.found(lease.range_id)
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
         self._pool.start(owned)
+
+    async def _beginning(self, lease: Lease) -> Lease:
+        """Let a lease that no host has owned begin where its parents have ended, and its epochs
+        above those of all that have: a range may come back under its name, and epochs only
+        grow.
+        """
+        if lease.epoch:
+            return lease
+        named = self._keymap.start_of(lease)
+        stored = None if named is None else await look_up(self._container, lease.range_id)
+        if named is not None and stored is not None:
+            if stored.continuation is None:
+                lease = await vacate(self._container, stored, lost=named.start)
+            elif stored.continuation != named.start:
+                lease = await self._container.replace(stored.begun_at(named.start))
+        highest = max((x.epoch for x in self._keymap.leases.values() if x.ended), default=0)
+        return replace(lease, epoch=max(lease.epoch, highest))
 
     async def _pause(self, range_id: RangeId, reason: str) -> None:
         """Let a range that we have and do not read wait for a person; the next listing
@@ -279,18 +312,6 @@ class Rebalancer:
             return stored.asked_by(self._me) if same else None
 
         return request
-
-
-def above_parents(lease: Lease, epochs: Mapping[RangeId, int]) -> Lease:
-    """Let the epochs of a lease that no host has owned begin above those of its parents.
-
-    Parts of ranges are named by their keys. One that is split, and merged again, comes back
-    under its name, when the lease that it had is long deleted; and epochs only grow.
-    """
-    if lease.epoch:
-        return lease
-    highest = max((epochs.get(x, 0) for x in lease.range.parents), default=0)
-    return replace(lease, epoch=highest)
 
 
 def _given_up(lease: Lease, living: Collection[HostName]) -> Lease:

@@ -20,8 +20,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError
 from changefeed.leases.lease import HostName
 from changefeed.leases.operations.look_up import look_up
-from changefeed.leases.parts import with_parts
-from changefeed.leases.plan import assignable
 from changefeed.leases.unread import Unread
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
@@ -45,7 +43,7 @@ def unread_ranges(view: View) -> Mapping[RangeId, str]:
     a processor of another kind has it; ``unowned``.
     """
     living = {x.name for x in view.listing.members if x.name not in view.dead}
-    may_begin = {x.range_id for x in assignable(view.listing.leases)}
+    may_begin = {x.range_id for x in view.listing.readable}
     found: dict[RangeId, str] = {}
     for lease in view.listing.leases:
         if lease.ended or lease.owner in living:
@@ -101,7 +99,7 @@ class UnreadLags:
         if not due:
             return
         leases = await self._container.list()
-        ranges = with_parts(self._feed, await self._feed.ranges(), leases)
+        ranges = await self._feed.ranges()
         unread = Unread(self._feed, leased={x.range_id for x in leases}, ranges=ranges)
         failed: list[FeedError | ContainerError] = []
 

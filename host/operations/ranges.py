@@ -89,7 +89,7 @@ def _still_read(lease: Lease) -> str:
 async def resume_ranges(container: LeaseContainer, names: Sequence[str]) -> list[Said]:
     """Resume these ranges, or all that are paused. Otherwise as ``pause_ranges``."""
     before = meant(await container.list(), names)
-    changed = await pausing.resume(container, [x.range_id for x in before])
+    changed = await pausing.resume(container, [x.range_id for x in before] if names else None)
     rest = [x for x in names if RangeId(x) not in changed]
     return [
         *(Said(f"{x}: resumed") for x in changed),

@@ -28,9 +28,9 @@ from changefeed.host.page.view import (
 )
 from changefeed.host.states import HostState, host_state
 from changefeed.leases.addresses import without_secrets
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
-from changefeed.leases.plan import assignable
 from changefeed.runtime.version import software_version
 
 _MOVES = 100
@@ -82,7 +82,7 @@ def _range_of(row: RangeRow) -> FeedRange:
 
 def waiting_ranges(leases: Sequence[Lease]) -> set[str]:
     """Return those that no host may begin yet."""
-    open_to_hosts = {x.range_id for x in assignable(leases)}
+    open_to_hosts = {x.range_id for x in KeyMap(leases).readable()}
     return {x.range_id for x in leases if not x.ended and x.range_id not in open_to_hosts}
 
 

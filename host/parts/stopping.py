@@ -12,7 +12,7 @@ has come further within that time, or it writes no more then.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +31,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
-from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.lease import End, Lease, WriteId
 from changefeed.leases.operations.pause import Claim, is_paused_by
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.operations.update import update_lease
@@ -172,37 +172,20 @@ async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:
     return stored
 
 
-async def finish(container: LeaseContainer, stopped: Lease) -> None:
-    """Mark a stopped range as ended, if no other has written to it since."""
-    ended = written(replace(stopped.split_up(), paused=None).without_continuation())
-    end = partial(_end, container, ended)
-    await _insist(stopped.range_id, end, although=(ContainerUnavailable,))
-
-
-async def reopen(container: LeaseContainer, range_id: RangeId) -> None:
-    """Let a part go on that was ended for a merge which did not come about."""
-    begin = partial(_begin_again, container, range_id)
-    await _insist(range_id, begin, although=(ContainerUnavailable, LeaseConflict))
-
-
-async def _insist(
-    range_id: RangeId,
-    write: Callable[[], Awaitable[None]],
-    *,
-    although: tuple[type[Exception], ...],
-) -> None:
-    """Try a write again although it failed; raise ``ContainerUnavailable`` if it goes on."""
+async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
+    """End a stopped range, if no other has written to it since."""
+    ended = written(replace(stopped.ended_in(end), paused=None).without_continuation())
 
     def give_up(_: RetryCallState) -> None:
-        raise ContainerUnavailable(_AGAIN.format(range_id))
+        raise ContainerUnavailable(_AGAIN.format(stopped.range_id))
 
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type(although),
+        retry=retry_if_exception_type(ContainerUnavailable),
         stop=stop_after_attempt(TRIES),
         wait=wait_exponential(multiplier=_LOOK, max=_LONGEST_REST),
         retry_error_callback=give_up,
     )
-    await retrying(write)
+    await retrying(partial(_end, container, ended))
 
 
 async def _end(container: LeaseContainer, ended: Lease) -> None:
@@ -215,13 +198,6 @@ async def _end(container: LeaseContainer, ended: Lease) -> None:
         stored = await container.read(ended.range_id)
         if stored is not None and stored.write_id != ended.write_id:
             raise
-
-
-async def _begin_again(container: LeaseContainer, range_id: RangeId) -> None:
-    stored = await container.read(range_id)
-    if stored is not None and stored.ended:
-        again = replace(stored.without_continuation(), ended=False, paused=None)
-        await container.replace(written(again))
 
 
 def written(lease: Lease) -> Lease:

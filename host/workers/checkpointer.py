@@ -70,10 +70,6 @@ class Checkpointer:
         self._idle.set()
         self._news = LightEvent()
         self._progress = LightEvent()
-        lease = owned.lease
-        if lease.range.parents and not lease.checkpoint_epoch:
-            # The leases that it goes on from are kept until it has a checkpoint.
-            self._say()
 
     @property
     def unwritten(self) -> Continuation | None:

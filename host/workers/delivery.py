@@ -8,7 +8,7 @@ be read, and a host that ended for it would leave the next host the same.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -25,6 +25,7 @@ from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.prefetch import Prefetcher
+from changefeed.leases.lease import End
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
     LeaseFenced,
@@ -41,10 +42,7 @@ _LONGEST_REASON = 500
 
 
 class Delivery:
-    """Feeds one observer after the other, until there is a reason to stop.
-
-    ``prepare_successors`` is awaited at the end of the range, before that counts as read.
-    """
+    """Feeds one observer after the other, until there is a reason to stop."""
 
     def __init__(
         self,
@@ -54,7 +52,6 @@ class Delivery:
         drain: Drain,
         checkpoints: Checkpointer,
         meter: LoadMeter,
-        prepare_successors: Callable[[RangeEnded], Awaitable[None]],
     ) -> None:
         self._owned = owned
         self._environment = environment
@@ -63,7 +60,6 @@ class Delivery:
         self._drain = drain
         self._checkpoints = checkpoints
         self._meter = meter
-        self._prepare_successors = prepare_successors
         self._clock = asyncio.get_running_loop().time
         self._watch = CallWatch(
             self._settings.observer.stuck_after,
@@ -75,6 +71,8 @@ class Delivery:
         self._policy = CheckpointPolicy(self._settings.observer, now=self._clock())
         self._pages: Prefetcher | None = None
         self.split = HotSplit(owned, environment, checkpoints)
+        self.end: End | None = None
+        """What the range goes on in, once it has been read to its end."""
         self.stuck = False
         """Whether a call may still run that could not be ended: the lease must expire."""
         self.pause_reason: str | None = None
@@ -201,7 +199,8 @@ class Delivery:
                 if self._acknowledgements.unacknowledged:
                     break  # the worker drains: the next owner finds the end again
                 self._checkpoints.advance()
-                await self._prepare_successors(page)
+                self.end = End(children=page.successors)
+                self._events.ended(page.range_id, [x.range for x in page.successors])
                 return CloseReason.RANGE_ENDED
             if page.changes:
                 await self._hand_over(observer, page)
@@ -218,9 +217,9 @@ class Delivery:
         """Split the range here, if that is possible: nothing may be in hand."""
         if self._drain.reason is not None or self._acknowledgements.unacknowledged:
             return False
-        is_split = await self.split.carry_out()
+        self.end = await self.split.end_here()
         assert not self.in_hand, f"{self._owned.range_id!r} was split with changes in hand"
-        return is_split
+        return self.end is not None
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
         """Hand over a page, in pieces that there is room for."""

@@ -1,30 +1,29 @@
 """The owner of a range splits it, at a checkpoint, because it is too much for one host.
 
 Each listing asks for it, or takes that back; the delivery looks between two pages. Nothing is
-stopped for it: what waits for acknowledgement is waited for as ever. The parts go on from the
-checkpoint, and the range ends as one that the feed has ended: in the last write of its owner,
-which fails if others have the lease by then, and the parts wait on.
+stopped for it: what waits for acknowledgement is waited for as ever. The range ends there as
+one that the feed has ended, in the last write of its owner, and goes on in sub-ranges.
 
 Limits: a range whose observer leaves something unacknowledged at the end of each page is not
 split.
 """
 
 import asyncio
+from itertools import pairwise
 
-from changefeed.feeds.errors import FeedError
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, Successor
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.parts import create_parts, parts_of, refuse_taken
-from changefeed.leases.errors import ContainerUnavailable
-from changefeed.runtime.errors import UserError
+from changefeed.leases.lease import End
 
 
 class HotSplit:
     """The split of one range, if there is to be one. Times are in seconds, on the loop's clock.
 
     A range is not split before its owner has read it for a cooldown (who has just come has much
-    to catch up with), nor for as long after a split that could not be done.
+    to catch up with), nor for as long after a split that the feed has refused.
     """
 
     def __init__(
@@ -37,50 +36,44 @@ class HotSplit:
         self._cooldown = environment.settings.leases.balance_cooldown
         self._not_before = self._clock() + self._cooldown
         self.into: int | None = None
-        """How many parts are asked for."""
-        self.done = False
-        """Whether the range was split: it ends here, though the feed has it still."""
+        """How many sub-ranges are asked for."""
 
     @property
     def due(self) -> bool:
         return self.into is not None and self._clock() >= self._not_before
 
-    async def carry_out(self) -> bool:
-        """Checkpoint what was done, which must be all that was delivered, and create the parts;
-        return whether nothing more is to be delivered: the range is to be marked as ended.
+    async def end_here(self) -> End | None:
+        """Checkpoint what was done, which must be all that was delivered; return what the range
+        goes on in, ``None`` where it cannot be split.
         """
-        into = self.into
-        if into is None:
-            return False
+        if self.into is None:
+            return None
         self._checkpoints.advance()
         await self._checkpoints.written()
-        assert not self.done, f"range {self._owned.range_id!r} is split already"
         assert self._checkpoints.at_rest, (
             f"parts of range {self._owned.range_id!r} would begin behind what was done"
         )
+        lease = self._owned.lease
         try:
-            await self._create(into)
-        except (UserError, FeedError, ContainerUnavailable) as error:
+            end = split_end(
+                self._environment.feed, lease.range, self.into, self._owned.continuation
+            )
+        except FeedRefused as error:
             self._not_before = self._clock() + self._cooldown
             self._environment.events.not_split(self._owned.range_id, error)
-            return False
-        self.done = True
-        return True
+            return None
+        self._environment.events.split(lease, [x.range for x in end.children])
+        return end
 
-    async def _create(self, into: int) -> None:
-        shared, lease = self._environment, self._owned.lease
-        cut = parts_of(shared.feed, lease.range, into)
-        there = [await shared.container.read(x.id) for x in cut]
-        refuse_taken([x for x in there if x is not None], cut)
-        await create_parts(
-            lease,
-            cut,
-            self._owned.continuation,
-            feed=shared.feed,
-            container=shared.container,
-            retrier=shared.retrier,
-            events=shared.events,
-            check=self._owned.check,
-            prove=self._owned.renew,
-        )
-        shared.events.split(lease, cut)
+
+def split_end(feed: Feed, found: FeedRange, into: int, at: Continuation) -> End:
+    """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it cannot
+    be cut.
+    """
+    cut = feed.cut(found, into)
+    assert len(cut) == into, f"range {found.id!r} was cut into {len(cut)}, not {into}"
+    assert (cut[0].low, cut[-1].high) == (found.low, found.high), (
+        f"{cut} are not all keys of {found}"
+    )
+    assert all(x.high == y.low for x, y in pairwise(cut)), f"{cut} leave out keys of {found}"
+    return End(children=tuple(Successor(range=x, start=at) for x in cut), by="split")

@@ -76,11 +76,6 @@ class WorkerPool:
         """Those that have a worker."""
         return self._workers.keys()
 
-    @property
-    def may_act_on(self) -> Collection[Lease]:
-        """The leases that no other host can own yet, as last written."""
-        return [x.lease for x in self._workers.values() if x.may_act]
-
     def start(self, owned: OwnedLease) -> None:
         """Put a worker to a lease that was just acquired."""
         assert owned.range_id not in self._workers, (

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Never
 
-from changefeed.feeds.feed import Continuation, RangeEnded
+from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.drain import Drain
@@ -35,7 +35,6 @@ from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.renewer import Renewer
-from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import ContainerError, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
@@ -71,7 +70,6 @@ class Worker:
             drain=self._drain,
             checkpoints=self._checkpoints,
             meter=self._meter,
-            prepare_successors=self._prepare_successors,
         )
 
     @property
@@ -186,20 +184,6 @@ class Worker:
 
     # giving it up
 
-    async def _prepare_successors(self, ended: RangeEnded) -> None:
-        """Create the leases of the ranges that go on, before this one counts as ended."""
-        self._events.ended(ended.range_id, [x.range for x in ended.successors])
-        await create_successors(
-            self._owned.lease.range,
-            ended.successors,
-            feed=self._environment.feed,
-            container=self._environment.container,
-            retrier=self._retrier,
-            events=self._events,
-            check=self._owned.check,
-            prove=self._owned.renew,
-        )
-
     async def _give_up(self, reason: CloseReason) -> None:
         """Write the lease for the last time; it carries the last checkpoint along."""
         last = await self._checkpoints.stop()
@@ -216,13 +200,17 @@ class Worker:
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
         match reason:
             case CloseReason.RANGE_ENDED:
-                return Lease.split_up if self._delivery.split.done else Lease.finished
+                return self._ended
             case CloseReason.HANDED_OVER:
                 return self._handed_over
             case CloseReason.PAUSED:
                 return self._paused
             case _:
                 return Lease.released
+
+    def _ended(self, lease: Lease) -> Lease:
+        assert self._delivery.end is not None, f"{lease.range_id!r} ends, and goes on nowhere"
+        return lease.ended_in(self._delivery.end)
 
     def _handed_over(self, lease: Lease) -> Lease:
         """Hand over to the host that asks by now; if it is dead, any host may have it."""

@@ -35,7 +35,6 @@ from changefeed.leases.cosmos.documents import Document, Form, Operation, Versio
 from changefeed.leases.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
 from changefeed.leases.cosmos.store import CosmosStore
 from changefeed.leases.errors import (
-    ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
     LeaseGone,
@@ -75,7 +74,6 @@ class CosmosLeases(StoredMembers):
         self._shared = False  # with processors of another kind, when last listed
         self._form = form
         self._markers = Markers(items, form.names)
-        self._parts: Sequence[Lease] = ()
         self._only_look = only_look
         self._forgetful: set[str] = set()
 
@@ -84,9 +82,6 @@ class CosmosLeases(StoredMembers):
         self._warn_of_forgetful_neighbours(found)
         self._shared = not all(map(_is_ours_alone, found))
         leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
-        # What waits for a parent was not read yet: .NET knows no parents.
-        read = [x for x in leases if x.epoch or not x.range.parents]
-        self._parts = [x for x in read if documents.is_part(x.range)]
         await self._finish_creating(listed=bool(leases))
         return leases
 
@@ -135,7 +130,6 @@ class CosmosLeases(StoredMembers):
 
     async def create(self, lease: Lease) -> Lease:
         require_continuation(lease)
-        self._refuse_whole_of_parts(lease)
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
             document = documents.new_document(self._form, lease, uuid4().hex)
@@ -240,23 +234,6 @@ class CosmosLeases(StoredMembers):
         except (PreconditionFailed, ItemNotFound):
             return None
         return documents.lease_in(self._ours(written))
-
-    def _refuse_whole_of_parts(self, lease: Lease) -> None:
-        """Refuse a range over leases of parts of it, which .NET keeps after a merge.
-
-        Their positions cannot be brought together without reading the parts to their end.
-        A range that lies within a part is what the part goes on in after a split; one that
-        waits for a part is what it is merged into.
-        """
-        for part in self._parts:
-            waits = part.range_id in lease.range.parents
-            if not (part.ended or waits) and documents.exceeds(lease.range, part.range):
-                raise ContainerRefused(
-                    f"there is no lease of range {lease.range_id!r}, but one of a part of "
-                    f"it, {part.range_id!r}, as .NET keeps them after a merge: a lease of "
-                    "the whole would read all of it again. Stop that fleet, and import its "
-                    "leases under a prefix of their own (changefeed leases import)"
-                )
 
     def _warn_of_forgetful_neighbours(self, found: Sequence[Document]) -> None:
         """Warn once of each owner whose writes lose what is ours in a lease."""

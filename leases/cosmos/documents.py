@@ -34,7 +34,7 @@ from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
-from changefeed.leases.lease import HostName, Lease, Version
+from changefeed.leases.lease import End, HostName, Lease, Version
 
 Document: TypeAlias = dict[str, Any]
 Operation: TypeAlias = dict[str, Any]
@@ -64,7 +64,7 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     renewals: int = 0
     next_owner: str | None = None
-    ended: bool = False
+    end: End | None = None
     paused: str | None = None
     health: RangeHealth | None = None
     load: float | None = None
@@ -272,13 +272,6 @@ def is_part(place: FeedRange) -> bool:
     return bool(place.high) and place.id == f"{place.low}-{place.high}"
 
 
-def exceeds(one: FeedRange, part: FeedRange) -> bool:
-    """Whether a range holds hashes of a part and others; none are known without bounds."""
-    if not one.high or not part.high or not one.shares_keys_with(part):
-        return False
-    return one.low < part.low or part.high < one.high
-
-
 def version_of(seen: VersionToken) -> Version:
     return Version(msgspec.json.encode(seen).decode())
 
@@ -326,7 +319,7 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
         "epoch": ours.epoch,
         "renewals": ours.renewals,
         "next_owner": ours.next_owner,
-        "ended": ours.ended,
+        "end": ours.end,
         "paused": ours.paused,
         "health": ours.health or NOTHING_KNOWN,
         "load": ours.load,
@@ -356,7 +349,7 @@ def _by_others(
         "owner": owner,
         "epoch": epoch,
         "renewals": int((stamp or 0) * 1_000_000),
-        "ended": ours is not None and ours.ended,
+        "end": None if ours is None else ours.end,
         "paused": None if ours is None else ours.paused,
         "stamp": stamp,
         "checkpoint_epoch": epoch if written and started(document) else 0,
@@ -389,7 +382,7 @@ def _ownership_text(lease: Lease) -> str:
             epoch=lease.epoch,
             renewals=lease.renewals,
             next_owner=lease.next_owner,
-            ended=lease.ended,
+            end=lease.end,
             paused=lease.paused,
             health=None if lease.health == NOTHING_KNOWN else lease.health,
             load=lease.load,

@@ -7,11 +7,11 @@ of a command has a reason of its own, so that two of them never take a range for
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations.update import update_lease
@@ -58,15 +58,82 @@ async def resume(
 ) -> list[RangeId]:
     """Resume these ranges, or all; return those that were paused. Otherwise as ``pause``.
 
-    All are those that no command has paused while it splits or merges them.
+    All are those that no command has paused while it splits or merges them. To resume one of
+    these undoes a merge that was cut off: all that it has ended or stopped goes on, too.
     """
-    commands = (SPLITTING, MERGING) if range_ids is None else ()
+    if range_ids is None:
+        return await _change_all(container, None, _resumed_unless_in_hand)
+    undone = await let_go(container, range_ids)
+    return sorted(undone + await _change_all(container, range_ids, _resumed))
 
-    def resumed(lease: Lease) -> Lease | None:
-        left = lease.paused is None or any(is_paused_by(x, lease) for x in commands)
-        return None if left else lease.paused_because(None)
 
-    return await _change_all(container, range_ids, resumed)
+async def let_go(container: LeaseContainer, range_ids: Collection[RangeId]) -> list[RangeId]:
+    """Let these go on as before a merge that has come to nothing, of any run, and all that
+    were to be merged with them; return those that were stopped.
+    """
+    undone = await _undo_merges(container, range_ids)
+    return await _change_all(container, {*range_ids, *undone}, _resumed_of_merge)
+
+
+def _resumed(lease: Lease) -> Lease | None:
+    return None if lease.paused is None else lease.paused_because(None)
+
+
+def _resumed_unless_in_hand(lease: Lease) -> Lease | None:
+    in_hand = any(is_paused_by(x, lease) for x in (SPLITTING, MERGING))
+    return None if in_hand else _resumed(lease)
+
+
+def _resumed_of_merge(lease: Lease) -> Lease | None:
+    return _resumed(lease) if is_paused_by(MERGING, lease) else None
+
+
+async def _undo_merges(
+    container: LeaseContainer, range_ids: Collection[RangeId]
+) -> set[RangeId]:
+    """Undo merges that still have one of these to end; return all that they have to end."""
+    leases = await container.list()
+    merged = {x for x in map(_merged_into, leases) if x is not None}
+    parts = [{x.range_id for x in leases if _is_to_end_in(y, x)} for y in merged]
+    undone = {y for x in parts if not x.isdisjoint(range_ids) for y in x}
+    for name in sorted(undone):  # then no run that lives can end it any more
+        await update_lease(container, name, _taken_over)
+    await reopen_beside(container, undone)
+    return undone
+
+
+async def reopen_beside(container: LeaseContainer, range_ids: Collection[RangeId]) -> None:
+    """Let go on what has ended for a merge which was to end one of these, and cannot any more.
+
+    The merged range has not come, as these have keys of it.
+    """
+    leases = await container.list()
+    kept = [x for x in leases if x.range_id in range_ids]
+    for lease in leases:
+        merged = _merged_into(lease)
+        if merged is not None and any(_is_to_end_in(merged, x) for x in kept):
+            await update_lease(container, lease.range_id, _reopened, ended=True)
+
+
+def _merged_into(lease: Lease) -> FeedRange | None:
+    """Return the range that a merge has ended it for."""
+    end = lease.end
+    return end.children[0].range if end is not None and end.by == "merge" else None
+
+
+def _is_to_end_in(merged: FeedRange, lease: Lease) -> bool:
+    """Whether a lease stands in the way of a merged range; what comes of that one is later."""
+    earlier = lease.range.generation < merged.generation
+    return not lease.ended and earlier and merged.covers(lease.range)
+
+
+def _taken_over(lease: Lease) -> Lease | None:
+    is_stopped = is_paused_by(MERGING, lease)
+    return lease.paused_because(Claim(MERGING).reason) if is_stopped else None
+
+
+def _reopened(lease: Lease) -> Lease:
+    return replace(lease.reopened(), paused=None)
 
 
 async def _change_all(

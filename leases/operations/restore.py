@@ -2,8 +2,7 @@
 
 Every lease of the container becomes what the document says of its range: position, end, pause.
 Leases that the document does not have are deleted: they are of ranges that began after it was
-written, and are created again when what held their keys is read to its end once more. So is one
-that waits for its parents in the document, because only a lease that was never owned waits.
+written, and are created again when what held their keys is read to its end once more.
 
 Each lease is written under a new epoch without an owner, so that nothing a former owner still
 has under way can follow. No host may live: one that does creates and moves leases itself. What
@@ -56,19 +55,13 @@ def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[S
     """Return what to do, in order: what is deleted last, as its keys are read by no other
     lease until then. Those that are wanted must carry their continuations.
     """
-    begun = {x.range_id: x for x in _begun(wanted)}
+    named = {x.range_id: x for x in wanted}
     there = {x.range_id: x for x in stored}
-    kept = [_step(lease, there.get(name)) for name, lease in sorted(begun.items())]
-    gone = sorted(there.keys() - begun.keys())
+    kept = [_step(lease, there.get(name)) for name, lease in sorted(named.items())]
+    gone = sorted(there.keys() - named.keys())
     steps = [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]
-    assert len(steps) == len(there.keys() | begun.keys()), "one step for each lease"
+    assert len(steps) == len(there.keys() | named.keys()), "one step for each lease"
     return steps
-
-
-def _begun(wanted: Collection[Lease]) -> Sequence[Lease]:
-    """Leave out those that wait for a parent: its reader creates them when it ends."""
-    open_ = {x.range_id for x in wanted if not x.ended}
-    return [x for x in wanted if x.epoch or open_.isdisjoint(x.range.parents)]
 
 
 def _step(wanted: Lease, stored: Lease | None) -> Step:
@@ -79,8 +72,7 @@ def _step(wanted: Lease, stored: Lease | None) -> Step:
 
 
 def _facts(lease: Lease) -> tuple[object, ...]:
-    moved = lease.ended and lease.moved
-    return lease.continuation, lease.ended, moved, lease.paused
+    return lease.continuation, lease.end, lease.paused
 
 
 async def carry_out(container: LeaseContainer, step: Step) -> None:
@@ -107,8 +99,7 @@ async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None
     vacant = await vacate(container, stored, lost=position)
     there = await container.checkpoint(_named(vacant.advanced_to(position)))
     if _facts(there) != _facts(wanted):
-        moved = wanted.moved if wanted.ended else there.moved
-        marked = replace(there, ended=wanted.ended, moved=moved, paused=wanted.paused)
+        marked = replace(there, end=wanted.end, paused=wanted.paused)
         await container.replace(_named(marked.without_continuation()))
 
 
@@ -120,7 +111,7 @@ async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Le
     """Return every lease whole, with the lineage of one moment; ``None`` if it kept changing.
 
     Positions may be of moments a little apart, each as it was checkpointed. But no range has
-    ended, or begun, between the first and the last. A lease whose checkpoint is lost has no
+    ended, or named, between the first and the last. A lease whose checkpoint is lost has no
     continuation.
     """
     before = _lineage(await container.list())

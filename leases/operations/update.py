@@ -20,13 +20,17 @@ _TRIES = 20
 
 
 async def update_lease(
-    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
+    container: LeaseContainer,
+    range_id: RangeId,
+    change: Callable[[Lease], Lease | None],
+    *,
+    ended: bool = False,
 ) -> Lease | None:
     """Replace the lease as it is now by what ``change`` makes of it; return that.
 
     ``change`` returns ``None`` where there is nothing to do, and so does this, as well as
-    for a lease that has ended or is gone. Raise ``LeaseConflict`` if others kept writing
-    to it, and what containers raise.
+    for a lease that is gone or has ended; with ``ended``, for one that has not. Raise
+    ``LeaseConflict`` if others kept writing to it, and what containers raise.
     """
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(LeaseConflict),
@@ -34,14 +38,18 @@ async def update_lease(
         wait=wait_random(0.01, 0.1),
         reraise=True,
     )
-    return await retrying(partial(_once, container, range_id, change))
+    return await retrying(partial(_once, container, range_id, change, ended=ended))
 
 
 async def _once(
-    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
+    container: LeaseContainer,
+    range_id: RangeId,
+    change: Callable[[Lease], Lease | None],
+    *,
+    ended: bool,
 ) -> Lease | None:
     stored = await look_up(container, range_id)
-    if stored is None or stored.ended:
+    if stored is None or stored.ended != ended:
         return None
     changed = change(stored.without_continuation())
     if changed is None:

@@ -10,13 +10,14 @@ ended only its end is looked at: no host reads there again.
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
-from changefeed.leases.coverage import ancestors, located, overlaps, uncovered
+from changefeed.leases.coverage import uncovered
 from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, require_continuation
-from changefeed.leases.parts import with_parts
 from changefeed.leases.position_file import Positions
 from changefeed.runtime.for_each import for_each
 
@@ -53,10 +54,7 @@ def _in_themselves(leases: Sequence[Lease]) -> Iterator[str]:
     for name, count in Counter(x.range_id for x in leases).items():
         if count > 1:
             yield f"range {name!r} is there {count} times"
-    parents = {x.range_id: x.range.parents for x in leases}
     for x in leases:
-        if x.range_id in ancestors(x.range_id, parents):
-            yield f"range {x.range_id!r} is among its own parents"
         if x.range.low and x.range.low >= x.range.high:
             yield (
                 f"the keys of range {x.range_id!r} end ({x.range.high!r}) before they begin "
@@ -68,14 +66,11 @@ async def _in_the_feed(
     leases: Sequence[Lease], feed: Feed, start: StartAt
 ) -> AsyncIterator[str]:
     assert len({x.range_id for x in leases}) == len(leases), "refused before"
-    for bounds in _bounds(leases, await feed.ranges()):
+    ranges = await feed.ranges()
+    for bounds in _bounds(leases, ranges):
         yield bounds
-    inherits = feed.successors_inherit_positions
-    ranges = with_parts(feed, await feed.ranges(), leases)
-    placed = [located(x, ranges) for x in leases]
-    for found in overlaps(placed):
-        yield found.text
-    for found in uncovered(placed, ranges, inherits=inherits, start=start):
+    begun = [replace(x, epoch=max(x.epoch, 1)) for x in leases]
+    for found in uncovered(KeyMap(begun, ranges=ranges), start=start):
         yield found.text
 
     async def read(lease: Lease) -> str | None:
@@ -100,7 +95,7 @@ def _bounds(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Iterator[st
 async def _when_read(feed: Feed, lease: Lease) -> str | None:
     """Read one change where a host would go on; say what keeps it from that."""
     assert lease.owner is None, "a document has no owners"
-    if lease.ended and lease.moved:
+    if lease.end is not None and lease.end.by != "feed":
         return None  # others have its keys, and the feed has not ended it
     name = lease.range_id
     try:

@@ -20,6 +20,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.eventlog import create_log
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
+from tests.support import make
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, owners, running, status
 from tests.support.processes import Running
 
@@ -384,4 +385,4 @@ async def with_an_ended_range() -> None:
             start = await feed.start(found, "now")
             lease = await container.create(Lease(range=found, continuation=start))
             if found.id == RANGES[0]:
-                await container.replace(lease.finished())
+                await container.replace(lease.ended_in(make.CLOSED))

@@ -1,13 +1,14 @@
 """Positions and lineage that are saved from one container and given back to another."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Continuation, Successor
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.position_file import read, written
@@ -16,17 +17,20 @@ from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
-Facts = dict[str, tuple[str | None, bool, str | None, int]]
+Facts = dict[str, tuple[str | None, End | None, str | None, int]]
 
+R0 = make.feed_range("r0", "", "8")
+R1 = replace(make.feed_range("r1", "", "8"), generation=(1, 0))
+END = End(children=(Successor(range=R1, start=Continuation("0")),))
 SAVED = [
-    make.lease("r0", at="9", ended=True, epoch=4),
-    make.lease("r1", at="3", parents=("r0",), epoch=2),
+    make.lease(R0, at="9", end=END, epoch=4),
+    make.lease(R1, at="3", epoch=2),
     make.lease("r2", at="5", paused="bad data", epoch=1),
 ]
 WANTED = {
-    "r0": ("9", True, None, 4),
-    "r1": ("3", False, None, 2),
-    "r2": ("5", False, "bad data", 1),
+    "r0": ("9", END, None, 4),
+    "r1": ("3", None, None, 2),
+    "r2": ("5", None, "bad data", 1),
 }
 
 
@@ -44,7 +48,7 @@ async def restored(container: LeaseContainer, wanted: Collection[Lease]) -> list
 
 async def facts(container: LeaseContainer) -> Facts:
     found = await read_all(container) or []
-    return {x.range_id: (x.continuation, x.ended, x.paused, x.epoch) for x in found}
+    return {x.range_id: (x.continuation, x.end, x.paused, x.epoch) for x in found}
 
 
 async def test_what_was_saved_in_one_container_is_the_same_in_another(
@@ -64,26 +68,26 @@ async def test_a_fleet_goes_back_to_before_a_range_was_split(leases: LeaseContai
     await filled(
         leases,
         [
-            make.lease("r0", at="9", ended=True, epoch=2),
-            make.lease("r1", at="20", parents=("r0",), epoch=5),
-            make.lease("r2", at="30", parents=("r0",), epoch=5),
+            make.lease(R0, at="9", end=END, epoch=2),
+            make.lease(R1, at="20", epoch=5),
+            make.lease("r2", at="30", epoch=5),
             make.lease("r9", at="8", epoch=3),
         ],
     )
     before = [
-        make.lease("r0", at="3", epoch=1),
+        make.lease(R0, at="3", epoch=1),
         make.lease("r9", at="7", epoch=1, paused="bad data"),
     ]
     changes = await restored(leases, before)
     assert changes == [Change.MOVE, Change.MOVE, Change.DELETE, Change.DELETE]
     # An epoch never goes down.
     assert await facts(leases) == {
-        "r0": ("3", False, None, 3),
-        "r9": ("7", False, "bad data", 4),
+        "r0": ("3", None, None, 3),
+        "r9": ("7", None, "bad data", 4),
     }
     # What the range goes on in starts at its beginning again, not where it was before.
-    await leases.create(make.lease("r1", at="0", parents=("r0",)))
-    assert (await facts(leases))["r1"] == ("0", False, None, 0)
+    await leases.create(make.lease(R1, at="0"))
+    assert (await facts(leases))["r1"] == ("0", None, None, 0)
 
 
 async def test_a_former_owner_writes_nothing_after_it(leases: LeaseContainer) -> None:

@@ -240,22 +240,6 @@ async def test_a_lease_without_a_position_is_none_until_it_is_given_one(place: P
     )
 
 
-async def test_a_range_over_leases_of_its_parts_is_not_begun_anew(place: Place) -> None:
-    dotnet = await place.dotnet()
-    bounds = {"Range": {"min": "1F", "max": "2F"}}
-    part = {"id": "1F-2F", "minInclusive": "1F", "maxExclusive": "2F"}
-    await dotnet.create(part, version=1, FeedRange=bounds, ContinuationToken='"9"')
-    leases = await place.leases()
-    (listed,) = await leases.list()
-    assert listed.range == FeedRange(id=RangeId("1F-2F"), low="1F", high="2F")
-    await leases.create(new(0))  # beside it
-    with pytest.raises(ContainerRefused, match="would read all of it again"):
-        await leases.create(new(1))
-    await leases.replace(listed.taken_by(A, A1).finished())
-    await leases.list()
-    await leases.create(new(1))
-
-
 async def test_a_neighbour_that_forgets_our_part_of_a_lease_is_warned_of_once(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,7 +53,7 @@ HOSTS.each(
 
 @HOSTS.says("a range that has ended is named")
 def _ended() -> object:
-    return ranges.meant([LEASES[0].finished()], ["north"])
+    return ranges.meant([LEASES[0].ended_in(make.CLOSED)], ["north"])
 
 
 def _member(name: str, beats: int, **known: Any) -> MemberStatus:

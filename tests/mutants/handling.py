@@ -10,7 +10,7 @@ from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
 from changefeed.host import retries
-from changefeed.host.balancing import missing_leases
+from changefeed.host.balancing.discovery import _Plan
 from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.host.workers import prefetch
 from changefeed.host.workers.call_watch import CallWatch
@@ -19,8 +19,8 @@ from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.renewer import Renewer
 from changefeed.host.workers.worker import Worker
-from changefeed.leases import plan
-from changefeed.leases.plan import KeyBounds
+from changefeed.leases.keymap import KeyMap, _Segments
+from changefeed.leases.lease import End
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware import concurrency, poison
@@ -30,11 +30,11 @@ from changefeed.observers.middleware.poison import PoisonIsolation, Verdict
 from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 
-from .mutant import Patch, mutant, nothing
+from .mutant import Patch, mutant
 
 _WORKER = "unit/host/workers/test_worker.py"
 _POISON = "unit/observers/middleware/test_poison.py"
-_PLAN = "unit/leases/test_plan.py"
+_KEYMAP = "unit/leases/test_keymap.py"
 
 
 @mutant(rule=8, kills="unit/observers/test_adapters.py unit/observers/test_adapters_threads.py")
@@ -74,19 +74,29 @@ def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
     m.patch(CallWatch, "_become_overdue", lambda *_: None)
 
 
-@mutant(rule=9, kills=_PLAN)
-def a_child_is_read_before_its_parent_has_ended(m: Patch) -> None:
-    m.patch(plan, "_may_begin", lambda *_: True)
+@mutant(rule=9, kills=_KEYMAP)
+def a_child_comes_before_all_that_held_its_keys_have_ended(m: Patch) -> None:
+    m.patch(KeyMap, "_uncovered", lambda *_: ())
 
 
-@mutant(rule=9, kills=_PLAN)
+@mutant(rule=9, kills=_KEYMAP)
 def a_lease_begins_beside_one_that_has_its_keys(m: Patch) -> None:
-    m.patch(KeyBounds, "share_keys_with", lambda *_: False)
+    m.patch(KeyMap, "readable", lambda self: self._open)
+
+
+@mutant(rule=9, kills=_KEYMAP)
+def a_child_comes_again_after_later_ranges_have_had_its_keys(m: Patch) -> None:
+    m.patch(_Segments, "latest_of", lambda *_: None)
+
+
+@mutant(rule=9, kills=_KEYMAP)
+def a_tombstone_goes_before_its_keys_are_read(m: Patch) -> None:
+    m.patch(KeyMap, "over", lambda self, _: [x for x, _ in self._ended])
 
 
 @mutant(rule=9, kills=_WORKER)
-def a_range_ends_without_leases_for_its_successors(m: Patch) -> None:
-    m.patch(Worker, "_prepare_successors", nothing)
+def a_range_ends_and_goes_on_in_nothing(m: Patch) -> None:
+    m.patch(Worker, "_ended", lambda _, lease: lease.ended_in(End(children=())))
 
 
 @mutant(rule=9, kills="unit/observers/middleware/test_concurrency.py")
@@ -170,14 +180,9 @@ def a_checkpoint_that_one_answer_lacks_is_lost(m: Patch) -> None:
     m.patch(LostCheckpoints, "is_lost", is_lost)
 
 
-@mutant(
-    rule=11, kills="unit/host/balancing/test_range_sync.py::test_a_merged_lease_that_no_listing"
-)
-def one_torn_listing_makes_a_second_lease_on_the_keys_of_a_part(m: Patch) -> None:
-    async def unlisted(_: object, found: Any, *__: object) -> Any:
-        return found
-
-    m.patch(missing_leases, "_without_unlisted_lease", unlisted)
+@mutant(rule=11, kills="unit/host/balancing/test_discovery.py::test_what_one_listing_lacks")
+def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
+    m.patch(_Plan, "agreed", lambda _, later: later)
 
 
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")

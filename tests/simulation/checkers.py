@@ -259,6 +259,7 @@ class Checker:
             return
         if writer not in {OPERATOR, *self.neighbours}:
             self._stays_paused(before, after, writer)
+            self._stays_ended(before, after, writer)
         if before.owner is not None and before.owner != after.owner:
             self._given_up(before, after, writer)
 
@@ -286,8 +287,11 @@ class Checker:
             raise Violation(f"{own} is over as its observer has failed, and it is not paused")
         if of_owner and self.is_under_way(own):
             raise Violation(f"{writer} gave up {range_id} while {own} was under way")
-        if before.ended and writer not in self.neighbours:
-            raise Violation(f"the ended range {range_id} was written by {writer}")
+
+    def _stays_ended(self, before: Lease, after: Lease, writer: str) -> None:
+        """A tombstone is written by nobody, unless a range comes back under its name."""
+        if before.ended and after.range.generation <= before.range.generation:
+            raise Violation(f"the ended range {after.range_id} was written by {writer}")
 
     def _stays_paused(self, before: Lease, after: Lease, writer: str) -> None:
         """What is paused, by whomever and for whatever, waits for an operator."""

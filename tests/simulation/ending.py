@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from changefeed.feeds.feed import Feed, RangeId
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import LEAST, TOLERANCE
-from changefeed.leases.parts import with_parts
 
 from .process import Process
 from .progress import Violation
@@ -133,31 +133,21 @@ class Ending:
         members = {x.name for x in await self._store.members()}
         leases = await self._store.list()
         asked = [x.range_id for x in leases if x.next_owner in running]
-        live = [x for x in leases if not x.ended]
-        waiting = [
-            x.range_id for x in live if not x.epoch and not any(_waits(x, y) for y in live)
-        ]
+        waiting = [x.range_id for x in leases if not (x.epoch or x.ended)]
         problems = {
             f"records are left of {members - running}": bool(members - running),
             f"requests are left on {asked}": bool(asked),
             f"leases wait for ever: {waiting}": bool(waiting),
         }
-        tombstones = await self._tombstones(leases)
+        tombstones = await self._tombstones()
         problems[f"tombstones are left of {tombstones}"] = bool(tombstones)
         return [text for text, holds in problems.items() if holds]
 
-    async def _tombstones(self, leases: Sequence[Lease]) -> list[RangeId]:
-        """Return those that nobody needs: the feed does not list their ranges any more, and
-        what goes on with them has checkpoints (which a range without changes never has).
-        """
-        feed = self._world.source.reader()
-        ranges = await cast("Feed", feed).ranges()
-        listed = {x.id for x in with_parts(cast("Feed", feed), ranges, leases)}
-        new = {
-            y for x in leases if not (x.ended or x.checkpoint_epoch) for y in x.range.parents
-        }
-        ended = {x.range_id for x in leases if x.ended}
-        return sorted(ended - listed - new)
+    async def _tombstones(self) -> list[RangeId]:
+        """Return those that nobody needs."""
+        ranges = await cast("Feed", self._world.source.reader()).ranges()
+        keymap = KeyMap(await self._store.list(), ranges=ranges)
+        return sorted(x.range_id for x in keymap.over({x.id for x in ranges}))
 
     def _busy(self, owners: Mapping[RangeId, object]) -> list[str]:
         """Say who calls more often than settings say, in a time without events."""
@@ -200,18 +190,5 @@ class Ending:
         return {x.range_id: (x.owner, x.epoch) for x in await self._open_leases()}
 
     async def _open_leases(self) -> list[Lease]:
-        """Return the leases of ranges that are to be read now.
-
-        Some may still wait for a range that has come to life again: it ended, its owner
-        died, and those that it would have gone on in were merged.
-        """
-        leases = [x for x in await self._store.list() if not x.ended]
-        return [x for x in leases if not any(_waits(x, y) for y in leases)]
-
-
-def _waits(child: Lease, parent: Lease) -> bool:
-    return (
-        not child.epoch
-        and parent.range_id in child.range.parents
-        and parent.range.shares_keys_with(child.range)
-    )
+        """Return the leases of ranges that are to be read now."""
+        return [x for x in await self._store.list() if not x.ended]

@@ -157,8 +157,8 @@ def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() -> Non
     checker, taken, _ = watched(1)
     third = replace(taken, epoch=3)
     checker.stored(taken, third, "a/1")
-    checker.stored(third, third.finished(), "a/1")
-    checker.deleted(third.finished(), "a/1")
+    checker.stored(third, third.ended_in(make.CLOSED), "a/1")
+    checker.deleted(third.ended_in(make.CLOSED), "a/1")
     checker.stored(None, FREE, "b/1")
     with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
         checker.stored(FREE, taken, "b/1")
@@ -236,7 +236,7 @@ def test_a_lease_may_not_be_given_up_in_a_call_of_its_owner() -> None:
 
 def test_a_range_that_has_ended_takes_no_owner() -> None:
     checker, taken, _ = watched(0)
-    ended = replace(taken, ended=True)
+    ended = taken.ended_in(make.CLOSED)
     checker.stored(taken, ended, "a/1")
     with pytest.raises(Violation, match="the ended range r1 was written"):
         checker.stored(ended, replace(ended, owner=HostName("b"), epoch=2), "b/1")
@@ -248,7 +248,7 @@ def test_two_ranges_with_the_same_keys_may_not_be_read_at_once() -> None:
     child = replace(taken, range=half)
     with pytest.raises(Violation, match="r1 and r2 are read, with same keys"):
         checker.stored(None, child, "a/1")
-    checker.stored(taken, taken.finished(), "a/1")
+    checker.stored(taken, taken.ended_in(make.CLOSED), "a/1")
     checker.stored(None, child, "a/1")
 
 

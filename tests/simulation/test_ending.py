@@ -114,8 +114,10 @@ async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
     few = Few(1)
     (lease,) = await few.own(None, epoch=0)
     assert any("leases wait for ever" in x for x in await few.ending()._left_over())
+    few = Few(1)
+    (lease,) = await few.own(A)
     of_before = replace(lease.range, id=type(lease.range.id)("gone"))
-    ended = replace(lease, range=of_before, ended=True, continuation=Continuation("0"))
+    ended = replace(lease, range=of_before, end=make.CLOSED, continuation=Continuation("0"))
     await few.leases.create(ended)
     assert any("tombstones are left of ['gone']" in x for x in await few.ending()._left_over())
 

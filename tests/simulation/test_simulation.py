@@ -36,7 +36,7 @@ def test_nothing_is_repeated_where_acknowledgements_are_late() -> None:
 
 
 def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
-    outcome = simulate(2, wild=True)
+    outcome = simulate(9, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)
 
 
@@ -46,17 +46,20 @@ def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> No
 
 
 def test_a_part_comes_back_under_its_name_with_epochs_above_those_it_had() -> None:
-    outcome = simulate(1023, "cosmos", splits=True)
-    assert any("done by hand" in x for x in outcome.story)
+    outcome = simulate(57, "cosmos", splits=True)
+    assert sum("done by hand" in x for x in outcome.story) > 1
 
 
-@pytest.mark.parametrize("feed", ["memory", "cosmos"])
-@pytest.mark.parametrize("wild", [False, True], ids=["calm", "wild"])
+@pytest.mark.parametrize(
+    ("feed", "wild", "seed"),
+    [("memory", False, 2), ("cosmos", False, 0), ("memory", True, 0), ("cosmos", True, 2)],
+)
 def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
-    wild: bool,  # noqa: FBT001 - whether people do more than that
     feed: FeedKind,
+    wild: bool,  # noqa: FBT001 - whether people do more than that
+    seed: int,
 ) -> None:
-    outcome = simulate(0, feed, wild=wild, splits=True)
+    outcome = simulate(seed, feed, wild=wild, splits=True)
     assert any("done by hand" in x for x in outcome.story)
 
 

@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from changefeed.feeds.feed import FeedRange
+from changefeed.feeds.feed import FeedRange, Successor
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.lease import Checkpoint, End, Lease, Member
 
 _TEXT = st.text(max_size=20)
 _COUNTS = st.integers(min_value=0, max_value=2**53)
@@ -19,7 +19,18 @@ _HEALTHS = st.builds(
     last_error=st.none() | _TEXT,
 )
 _RANGES = st.builds(
-    FeedRange, id=_TEXT, low=_TEXT, high=_TEXT, parents=st.lists(_TEXT, max_size=3).map(tuple)
+    FeedRange,
+    id=_TEXT,
+    low=_TEXT,
+    high=_TEXT,
+    parents=st.lists(_TEXT, max_size=3).map(tuple),
+    of=st.none() | _TEXT,
+    generation=st.tuples(_COUNTS, _COUNTS),
+)
+_ENDS = st.builds(
+    End,
+    children=st.lists(st.builds(Successor, range=_RANGES, start=_TEXT), max_size=3).map(tuple),
+    by=st.sampled_from(["feed", "split", "merge"]),
 )
 _SETTINGS = st.dictionaries(_TEXT, _TEXT | _COUNTS | st.booleans(), max_size=3).map(
     lambda x: msgspec.json.encode(x).decode()
@@ -32,7 +43,7 @@ LEASES = st.builds(
     epoch=_COUNTS,
     renewals=_COUNTS,
     next_owner=st.none() | _TEXT,
-    ended=st.booleans(),
+    end=st.none() | _ENDS,
     paused=st.none() | _TEXT,
     health=_HEALTHS,
     load=st.none() | st.floats(min_value=0, max_value=1e3),

@@ -16,7 +16,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.host.snapshot import LeaseStatus, Snapshot
 from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import Checkpoint, End, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, Failure
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
@@ -24,6 +24,14 @@ from changefeed.testing.observers import RecordingContext
 
 settings = fleet_settings
 """The settings of one host of a fleet: its name, and what differs from the defaults."""
+
+
+CLOSED = End(children=())
+"""The end of a range that nothing goes on in."""
+
+
+def closed(lease: Lease) -> Lease:
+    return lease.ended_in(CLOSED)
 
 
 def feed_range(

@@ -10,8 +10,8 @@ from changefeed.feeds.cosmos import CosmosFeed
 from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
-from changefeed.leases.lease import Lease
-from changefeed.leases.parts import below_parts, is_cut, with_parts
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import End, Lease
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
@@ -29,10 +29,11 @@ class Reader:
         self.seen: list[Change] = []
 
     async def begin(self, feed: CosmosFeed) -> None:
-        cut = [x for x, _ in self.leases.values() if is_cut(x)]
-        for x in [below_parts(x, cut) for x in await feed.ranges()]:
-            if x.id not in self.leases and self.leases.keys().isdisjoint(x.parents):
-                self.leases[x.id] = (x, await feed.start(x, "beginning"))
+        found = await feed.ranges()
+        for x in [] if self.leases else found:
+            self.leases[x.id] = (x, await feed.start(x, "beginning"))
+        leases = [Lease(range=x, epoch=1) for x, _ in self.leases.values()]
+        assert not KeyMap(leases, ranges=found).gaps()
 
     async def read(self, feed: CosmosFeed, *, pages: int = 1000, limit: int = 5) -> None:
         """Read until there is nothing for now, or so many pages of each range."""
@@ -163,13 +164,21 @@ async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
     low, high = await world.by_hand.split(range="0")
     await feed.ranges()
     merged = await world.by_hand.merge(low["id"], high["id"])
-    read = FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])
+    one, two = (
+        FeedRange(id=RangeId(x["id"]), low=x["low"], high=x["high"]) for x in (low, high)
+    )
     with pytest.raises(RangeEnded) as ended:
-        await feed.read(read, Continuation('"0"'), 5)
+        await feed.read(one, Continuation('"0"'), 5)
     (half,) = ended.value.successors
-    (listed,) = with_parts(feed, await feed.ranges(), [Lease(range=half.range)])
+    (listed,) = await feed.ranges()
     assert listed.id == merged["id"]
-    assert listed.parents == ("0", low["id"], high["id"], half.range.id)
+    tombstone = Lease(range=one, epoch=1).ended_in(End(children=(half,)))
+    other = Lease(range=two, epoch=1)
+    keymap = KeyMap([tombstone, other], ranges=[listed])
+    assert (keymap.gaps(), [x.child for x in keymap.due()]) == ([], [half])
+    begun = Lease(range=half.range, epoch=1)
+    keymap = KeyMap([tombstone, other, begun], ranges=[listed])
+    assert (keymap.gaps(), keymap.due()) == ([], [])
 
 
 async def test_a_list_of_ranges_with_a_gap_is_not_believed(

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.lease import Lease
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source import counting
@@ -394,13 +394,14 @@ def test_positions_cross_both_ways_though_ranges_were_split_and_merged_in_betwee
     assert ids(seen) == Counter([f"i{n}" for n in range(40)] * 2)
 
 
-def test_leases_of_which_some_are_over_and_some_wait_become_an_offset_without_a_gap(
+def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_without_a_gap(
     cosmos: ServedCosmos,
 ) -> None:
-    def lease(name: str, at: str, bounds: tuple[str, str], *parents: str) -> Lease:
-        ids = tuple(map(RangeId, parents))
-        found = FeedRange(id=RangeId(name), low=bounds[0], high=bounds[1], parents=ids)
-        return Lease(range=found, continuation=Continuation(at))
+    def lease(name: str, at: str, bounds: tuple[str, str], generation: int) -> Lease:
+        found = FeedRange(
+            id=RangeId(name), low=bounds[0], high=bounds[1], generation=(generation, 0)
+        )
+        return Lease(range=found, continuation=Continuation(at), epoch=1)
 
     mode = "all-versions"
     cosmos.put(40, keys=40)
@@ -409,18 +410,20 @@ def test_leases_of_which_some_are_over_and_some_wait_become_an_offset_without_a_
     cosmos.put(40, keys=40, n=1)
     bounds = cosmos.bounds()
     below = (bounds[one][0], bounds[two][1])
-    leases = [
-        lease("0", '"40"', ("", "FF")).finished(),
-        lease(low, '"40"', below, "0").paused_because("poison"),  # it is gone, but not read on
-        lease(one, '"44"', bounds[one], "0", low),  # waits, wherever it stands
-        replace(lease(high, '"43"', bounds[high], "0"), epoch=3),
-    ]
+    whole = lease("0", '"40"', ("", "FF"), 0)
+    lower, upper = lease(low, '"40"', below, 1), lease(high, '"43"', bounds[high], 1)
+    children = tuple(
+        Successor(range=x.range, start=Continuation('"40"')) for x in (lower, upper)
+    )
+    over = whole.ended_in(End(children=children))
+    expected = {low: '"40"', high: '"43"'}
     with cosmos.access(mode) as access:
-        start = offset_of(leases, access)
-        assert {x: mark.continuation for x, mark in start.marks.items()} == {
-            low: '"40"',
-            high: '"43"',
-        }
+        for leases in (
+            [over, lower.paused_because("poison"), upper],  # it is gone, but not read on
+            [over, upper],  # no host has come to create the other
+        ):
+            start = offset_of(leases, access)
+            assert {x: mark.continuation for x, mark in start.marks.items()} == expected
         _, found = drained(access, start)
     seen = [x for y in found for x in y]
     assert len(seen) == len(ids(seen)) == 37  # three of the upper half were read by hosts

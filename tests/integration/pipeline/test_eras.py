@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.feed import RangeId
+from changefeed.leases.keymap import KeyMap
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
@@ -137,13 +138,13 @@ def test_hosts_get_leases_also_for_what_is_over_so_that_they_do_not_read_it_agai
             LOW: False,
             HIGH: False,
         }
-        assert leases[LOW].range.parents == (WHOLE,)
+        assert {x.range_id for x in KeyMap(leases.values()).readable()} == {LOW, HIGH}
         back = offset_of(list(leases.values()), access)
         read += [x for y in batches(access, back) for x in y]
     assert by_key(read) == {x: [0, 1, 2, 0, 1] for x in KEYS}
 
 
-def test_an_end_that_is_told_and_not_gone_on_from_is_left_for_hosts_to_find(log: Log) -> None:
+def test_an_end_that_is_told_says_to_hosts_what_they_create_after_it(log: Log) -> None:
     log.write(3)
     log.era([WHOLE], (0, 127), (128, 255))
     log.write(2)
@@ -153,5 +154,8 @@ def test_an_end_that_is_told_and_not_gone_on_from_is_left_for_hosts_to_find(log:
             offset = next_offset(access, offset, limit=8)
         only = offset.with_marks({WHOLE: offset.marks[WHOLE]})  # as if both still waited
         (lease,) = leases_of(only, access)
-    assert (lease.range_id, lease.ended) == (WHOLE, False)
+    assert lease.range_id == WHOLE
     assert lease.continuation == offset.marks[WHOLE].continuation
+    assert {x.child.range.id: x.child.start for x in KeyMap([lease]).due()} == {
+        name: offset.marks[name].continuation for name in (LOW, HIGH)
+    }

@@ -65,7 +65,7 @@ def test_wrong_positions_are_refused_before_leases_are_made(
 ) -> None:
     name = "wrong.json"
     Path(name).write_text(
-        Path("positions.json").read_text().replace('"ended": false', '"ended": true')
+        Path("positions.json").read_text().replace('"end": null', '"end": {"children": []}')
     )
     before = files(home)
     source = f"file:{name}" if command[0] == "leases" else name

@@ -129,6 +129,6 @@ def test_leases_are_looked_at_by_what_people_see_of_them() -> None:
     assert holdings([lease]) == {"r": Holding("anna", None, "disk", False)}
     same = lease.renewed()
     assert moves_between(holdings([lease]), holdings([same]), at=0.0) == []
-    assert moves_between(holdings([lease]), holdings([lease.finished()]), at=1.0) == [
-        LeaseMove(at=1.0, range="r", kind="ended", of="anna")
-    ]
+    assert moves_between(
+        holdings([lease]), holdings([lease.ended_in(make.CLOSED)]), at=1.0
+    ) == [LeaseMove(at=1.0, range="r", kind="ended", of="anna")]

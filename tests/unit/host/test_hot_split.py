@@ -6,18 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.cosmos.positions import position
-from changefeed.feeds.feed import Change, Feed, RangeId
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.splitting import split
+from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
-from tests.support import make
-from tests.support.looking import in_order, start, until
+from tests.support.looking import in_order, lease_in, start, until
+from tests.support.partless_feed import PartlessFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
-ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
+ZERO = RangeId("0")
 COOLDOWN = 20.0
 HOT: Sections = {
     "leases": {
@@ -117,46 +115,45 @@ async def test_a_range_with_something_unacknowledged_is_read_on_whole() -> None:
         assert set(await fleet.owners()) == {ZERO}
 
 
-async def test_parts_with_leases_that_were_read_are_not_made_until_those_are_gone() -> None:
-    store, container = written(4000), MemoryLeases()
-    (whole,) = await ShiftingReader(store).ranges()
-    gone = Lease(range=replace(whole, id=LOW, high="7F"), epoch=3, continuation=position(0))
-    waiting = Lease(range=replace(whole, id=RangeId("x"), high="01", parents=(LOW, ZERO)))
+class Disturbed(MemoryLeases):
+    """Another host asks for a range just before its first end is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[Lease] = []
+
+    async def replace(self, lease: Lease) -> Lease:
+        if lease.ended and not self.ended:
+            self.ended.append(lease)
+            stored = await lease_in(self, lease.range_id)
+            await super().replace(stored.asked_by(HostName("z")))
+        written = await super().replace(lease)
+        if lease.ended:
+            self.ended.append(await lease_in(self, lease.range_id))
+        return written
+
+
+async def test_an_end_that_others_write_before_is_written_again_where_the_range_was_left() -> (
+    None
+):
+    store, container = written(2000), Disturbed()
     async with hot_fleet(store, container) as fleet:
-        fleet.start("a")
-        await sent(fleet, 1, within=20)
-        await container.create(replace(gone, ended=True))
-        await container.create(replace(waiting, continuation=position(0)))  # else it is deleted
-        fleet.start("b")
-        await sent(fleet, 1200, within=100)
-        assert set(await fleet.owners()) == {ZERO, "x"}
-        await container.delete(next(x for x in await container.list() if x.range_id == LOW))
-        await asyncio.sleep(COOLDOWN + 10)
-        assert set(await fleet.owners()) == {LOW, HIGH}
-        await sent(fleet, 4000, within=200)
-        assert (len(fleet.log.changes), in_order(fleet.log.changes)) == (4000, True)
-
-
-async def test_parts_share_the_load_of_the_range_and_stay_for_a_cooldown() -> None:
-    store, container = written(9), MemoryLeases()
-    (whole,) = await ShiftingReader(store).ranges()
-    await container.create(Lease(range=whole, epoch=3, load=1.0, continuation=position(5)))
-    leased = LeasedFeed(
-        feed=ShiftingReader(store), container=container, settings=make.settings("x", HOT).leases
-    )
-    await split(leased, ZERO, 3)
-    made = [x for x in await container.list() if not x.ended]
-    assert [(x.load, x.moved, x.epoch) for x in made] == [(0.35, True, 0)] * 3
-
-
-class WholeRanges(ShiftingReader):
-    cut = Feed.cut
-
-
-async def test_hot_ranges_of_a_feed_that_reads_no_parts_are_read_on_whole() -> None:
-    feed, container = WholeRanges(written(2000)), MemoryLeases()
-    async with Fleet(feed, container, settings=HOT, pace=0.05) as fleet:
         start(fleet, "ab")
         await sent(fleet, 2000, within=150)
+        assert (fleet.log.repeats, in_order(fleet.log.changes)) == (0, True)
+    tried, ended = container.ended[:2]
+    assert tried.end == ended.end is not None
+    assert ended.end.by == "split"
+    assert {x.start for x in ended.end.children} == {ended.continuation}
+    assert ended.next_owner is None
+
+
+async def test_a_feed_without_parts_is_read_whole() -> None:
+    feed = PartlessFeed(1)
+    for n in range(1500):
+        feed.append(f"k{n % 40}", b"%d" % n)
+    async with Fleet(feed, settings=HOT, pace=0.05) as fleet:
+        start(fleet, "ab")
+        await sent(fleet, 1500, within=100)
         assert fleet.log.repeats == 0
-        assert set(await fleet.owners()) == {ZERO}
+        assert len(await fleet.owners()) == 1

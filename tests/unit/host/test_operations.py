@@ -4,11 +4,13 @@ import inspect
 
 import pytest
 
-from changefeed.cli import dead_letters, pause, release
+from changefeed.cli import dead_letters, release
+from changefeed.cli import pause as pausing
 from changefeed.feeds.feed import RangeId
 from changefeed.host.operations import letters, ranges
 from changefeed.host.parts.leased_feed import leases_of
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.pause import SPLITTING, pause
 from changefeed.runtime.errors import UserError
 from tests.support import make
 
@@ -16,8 +18,8 @@ from tests.support import make
 @pytest.mark.parametrize(
     ("said", "command"),
     [
-        (ranges.PAUSE_MEANS, pause.pause),
-        (ranges.RESUME_MEANS, pause.resume),
+        (ranges.PAUSE_MEANS, pausing.pause),
+        (ranges.RESUME_MEANS, pausing.resume),
         (ranges.RELEASE_MEANS, release.release),
         (letters.REPLAY_MEANS, dead_letters.replay_),
         (letters.DISCARD_MEANS, dead_letters.discard),
@@ -43,8 +45,16 @@ def test_a_range_without_a_lease_is_told_from_leases_without_any(
         leases_of({x.range_id: x for x in known}, [RangeId(name)])
 
 
+async def test_to_resume_all_leaves_to_a_command_what_it_has_in_hand() -> None:
+    leases = await make.leases(*(make.lease(x, at="0") for x in ("north", "south")))
+    await pause(leases, [RangeId("north")], SPLITTING)
+    await pause(leases, [RangeId("south")], "a person says so")
+    said = await ranges.resume_ranges(leases, [])
+    assert [x.text for x in said] == ["south: resumed"]
+
+
 def test_without_names_all_that_have_not_ended_are_meant_in_order() -> None:
-    ended = make.lease("east", ended=True)
+    ended = make.lease("east", end=make.CLOSED)
     found = ranges.meant([LEASES[1], ended, LEASES[0]], [])
     assert [x.range_id for x in found] == ["north", "south"]
     with pytest.raises(UserError, match="east has ended"):

@@ -2,22 +2,25 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from changefeed.feeds.cosmos.positions import position
+from changefeed.feeds.cosmos.topology import part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
-from changefeed.host.balancing.rebalance import above_parents
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
-from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.operations.pause import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
@@ -30,8 +33,10 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
 ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
 QUARTERS = [RangeId(x) for x in ("-3F", "3F-7F", "7F-BF", "BF-FF")]
+WHOLE = FeedRange(id=ZERO, low="", high="FF")
 A, A1 = HostName("a"), Incarnation("a-1")
 SETTINGS = LeaseSettings(expiration=30, renew_interval=10, max_handoff_time=10)
+WRITES = {"replace", "acquire", "checkpoint"}
 
 
 class Parted:
@@ -52,20 +57,16 @@ class Parted:
         key = next(x for n in range(99) if low <= hash_of(x := f"k{n}") < high)
         self.store.append(key, b"the last")
 
-    async def put(self, name: RangeId, at: int) -> Lease:
+    async def put(self, name: RangeId, at: int = 4) -> Lease:
         """Store a lease that was read before, and has no owner."""
-        found = _range(name)
+        low, _, high = name.partition("-")
+        found = part_between(WHOLE, low, high) if high else WHOLE
         await self.leases.create(Lease(range=found, continuation=position(at), epoch=3))
         return await lease_in(self.leases, name)
 
     async def halves(self, low_at: int = 4, high_at: int = 4) -> None:
         await self.put(LOW, low_at)
         await self.put(HIGH, high_at)
-
-    async def create(self, name: str, at: int, *parents: RangeId) -> None:
-        """Store a lease that waits for its parents."""
-        found = replace(_range(RangeId(name)), parents=parents)
-        await self.leases.create(Lease(range=found, continuation=position(at)))
 
     def leased(self, through: LeaseContainer | None = None) -> LeasedFeed:
         feed = self._reader(self.store)
@@ -81,13 +82,24 @@ class Parted:
     ) -> FeedRange:
         return await merge(self.leased(through), names or (LOW, HIGH), patience=patience)
 
-    def before_high_ends(self, do: Callable[[Lease], Awaitable[None]]) -> LeaseContainer:
-        """Return another way to the leases: something happens before ``HIGH`` is ended."""
+    async def cut_off(self, *names: RangeId, before: RangeId = HIGH) -> None:
+        """Merge ranges, and die before one of them is ended."""
+
+        async def die(_: Lease) -> None:
+            raise Killed
+
+        with pytest.raises(Killed):
+            await self.merge(*names, through=self.before_end_of(before, die))
+
+    def before_end_of(
+        self, name: RangeId, do: Callable[[Lease], Awaitable[None]]
+    ) -> LeaseContainer:
+        """Return another way to the leases: something happens before a range is ended."""
         leases = self.leases
 
         class Interrupted(MemoryLeases):
             async def replace(self, lease: Lease) -> Lease:
-                if lease.ended and lease.range_id == HIGH:
+                if lease.ended and lease.range_id == name:
                     await do(lease)
                 return await leases.replace(lease)
 
@@ -100,11 +112,45 @@ class Parted:
         whole = [await lease_in(self.leases, x.range_id) for x in await self.leases.list()]
         return {x.range_id: _said(x) for x in whole}
 
+    async def goes_on_in(self) -> dict[str, str]:
+        """Return what hosts read from now on, and from where: all keys, once each."""
+        keymap = KeyMap(await self.leases.list())
+        assert not keymap.overlaps()
+        assert not keymap.orphans()
+        open_ranges = [x.range for x in keymap.readable()]
+        held = sorted([*open_ranges, *(x.child.range for x in keymap.due())], key=_low)
+        assert [held[0].low, held[-1].high] == ["", "FF"]
+        assert all(x.high == y.low for x, y in pairwise(held)), held
+        starts = {x.child.range.id: x.child.start for x in keymap.due()}
+        for x in open_ranges:
+            stored = await lease_in(self.leases, x.id)
+            starts[x.id] = stored.continuation or Continuation("")
+        return {x.id: starts[x.id].strip('"') for x in held}
 
-def _range(name: RangeId) -> FeedRange:
-    """Return a part, or the one range that the store begins with."""
-    low, _, high = name.partition("-") if "-" in name else ("", "", "FF")
-    return FeedRange(id=name, low=low, high=high)
+
+class Killed(Exception):
+    """The process of an operator has died."""
+
+
+def dying(at: int, *, after: bool) -> Around:
+    """Kill who writes for so many times, before or after that: nothing more is done then."""
+    writes = 0
+
+    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal writes
+        writes += name in WRITES
+        if writes < at:
+            return await call()
+        if writes == at and name in WRITES and after:
+            await call()
+            writes += 1
+        raise Killed
+
+    return around
+
+
+def _low(found: FeedRange) -> str:
+    return found.low
 
 
 def _said(lease: Lease) -> str:
@@ -112,51 +158,67 @@ def _said(lease: Lease) -> str:
     return " ".join([str(lease.continuation).strip('"'), *words])
 
 
-async def test_parts_begin_where_the_range_stood_and_wait_for_its_end() -> None:
+async def test_a_range_ends_where_it_stood_in_parts_of_its_keys_that_begin_there() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
-    await parts.split(ZERO, 3)
-    assert await parts.state() == {"0": "5 ended", "-55": "5", "55-AA": "5", "AA-FF": "5"}
-    parents = {x.range.parents for x in await parts.leases.list() if not x.ended}
-    assert parents == {(ZERO,)}
+    cut = await parts.split(ZERO, 3)
+    assert await parts.state() == {"0": "5 ended"}
+    assert await parts.goes_on_in() == {"-55": "5", "55-AA": "5", "AA-FF": "5"}
+    assert [(x.of, x.generation) for x in cut] == [(ZERO, (0, 1))] * 3
+    ended = await lease_in(parts.leases, ZERO)
+    assert ended.end is not None
+    assert ended.end.by == "split"
 
 
-async def test_a_split_that_fails_leaves_the_range_to_be_read_as_before() -> None:
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_split_that_fails_leaves_the_range_to_be_read_as_before(
+    at: int, *, after: bool
+) -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
-    conflict = LeaseConflict(make.lease("0"), "x")
-    cut = Cutting(conflict, at=2, only=lambda x: x == "create")
-    with pytest.raises(LeaseConflict):
+    lost = ContainerUnavailable("no answer")
+    cut = Cutting(lost, at=at, after=after, only=lambda x: x in WRITES)
+    with pytest.raises(ContainerUnavailable):
         await parts.split(through=proxied(parts.leases, cut))
-    assert await parts.state() == {"0": "5", "-7F": "5"}  # which waits for its parent
-    assert await parts.split()
+    assert await parts.state() == {"0": "5"}
 
 
-async def test_a_split_into_another_number_ends_what_waits_from_one_that_was_cut_off() -> None:
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_split_that_was_killed_has_happened_or_is_done_by_the_next(
+    at: int, *, after: bool
+) -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
-    await parts.create("-55", 3, ZERO)
-    await parts.create(LOW, 3, ZERO)
-    await parts.split()
-    ended = {"0": "5 ended", "-55": "3 ended"}
-    assert await parts.state() == ended | {"-7F": "5", "7F-FF": "5"}
+    with pytest.raises(Killed):
+        await parts.split(through=proxied(parts.leases, dying(at, after=after)))
+    happened = at == 3 and after
+    assert (await parts.state())["0"].startswith("5 ended") is happened
+    if not happened:
+        await parts.split()
+    assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
-async def test_a_lease_that_was_written_since_is_not_ended() -> None:
+async def test_a_lease_that_was_written_since_is_not_ended_and_goes_on() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
 
-    async def resumed(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Another operator resumes the range after its parts were created, and a host reads."""
+    async def resumed(_: Lease) -> None:
+        """Another operator resumes the range, and a host takes it."""
+        await resume(parts.leases, [ZERO])
         stored = await lease_in(parts.leases, ZERO)
-        if name == "replace" and len(await parts.leases.list()) == 3 and stored.owner is None:
-            await parts.leases.acquire(replace(stored, paused=None).taken_by(A, A1))
-        return await call()
+        await parts.leases.acquire(stored.taken_by(A, A1))
 
-    with pytest.raises(LeaseConflict):
-        await parts.split(through=proxied(parts.leases, resumed))
-    stored = await lease_in(parts.leases, ZERO)
-    assert (stored.owner, stored.ended) == ("a", False)
+    async def reset(_: Lease) -> None:
+        stored = await lease_in(parts.leases, ZERO)
+        await parts.leases.replace(replace(stored, continuation=position(2)))
+
+    for do, owner, at in ((reset, None, "2"), (resumed, "a", "2")):
+        with pytest.raises(LeaseConflict):
+            await parts.split(through=parts.before_end_of(ZERO, do))
+        assert await parts.state() == {"0": at}
+        assert (await lease_in(parts.leases, ZERO)).owner == owner
 
 
 async def test_an_owner_that_does_not_release_loses_the_range_as_to_a_steal() -> None:
@@ -171,13 +233,17 @@ async def test_an_owner_that_does_not_release_loses_the_range_as_to_a_steal() ->
 async def test_parts_at_one_position_are_merged_there_and_others_at_their_common_end() -> None:
     parts = Parted()
     await parts.halves()
-    await parts.merge()
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "0": "4"}
+    merged = await parts.merge()
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended"}
+    assert await parts.goes_on_in() == {"0": "4"}
+    assert (merged.id, merged.of, merged.generation) == ("0", None, (0, 2))
+    assert await parts.merge() == merged  # asked for again, it is done
     parts = Parted()
     parts.append_to(HIGH)
     await parts.halves(9, 10)
     await parts.merge()
-    assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended", "0": "10"}
+    assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended"}
+    assert await parts.goes_on_in() == {"0": "10"}
 
 
 async def test_parts_with_something_left_to_read_are_not_merged_and_not_stopped() -> None:
@@ -210,18 +276,24 @@ async def test_a_merge_that_an_operator_has_paused_keeps_no_other_part_stopped()
     assert await parts.state() == {"-7F": "4 paused", "7F-FF": "4"}
 
 
-async def test_parts_that_can_be_merged_no_more_go_on_after_a_cut_off_attempt() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+async def test_parts_that_can_be_merged_no_more_go_on_after_a_cut_off_attempt(
+    *, begun: bool
+) -> None:
     class Split(ShiftingReader):
         """Its ranges have split since parts of them were made."""
 
         def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-            raise UserError(f"{len(parts)} parts are of several ranges")
+            raise FeedRefused(f"{len(parts)} parts are of several ranges")
 
-    parts = Parted(Split)
+    parts = Parted()
     await parts.halves()
-    await pause(parts.leases, [HIGH], MERGING)
-    with pytest.raises(UserError, match="several ranges"):
-        await parts.merge()
+    if begun:
+        await parts.cut_off(LOW, HIGH)
+    else:
+        await pause(parts.leases, [HIGH], MERGING)
+    refusing = replace(parts.leased(), feed=Split(parts.store))
+    assert "several ranges" in await outcome(merge(refusing, (LOW, HIGH), patience=0))
     assert await parts.state() == {"-7F": "4", "7F-FF": "4"}
 
 
@@ -243,43 +315,119 @@ async def test_parts_whose_ends_differ_are_not_merged() -> None:
 async def test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_next() -> None:
     parts = Parted()
     await parts.halves()
-
-    async def die(_: Lease) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        await parts.merge(through=parts.before_high_ends(die))
-    cut = {"-7F": "4 ended", "7F-FF": "4 paused", "0": "4"}
-    assert await parts.state() == cut
+    await parts.cut_off(LOW, HIGH)
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 paused"}
     assert await resume(parts.leases, None) == []  # it is for the command to go on with
     await parts.merge()
-    assert await parts.state() == cut | {"7F-FF": "4 ended"}
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended"}
+    assert await parts.goes_on_in() == {"0": "4"}
 
 
-@pytest.mark.parametrize("paused", [None, MERGING])  # resumed, or moved by a later merge
-async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(
-    paused: str | None,
+THREE = [*QUARTERS[:2], HIGH]
+
+
+@pytest.mark.parametrize("again", ["resume", "merge"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 12))
+async def test_a_merge_that_was_killed_at_any_write_is_undone_by_resume_or_done_by_the_next(
+    at: int, again: str, *, after: bool
 ) -> None:
+    """Three claims, three new epochs, two checkpoints and three ends."""
     parts = Parted()
-    await parts.leases.replace((await parts.put(LOW, 4)).finished())
-    rest = await parts.put(HIGH, 7)
-    await parts.leases.replace(rest.paused_because(paused))
-    await parts.create("0", 4, LOW, HIGH)
+    parts.append_to(THREE[1])
+    for name, place in zip(THREE, (9, 10, 9), strict=True):
+        await parts.put(name, place)
+    with pytest.raises(Killed):
+        await parts.merge(*THREE, through=proxied(parts.leases, dying(at, after=after)))
+    if again == "merge" or (at == 11 and after):
+        await parts.merge(*THREE)
+        assert list(await parts.goes_on_in()) == ["0"]
+    else:
+        stopped = [x.range_id for x in await parts.leases.list() if x.paused is not None]
+        await resume(parts.leases, stopped)
+        assert list(await parts.goes_on_in()) == THREE
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 7))
+async def test_to_undo_a_merge_may_be_killed_at_any_write_and_is_done_by_the_next(
+    at: int, *, after: bool
+) -> None:
+    """Two are ended and two stopped: to undo that are two claims, two ends and two pauses."""
+    parts = Parted()
+    for name in QUARTERS:
+        await parts.put(name)
+    await parts.cut_off(*QUARTERS, before=QUARTERS[2])
+    with pytest.raises(Killed):
+        await resume(proxied(parts.leases, dying(at, after=after)), QUARTERS[3:])
+    await resume(parts.leases, QUARTERS[2:])
+    assert await parts.goes_on_in() == dict.fromkeys(QUARTERS, "4")
+
+
+async def test_to_resume_one_range_undoes_its_merge_and_no_other() -> None:
+    parts = Parted()
+    for name in QUARTERS:
+        await parts.put(name)
+    await parts.cut_off(*QUARTERS[:2], before=QUARTERS[1])
+    await parts.cut_off(*QUARTERS[2:], before=QUARTERS[3])
+    assert await resume(parts.leases, [QUARTERS[1]]) == [QUARTERS[1]]
+    state = await parts.state()
+    assert [state[x] for x in QUARTERS] == ["4", "4", "4 ended", "4 paused"]
+
+
+async def test_to_undo_a_merge_resumes_nothing_that_a_person_has_paused() -> None:
+    parts = Parted()
+    for name in THREE:
+        await parts.put(name)
+    await parts.cut_off(*THREE, before=THREE[1])
+    stored = await lease_in(parts.leases, THREE[1])
+    await parts.leases.replace(stored.paused_because("maintenance"))
+    assert await resume(parts.leases, [HIGH]) == [HIGH]
+    assert await parts.state() == {"-3F": "4", "3F-7F": "4 paused", "7F-FF": "4"}
+
+
+async def test_what_comes_of_a_merged_range_has_no_part_in_that_merge() -> None:
+    parts = Parted()
+    await parts.halves()
+    merged = await parts.merge()  # which has been split since
+    for low, high in pairwise(["", "55", "AA", "FF"]):
+        found = part_between(merged, low, high)
+        await parts.leases.create(Lease(range=found, continuation=position(4), epoch=4))
+    await parts.cut_off(RangeId("-55"), RangeId("55-AA"), before=RangeId("55-AA"))
+    await resume(parts.leases, [RangeId("55-AA")])
+    state = await parts.state()
+    assert [state[LOW], state[HIGH]] == ["4 ended", "4 ended"]
+    assert [state["-55"], state["55-AA"]] == ["4", "4"]
+
+
+@pytest.mark.parametrize("how", ["was moved", "was resumed by hand", "is read"])
+async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(how: str) -> None:
+    parts = Parted()
+    await parts.halves()
     parts.append_to(HIGH)
+    await parts.cut_off(LOW, HIGH)
+    rest = replace(await lease_in(parts.leases, HIGH), continuation=position(7))
+    if how != "was moved":
+        rest = rest.paused_because(None)
+    rest = await parts.leases.replace(rest)
+    if how == "is read":
+        await parts.leases.acquire(rest.taken_by(A, A1))
     with pytest.raises(UserError, match="different positions"):
         await parts.merge(patience=2)
-    assert await parts.state() == {"-7F": "4", "7F-FF": "7", "0": "4 ended"}
+    assert await parts.state() == {"-7F": "4", "7F-FF": "7"}
+    assert await parts.goes_on_in() == {"-7F": "4", "7F-FF": "7"}
 
 
-async def test_the_rest_of_a_merge_that_was_cut_off_is_not_ended_under_an_owner() -> None:
+async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_done_anew_at_rest() -> None:
     parts = Parted()
-    await parts.leases.replace((await parts.put(LOW, 4)).finished())
-    resumed = await parts.put(HIGH, 4)
-    await parts.leases.acquire(resumed.taken_by(A, A1))
-    await parts.create("0", 4, LOW, HIGH)
-    await parts.merge(patience=2)
-    assert now() >= 40  # its owner was asked to release it
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "0": "4"}
+    await parts.halves(9, 9)
+    await parts.cut_off(LOW, HIGH)
+    parts.append_to(HIGH)
+    rest = replace(await lease_in(parts.leases, HIGH), continuation=position(10))
+    await parts.leases.replace(rest)
+    await parts.merge(patience=60)
+    assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended"}
+    assert await parts.goes_on_in() == {"0": "10"}
 
 
 async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before() -> None:
@@ -290,27 +438,34 @@ async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before()
         raise LeaseConflict(lease, "reset meanwhile")
 
     with pytest.raises(LeaseConflict):
-        await parts.merge(through=parts.before_high_ends(reset))
-    assert await parts.state() == {"-7F": "4", "7F-FF": "4", "0": "4 ended"}
+        await parts.merge(through=parts.before_end_of(HIGH, reset))
+    assert await parts.state() == {"-7F": "4", "7F-FF": "4"}
 
 
-@pytest.mark.parametrize("and_read", [False, True])
-async def test_where_others_end_a_part_the_rest_goes_on_unless_a_host_reads_what_came_of_it(
-    *, and_read: bool
-) -> None:
+async def test_a_merge_that_is_undone_while_it_runs_ends_nothing() -> None:
+    parts = Parted()
+    for name in THREE:
+        await parts.put(name)
+
+    async def resumed(_: Lease) -> None:
+        await resume(parts.leases, [HIGH])
+
+    with pytest.raises(LeaseConflict):
+        await parts.merge(*THREE, through=parts.before_end_of(THREE[1], resumed))
+    assert await parts.goes_on_in() == dict.fromkeys(THREE, "4")
+
+
+async def test_a_merge_that_is_undone_and_done_by_others_undoes_nothing_of_theirs() -> None:
     parts = Parted()
     await parts.halves()
 
-    async def others_end_it(lease: Lease) -> None:
-        await parts.leases.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
-        if and_read:
-            merged = await lease_in(parts.leases, "0")
-            await parts.leases.acquire(merged.taken_by(A, A1))
+    async def again(_: Lease) -> None:
+        await resume(parts.leases, [HIGH])
+        await parts.merge()
 
     with pytest.raises(LeaseConflict):
-        await parts.merge(through=parts.before_high_ends(others_end_it))
-    opened = {"-7F": "4 ended", "0": "4"} if and_read else {"-7F": "4", "0": "4 ended"}
-    assert await parts.state() == opened | {"7F-FF": "4 ended"}
+        await parts.merge(through=parts.before_end_of(HIGH, again))
+    assert await parts.goes_on_in() == {"0": "4"}
 
 
 async def test_a_merge_that_was_away_undoes_nothing_that_another_completes() -> None:
@@ -320,40 +475,25 @@ async def test_a_merge_that_was_away_undoes_nothing_that_another_completes() -> 
     async def sleep(_: Lease) -> None:
         await asyncio.sleep(50)
 
-    through = parts.before_high_ends(sleep)
+    through = parts.before_end_of(HIGH, sleep)
     away = asyncio.create_task(outcome(parts.merge(through=through)))
     await asyncio.sleep(1)
     await parts.merge()
     assert "stopped for too long" in await away
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended", "0": "4"}
+    assert await parts.goes_on_in() == {"0": "4"}
 
 
-async def test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_before() -> None:
+async def test_to_merge_a_part_of_a_merge_that_was_cut_off_with_others_undoes_that_one() -> (
+    None
+):
     parts = Parted()
-    await parts.leases.replace((await parts.put(QUARTERS[0], 4)).finished())
-    await parts.put(QUARTERS[1], 4)
-    await parts.put(HIGH, 4)
-    await parts.create(LOW, 4, *QUARTERS[:2])
-    before = await parts.state()
-    with pytest.raises(UserError, match=r"changefeed merge -3F 3F-7F"):
-        await parts.merge(QUARTERS[1], HIGH)
-    assert await parts.state() == before
-
-
-async def test_what_another_merge_has_ended_stays_ended_and_its_rest_can_be_merged() -> None:
-    parts = Parted()
-    low, middle, high, top = QUARTERS
-    for name in QUARTERS:
-        part = await parts.put(name, 4)
-        if name in {low, middle}:
-            await parts.leases.replace(part.finished())
-    await parts.create(LOW, 4, low, middle)
-    await parts.create("3F-BF", 4, middle, high)
-    with pytest.raises(UserError, match="try again"):
-        await parts.merge(middle, high)
-    assert (await parts.state())[middle] == "4 ended"
-    await parts.merge(high, top)
-    assert (await parts.state())["3F-BF"] == "4 ended"
+    low, middle, high = THREE
+    for name in THREE:
+        await parts.put(name)
+    await parts.cut_off(low, middle, before=middle)
+    await parts.merge(middle, high)
+    assert now() >= 40  # the one before it must be dead
+    assert await parts.goes_on_in() == {low: "4", "3F-FF": "4"}
 
 
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
@@ -365,14 +505,14 @@ async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     assert (await parts.state())["0"] == "5 ended"
 
 
-def asleep(seconds: float, *, at: int | None = None) -> Around:
-    """Let listings take a while: the one of a number, after which it is awake, or each."""
-    listings = 0
+def asleep(seconds: float, *, calls: str = "list", at: int | None = None) -> Around:
+    """Let calls take a while: the one of a number, after which it is awake, or each."""
+    seen = 0
 
     async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal listings
-        listings += name == "list"
-        if name == "list" and at in (None, listings):
+        nonlocal seen
+        seen += name == calls
+        if name == calls and at in (None, seen):
             await asyncio.sleep(seconds)
         return await call()
 
@@ -382,7 +522,7 @@ def asleep(seconds: float, *, at: int | None = None) -> Around:
 async def outcome(doing: Awaitable[object]) -> str:
     try:
         await doing
-    except UserError as refused:
+    except (UserError, LeaseConflict) as refused:
         return str(refused)
     return "done"
 
@@ -396,7 +536,7 @@ async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refu
     )
     assert first == "done"
     assert "range 0 has ended" in second
-    assert await parts.state() == {"0": "5 ended", "-7F": "5", "7F-FF": "5"}
+    assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
 async def test_of_two_merges_of_one_part_at_once_one_is_done_and_the_other_refused() -> None:
@@ -411,8 +551,7 @@ async def test_of_two_merges_of_one_part_at_once_one_is_done_and_the_other_refus
     )
     assert first == "done"
     assert "range 3F-7F has ended" in second
-    ended = {low: "4 ended", middle: "4 ended"}
-    assert await parts.state() == ended | {HIGH: "4", LOW: "4"}
+    assert await parts.goes_on_in() == {LOW: "4", HIGH: "4"}
 
 
 async def test_a_range_that_a_run_has_stopped_and_died_is_another_s_after_a_while() -> None:
@@ -437,19 +576,22 @@ async def test_a_run_that_has_waited_for_an_owner_is_given_time_for_its_writes()
     assert await first == "done"
 
 
-async def test_a_run_that_was_away_while_another_took_its_range_writes_no_more() -> None:
-    """The machine is suspended in the second listing: after the range was stopped."""
+@pytest.mark.parametrize(("calls", "at"), [("acquire", 1), ("replace", 2)])
+async def test_a_run_that_was_away_while_another_took_its_range_writes_no_more(
+    calls: str, at: int
+) -> None:
+    """The machine is suspended when the range has been stopped, or is about to be ended."""
     parts = Parted()
     await parts.put(ZERO, 5)
-    through = proxied(parts.leases, asleep(50, at=2))
+    through = proxied(parts.leases, asleep(50, calls=calls, at=at))
     away = asyncio.create_task(outcome(parts.split(ZERO, 3, through=through)))
     await asyncio.sleep(1)
     await parts.split()
-    assert "stopped for too long" in await away
-    assert await parts.state() == {"0": "5 ended", "-7F": "5", "7F-FF": "5"}
+    assert await away != "done"
+    assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
-async def test_a_merge_that_was_away_for_so_long_creates_nothing() -> None:
+async def test_a_merge_that_was_away_for_so_long_ends_nothing() -> None:
     parts = Parted()
     await parts.halves()
     away = await outcome(parts.merge(through=proxied(parts.leases, asleep(50, at=2))))
@@ -466,11 +608,10 @@ async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
     stored = await parts.leases.replace(stored.paused_because("maintenance"))
     assert "maintenance" in await outcome(parts.split())
     stored = await parts.leases.replace(stored.paused_because(None))
-    await parts.put(LOW, 2)
-    assert "earlier split or merge" in await outcome(parts.split())
-    await parts.leases.replace(stored.finished())
+    await parts.leases.replace(make.closed(stored))
     assert "has ended" in await outcome(parts.split())
-    await parts.create(HIGH, 5)
+    unread = replace(part_between(WHOLE, "7F", "FF"), id=HIGH)
+    await parts.leases.create(Lease(range=unread, continuation=position(5)))
     assert "not been read yet" in await outcome(parts.split(HIGH))
 
 
@@ -496,30 +637,18 @@ async def test_beside_a_host_of_another_kind_nothing_is_split() -> None:
     await parts.split()  # of ours: handed over, not taken yet
 
 
-@pytest.mark.parametrize("merges", [False, True])
-async def test_a_checkpoint_that_was_left_behind_under_a_name_is_not_gone_on_from(
-    *, merges: bool
+@pytest.mark.parametrize("at", range(1, 6))
+async def test_who_dies_while_a_tombstone_is_deleted_leaves_no_position_under_its_name(
+    at: int,
 ) -> None:
-    parts, checkpoints = Parted(), MemoryCheckpoints()
-    name = RangeId("0") if merges else LOW
-    await checkpoints.create(make.checkpoint(name, position(2), epoch=4))
-    parts.leases = SeparateStores(MemoryOwnership(), checkpoints)
-    for lease in (LOW, HIGH) if merges else (ZERO,):
-        await parts.put(lease, 5)
-
-    async def do() -> object:
-        return await (parts.merge() if merges else parts.split())
-
-    assert "others have written" in await outcome(do())
-    assert name not in {x.range_id for x in await parts.leases.list()}
-    await do()
-    made = await lease_in(parts.leases, name)
-    assert (made.epoch, made.continuation) == (0, position(5))
-
-
-async def test_a_part_that_comes_back_under_its_name_begins_above_the_epochs_it_had() -> None:
-    ended = {LOW: 7, HIGH: 4}
-    merged = make.lease("-FF", parents=(LOW, HIGH))
-    assert above_parents(merged, ended).epoch == 7
-    assert above_parents(replace(merged, epoch=2), ended).epoch == 2
-    assert above_parents(make.lease("0"), ended).epoch == 0
+    """A part may come back under that name, and must begin where its range ended."""
+    ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
+    dies = Cutting(ContainerUnavailable("it died"), at=at)
+    parts = Parted()
+    parts.leases = SeparateStores(ownership, checkpoints)
+    await parts.leases.replace(make.closed(await parts.put(LOW, 8)))
+    dying = SeparateStores(proxied(ownership, dies), proxied(checkpoints, dies))
+    with suppress(ContainerUnavailable):
+        await dying.delete(await lease_in(parts.leases, LOW))
+    left = await checkpoints.read(LOW)
+    assert left is None or await ownership.read(LOW) is not None

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers
 from changefeed.host.problems import problems_of_leases
@@ -54,12 +54,6 @@ def test_each_trouble_is_a_problem_with_its_owner() -> None:
         ("paused", "r3", "anna"),
         ("expired", "r4", "anna"),
     ]
-
-
-def test_a_range_that_waits_for_its_parent_is_not_missed() -> None:
-    child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
-    assert found(owned("p"), child) == []
-    assert found(owned("p").finished(), child) == [("unowned", "c", None)]
 
 
 # As they are shown

@@ -1,109 +1,73 @@
-"""What is wrong with leases is seen before a host runs: keys held twice, or by none."""
+"""What is wrong with leases is seen before a host runs: keys held twice, or by none.
+
+Which keys these are is the key map's to say (``test_keymap``); here is what a person reads.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.coverage import check_coverage, overlaps, uncovered
+from changefeed.leases.coverage import check_coverage, uncovered
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from tests.support import make
 
 
-def physical(range_id: str, low: str, high: str, *parents: str) -> FeedRange:
-    return make.feed_range(range_id, low, high, parents=parents)
+def spanning(low: str, high: str, generation: int = 0) -> FeedRange:
+    """Return a range that is named by its bounds."""
+    return replace(make.feed_range(f"{low}-{high}", low, high), generation=(generation, 0))
 
 
-def held(range_id: str, low: str, high: str, *parents: str, epoch: int = 1) -> Lease:
-    return make.lease(physical(range_id, low, high, *parents), at="0", epoch=epoch)
+def held(found: FeedRange, *, epoch: int = 1) -> Lease:
+    return make.lease(found, at="0", epoch=epoch)
 
 
-def ended(range_id: str, low: str, high: str) -> Lease:
-    return replace(held(range_id, low, high), ended=True)
+def ended(found: FeedRange, *children: FeedRange) -> Lease:
+    start = Continuation("0")
+    end = End(children=tuple(Successor(range=x, start=start) for x in children))
+    return held(found).ended_in(end)
 
 
-def found_in(
-    leases: Sequence[Lease], ranges: Sequence[FeedRange], *, inherits: bool = True
-) -> list[Diagnostic]:
-    return list(uncovered(leases, ranges, inherits=inherits, start="now"))
+def found_in(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> list[Diagnostic]:
+    """Return what ``check`` says of leases, and of the ranges that the feed lists."""
+    return list(uncovered(KeyMap(leases, ranges=ranges), start="now"))
 
 
-ALL = held("a", "", "FF")
-LOWER = held("b", "", "7F", "a")
-FOREIGN = replace(held("b", "", "7F", "a", epoch=0), owner=HostName("net-1"))
-WAITING = [held("b", "", "7F", "a", epoch=0), held("c", "", "3F", "b", epoch=0)]
-
-
-@pytest.mark.parametrize(
-    ("leases", "count"),
-    [
-        ([held("a", "", "7F"), held("b", "7F", "FF")], 0),
-        ([*WAITING, ALL], 0),  # they wait for their parent
-        ([WAITING[0], ended("a", "", "FF")], 0),
-        ([held("a", "", ""), held("b", "", "FF")], 0),  # the bounds of one are not known
-        ([ALL, LOWER], 1),  # it is read beside its parent
-        ([ALL, FOREIGN], 1),
-    ],
-)
-def test_leases_overlap_where_both_may_be_read(leases: Sequence[Lease], count: int) -> None:
-    assert len(list(overlaps(leases))) == count
+WHOLE, LOW, HIGH = spanning("", "FF"), spanning("", "7F", 1), spanning("7F", "FF", 1)
+MERGED = spanning("", "FF", 2)
 
 
 def test_leases_of_common_keys_are_named_with_their_bounds() -> None:
-    leases = [held("b", "60", "FF"), held("c", "80", "90"), held("a", "", "7F")]
-    first, second = overlaps(leases)
-    assert "range a (00 to 7F) and range b (60 to FF)" in first.text
-    assert "range b (60 to FF) and range c (80 to 90)" in second.text
+    b, c, a = spanning("60", "FF"), spanning("80", "90"), spanning("", "7F")
+    first, second = found_in([held(x) for x in (b, c, a)], [])
+    assert "range -7F (00 to 7F) and range 60-FF (60 to FF)" in first.text
+    assert "range 60-FF (60 to FF) and range 80-90 (80 to 90)" in second.text
     assert {x.severity for x in (first, second)} == {Severity.PROBLEM}
 
 
-MERGED = physical("3", "", "FF", "1", "2")
-SPLIT = ended("1", "", "7F")
-TWO = [physical("1", "", "7F"), physical("2", "7F", "FF")]
-CHILDREN = [physical("3", "", "7F", "1"), physical("4", "7F", "FF", "2")]
-
-
 @pytest.mark.parametrize(
-    ("leases", "ranges", "severity", "keys"),
+    ("leases", "severity", "keys"),
     [
+        ([held(HIGH)], Severity.WARNING, "from 00 to 7F"),
+        ([held(spanning("", "3F", 1)), held(HIGH)], Severity.WARNING, "from 3F to 7F"),
         (
-            [held("-3F", "", "3F"), held("7F-9F", "7F", "9F")],
-            [MERGED],
-            Severity.WARNING,
-            "from 3F to 7F, 9F to FF of range 3",
-        ),
-        (
-            [held("1", "", ""), held("7F-9F", "7F", "9F")],
-            CHILDREN,
+            [ended(WHOLE, LOW, HIGH), held(LOW), held(spanning("7F", "9F", 2))],
             Severity.PROBLEM,
-            "from 9F to FF of range 4",
+            "from 9F to FF",
         ),
-        (  # a range that was split by hand
-            [SPLIT, held("2", "7F", "FF")],
-            TWO,
-            Severity.WARNING,
-            "from 00 to 7F of range 1",
-        ),
-        (
-            [SPLIT, held("-3F", "", "3F"), held("2", "7F", "FF")],
-            TWO,
-            Severity.WARNING,
-            "from 3F to 7F of range 1",
-        ),
-        ([SPLIT, held("2", "7F", "FF"), held("9", "", "")], TWO, Severity.PROBLEM, "range 1"),
-        ([held("2", "7F", "FF")], TWO, Severity.WARNING, "range 1 (00 to 7F)"),
-        ([held("2", "", "")], CHILDREN, Severity.WARNING, "range 3"),
     ],
+    ids=["half is deleted", "a quarter is deleted", "part of a part is deleted"],
 )
 def test_keys_that_no_lease_holds_are_named(
-    leases: Sequence[Lease], ranges: Sequence[FeedRange], severity: Severity, keys: str
+    leases: Sequence[Lease], severity: Severity, keys: str
 ) -> None:
-    (found,) = found_in(leases, ranges)
+    (found,) = found_in(leases, [LOW, HIGH])
     assert found.severity is severity
     assert keys in found.text
 
@@ -111,27 +75,33 @@ def test_keys_that_no_lease_holds_are_named(
 @pytest.mark.parametrize(
     ("leases", "ranges"),
     [
-        ([held("-7F", "", "7F"), held("7F-FF", "7F", "FF")], [MERGED]),
+        ([held(LOW), held(HIGH)], [MERGED]),
+        ([held(WHOLE)], [LOW, HIGH]),
         (
-            [held("0", "", "")],
-            [physical("1", "", "7F", "0"), physical("2", "7F", "FF", "0")],
+            [held(make.feed_range("0"))],
+            [replace(x, parents=(RangeId("0"),)) for x in (LOW, HIGH)],
         ),
+        ([ended(WHOLE, LOW, HIGH)], [LOW, HIGH]),
+        ([ended(WHOLE, LOW, HIGH), held(LOW), held(HIGH, epoch=0)], [LOW, HIGH]),
+        ([ended(LOW, MERGED), ended(HIGH, MERGED)], [MERGED]),
+        ([ended(LOW, MERGED), held(HIGH)], [HIGH, MERGED]),
+        ([make.closed(held(LOW)), held(HIGH)], [LOW, HIGH]),
+    ],
+    ids=[
+        "the feed has merged them",
+        "the feed has split it",
+        "the feed has split what has no bounds",
+        "its children are to come",
+        "one child has come",
+        "what is merged is to come",
+        "what is merged waits for the other half",
+        "half is closed for good",
     ],
 )
-def test_parts_of_a_merged_range_and_a_lease_without_bounds_leave_no_gap(
+def test_leases_as_hosts_leave_them_at_any_moment_need_no_word(
     leases: Sequence[Lease], ranges: Sequence[FeedRange]
 ) -> None:
     assert not found_in(leases, ranges)
-
-
-def test_what_is_read_by_its_own_id_may_wait_for_the_lease_of_an_ancestor() -> None:
-    ranges = [
-        physical("a", "", "FF"),
-        physical("b", "", "FF", "a"),
-        physical("c", "", "FF", "b"),
-    ]
-    assert not found_in([ALL], ranges, inherits=False)
-    assert len(found_in([ended("a", "", "FF")], ranges, inherits=False)) == 2
 
 
 async def checked(feed: MemoryFeed, *leases: Lease) -> list[Diagnostic]:
@@ -141,7 +111,7 @@ async def checked(feed: MemoryFeed, *leases: Lease) -> list[Diagnostic]:
     return [x async for x in check_coverage(feed, container, start="beginning")]
 
 
-async def test_leases_as_hosts_keep_them_need_no_word() -> None:
+async def test_a_feed_whose_ranges_all_have_leases_needs_no_word() -> None:
     feed = MemoryFeed(2)
     assert not await checked(feed)
     assert not await checked(feed, *[make.lease(x, at="0") for x in await feed.ranges()])

@@ -92,10 +92,11 @@ def test_no_part_is_split_while_another_of_its_range_is_not_settled(
     }
 
 
-def test_what_a_split_that_was_cut_off_has_left_stands_in_no_way() -> None:
-    whole, parts = feed(1)[0], feed(2)
-    waiting = [make.lease(replace(x, parents=(whole.id,))) for x in parts]
-    assert hot_ranges([lease(whole, 1.0), *waiting], hosts(4), [whole]) == {whole.id: 4}
+def test_what_has_ended_keeps_no_other_range_from_being_split() -> None:
+    whole, halves = feed(1)[0], feed(2)
+    ended = make.closed(make.lease(whole))
+    listed = [ended, *leases(halves, 1.0, 0.1)]
+    assert hot_ranges(listed, hosts(4), [whole]) == {halves[0].id: 4}
 
 
 NO_LOADS = [None, math.nan, math.inf, -math.inf, -1.0, 1e300]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.plan import Action, Assignment, actions_for, assignable, plan
+from changefeed.leases.plan import Action, Assignment, actions_for, plan
 from tests.support import make
 
 NOW = Incarnation("now")
@@ -112,39 +112,6 @@ def test_a_request_of_a_host_that_is_gone_is_forgotten() -> None:
     assert plan([replace(lease(0, a), next_owner=gone)], [a]) == {"r000": a}
 
 
-def test_nobody_owns_what_has_ended_or_what_waits_for_its_parents() -> None:
-    parent, child = make.lease("p"), make.lease("c", parents=["p", "q"])
-    assert assignable([parent, child]) == [parent]
-    other = make.lease("q")
-    assert assignable([parent.finished(), other, child]) == [other]
-    assert assignable([parent.finished(), other.finished(), child]) == [child]
-
-
-def test_a_lease_that_a_torn_listing_shows_twice_has_ended_if_one_of_them_has() -> None:
-    a = host(0)
-    before = lease(0, a)
-    listed = [before.finished(), before]
-    assert assignable(listed) == []
-    assert actions(a, {}, *listed) == []
-
-
-def test_a_lease_that_a_torn_listing_shows_twice_is_paused_if_one_of_them_is() -> None:
-    a = host(0)
-    before = lease(0, a)
-    paused = replace(before.released(), paused="an operator says so")
-    for listed in ([before, paused], [paused, before]):
-        assert assignable(listed) == []
-        planned = actions(a, plan(assignable(listed), [a]), *listed)
-        assert [action for action, _ in planned if action is Action.ACQUIRE] == []
-
-
-def test_a_child_waits_for_a_parent_whose_lease_is_yet_to_come() -> None:
-    child = make.lease("c", parents=["p"])
-    assert assignable([child]) == []
-    owned_before = child.taken_by(host(0), NOW).released()
-    assert assignable([owned_before]) == [owned_before]
-
-
 def actions(
     me: HostName,
     assignment: Assignment,
@@ -207,30 +174,3 @@ def test_a_request_is_withdrawn_when_the_plan_has_changed() -> None:
     me, owner = host(0), host(1)
     asked_for = lease(0, owner).asked_by(me)
     assert actions(me, {RangeId("r000"): owner}, asked_for) == [(Action.WITHDRAW, "r000")]
-
-
-def test_nobody_acquires_a_range_that_is_paused() -> None:
-    paused = lease(0).paused_because("poison")
-    assert assignable([paused]) == []
-    assert assignable([paused.paused_because(None)]) == [lease(0)]
-
-
-def test_a_child_waits_for_a_parent_that_is_paused() -> None:
-    parent = make.lease("p").paused_because("poison")
-    assert assignable([parent, make.lease("c", parents=["p"])]) == []
-
-
-BOUNDS = ["", "a", "b", "c", "d", "e"]
-
-
-@given(st.lists(st.tuples(*[st.sampled_from(BOUNDS)] * 2, *[st.booleans()] * 2), max_size=7))
-def test_what_was_never_owned_is_assignable_unless_others_are_read_with_its_keys(
-    found: list[tuple[str, str, bool, bool]],
-) -> None:
-    leases = [
-        make.lease(make.feed_range(f"r{n}", low, high), epoch=int(owned), ended=ended)
-        for n, (low, high, owned, ended) in enumerate(found)
-    ]
-    read = [x.range for x in leases if x.epoch and not x.ended]
-    free = [x for x in leases if not any(x.range.shares_keys_with(y) for y in read)]
-    assert assignable(leases) == [x for x in leases if not x.ended and (x.epoch or x in free)]

@@ -4,26 +4,42 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, RangeId, Successor
 from changefeed.leases.errors import LeaseGone
-from changefeed.leases.lease import Lease
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.restore import Change, carry_out, read_all, steps_to
-from changefeed.leases.plan import assignable
 from tests.support import make
 
+WHOLE = make.feed_range("r0", "0", "8")
+CHILD = replace(WHOLE, id=RangeId("r1"), generation=(1, 0))
+END = End(children=(Successor(range=CHILD, start=Continuation("0")),))
 
-async def test_a_range_that_waits_for_its_parent_is_left_to_it() -> None:
-    """Under a new epoch it would be read beside its parent, and order would be lost."""
+
+async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_after_it() -> None:
+    """Read beside its parent, it would not be in order."""
     container = MemoryLeases()
-    await container.create(make.lease("r0", at="9", epoch=1, ended=True))
-    await container.create(make.lease("r1", at="4", epoch=1, parents=["r0"]))
-    saved = [make.lease("r0", at="3", epoch=1), make.lease("r1", at="0", parents=["r0"])]
-    steps = steps_to(saved, await read_all(container) or [])
+    await container.create(make.lease(WHOLE, at="9", epoch=1, end=END))
+    await container.create(make.lease(CHILD, at="4", epoch=1))
+    steps = steps_to([make.lease(WHOLE, at="3", epoch=1)], await read_all(container) or [])
     assert [x.change for x in steps] == [Change.MOVE, Change.DELETE]
     for step in steps:
         await carry_out(container, step)
-    assert [x.range_id for x in assignable(await container.list())] == ["r0"]
+    back = KeyMap(await container.list())
+    assert [x.range_id for x in back.readable()] == ["r0"]
+    (again,) = [x.ended_in(END) for x in back.leases.values()]
+    assert [x.child for x in KeyMap([again]).due()] == [*END.children]
+
+
+async def test_a_lease_that_goes_on_in_others_than_was_saved_is_moved() -> None:
+    container = MemoryLeases()
+    await container.create(make.lease(WHOLE, at="9", epoch=1, end=END))
+    saved = [make.lease(WHOLE, at="9", epoch=1, end=make.CLOSED)]
+    (step,) = steps_to(saved, await read_all(container) or [])
+    await carry_out(container, step)
+    (found,) = await container.list()
+    assert (step.change, found.end, found.owner) == (Change.MOVE, make.CLOSED, None)
 
 
 async def test_a_lease_that_a_host_has_created_meanwhile_is_not_taken_for_ours() -> None:
@@ -43,8 +59,8 @@ class Splitting(MemoryLeases):
         found = await super().read(range_id)
         if found is not None and self.ends and not found.ended:
             self.ends -= 1
-            await self.create(make.lease(f"child-{self.ends}", at="0", parents=[range_id]))
-            await self.replace(replace(found, ended=True))
+            await self.replace(make.closed(found))
+            await self.create(make.lease(f"child-{self.ends}", at="0"))
         return found
 
 

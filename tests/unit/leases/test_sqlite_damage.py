@@ -27,7 +27,8 @@ NO_JSON = ("''", "'{'", "'[]'", "'null'", "'{\"a\":' || replace(zeroblob(20000),
 NO_LEASE = tuple(
     f"json_set(body, '$.{field}', json('{value}'))"
     for field, value in [
-        *(("epoch", '"many"'), ("renewals", "1.5"), ("ended", "2"), ("owner", "7")),
+        *(("epoch", '"many"'), ("renewals", "1.5"), ("end", "2"), ("owner", "7")),
+        *(("end", '{"children":[{}]}'), ("end", '{"children":[],"by":"chance"}')),
         *(("range.parents", "{}"), ("range.id", '"r7"'), ("health.stuck_since", '""')),
         *(("stamp", '"now"'), ("range", "null")),
     ]

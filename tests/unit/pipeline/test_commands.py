@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
 from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
 from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, RangeId, Successor
 from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import open_container
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.checkpoint_dir import (
     Failures,
     base_epoch,
@@ -283,12 +284,19 @@ def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
 
 
 def test_leases_come_back_from_the_document_as_they_went_in() -> None:
-    parent = make.lease("a", at="1", epoch=3)
-    child = make.feed_range("b", "0", "8", parents=("a",))
-    leases = [parent.finished(), make.lease(child, at="2")]
+    whole = make.feed_range("a", "0", "8")
+    half = replace(whole, id=RangeId("b"), high="4", of=whole.id, generation=(2, 1))
+    child = Successor(range=half, start=Continuation("1"))
+    parent = make.lease(whole, at="1", epoch=3)
+    leases = [
+        parent.ended_in(End(children=(child,), by="split")),
+        make.lease(half, at="2"),
+        make.closed(make.lease("c", at="3")),
+        make.lease("d", at="4", paused="bad data"),
+    ]
     found = exchange.read(exchange.written(leases))
-    assert [(x.range, x.continuation, x.ended, x.epoch) for x in found] == [
-        (x.range, x.continuation, x.ended, x.epoch) for x in leases
+    assert [(x.range, x.continuation, x.end, x.epoch, x.paused) for x in found] == [
+        (x.range, x.continuation, x.end, x.epoch, x.paused) for x in leases
     ]
     with pytest.raises(ContainerRefused, match="changefeed pipeline export"):
         exchange.read(b'{"leases": []}')

@@ -1,19 +1,33 @@
 """Positions that cross between hosts and Spark."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.cosmos.backend import position_traits
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import (
+    End,
+    HostName,
+    Incarnation,
+    Lease,
+    require_continuation,
+)
 from changefeed.leases.memory import MemoryLeases
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
+from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.planning import first_offset, next_offset
+from changefeed.pipeline.source.position_order import PositionOrder
+from tests.support import make
 from tests.support.pipeline_feeds import drained, memory_access
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
-R0, R1 = RangeId("r0"), RangeId("r1")
+R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
 
 
 def test_hosts_go_on_where_a_query_has_stopped_and_a_query_where_hosts_have() -> None:
@@ -27,10 +41,11 @@ def test_hosts_go_on_where_a_query_has_stopped_and_a_query_where_hosts_have() ->
         assert offset_of(leases, access) == half
         feed.split(R0)
         end, _ = drained(access, half)
-        assert end.marks.keys() == {RangeId("r0"), R1, RangeId("r2")}
+        assert end.marks.keys() == {R0, R1, R2}
         crossed = leases_of(end, access)
         assert [x.ended for x in crossed] == [True, False, False]
-        assert crossed[1].range.parents == (R0,)
+        assert crossed[0].end is not None
+        assert [x.range.id for x in crossed[0].end.children] == [R1, R2]
         assert offset_of(crossed, access) == end
 
 
@@ -52,11 +67,70 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
     with memory_access(feed) as access:
         half = next_offset(access, first_offset(access, "beginning"), limit=4)
         (whole,) = leases_of(half, access)
-        split = replace(whole, epoch=1).split_up()
-        parts = [replace(whole, range=x, epoch=1) for x in feed.cut(whole.range, 2)]
+        low, high = feed.cut(whole.range, 2)
+        joined = feed.joined([low, high])
+        split = whole.ended_in(goes_on(whole, low, high, by="split"))
+        parts = [replace(whole, range=x, epoch=1) for x in (low, high)]
+        with pytest.raises(PipelineRefused, match="merge its parts"):
+            offset_of([split], access)
         with pytest.raises(PipelineRefused, match="merge its parts"):
             offset_of([split, *parts], access)
-        merged = replace(parts[0], range=feed.joined([x.range for x in parts]))
-        merged = replace(merged, continuation=Continuation("7"))
-        offset = offset_of([split, *(x.split_up() for x in parts), merged], access)
-        assert {x: y.continuation for x, y in offset.marks.items()} == {R0: "7"}
+        at_seven = [x.advanced_to(Continuation("7")) for x in parts]
+        ended = [x.ended_in(goes_on(x, joined, by="merge")) for x in at_seven]
+        with pytest.raises(PipelineRefused, match="merge its parts"):
+            offset_of([split, ended[0], at_seven[1]], access)
+        merged = replace(at_seven[0], range=joined)
+        for leases in ([split, *ended], [split, *ended, merged]):
+            offset = offset_of(leases, access)
+            assert {x: y.continuation for x, y in offset.marks.items()} == {R0: "7"}
+
+
+def goes_on(lease: Lease, *ranges: FeedRange, by: Literal["feed", "split", "merge"]) -> End:
+    start = require_continuation(lease)
+    return End(children=tuple(Successor(range=x, start=start) for x in ranges), by=by)
+
+
+def of_two_halves() -> tuple[ShiftingStore, Sequence[Lease]]:
+    """Return a feed of one range whose successors take over positions, and leases of its
+    halves, which hosts have read up to its second and third change.
+    """
+    store = ShiftingStore()
+    for n in range(4):
+        store.append(f"k{n}", b"")
+    (whole,) = store.physical
+    halves = ShiftingReader(store).cut(whole, 2)
+    return store, [make.lease(x, at=f'"{n}"', epoch=1) for n, x in enumerate(halves, start=2)]
+
+
+def shown(store: ShiftingStore, *leases: Lease) -> dict[str, str]:
+    """Return where a query reads on from leases."""
+    kind = FeedKind(order_of_positions=PositionOrder.of(position_traits()))
+    with closing(FeedAccess(store.open, kind)) as access:
+        return {x: y.continuation for x, y in offset_of(leases, access).marks.items()}
+
+
+def test_what_hosts_have_not_come_to_create_is_read_where_its_range_has_ended() -> None:
+    store, (low, high) = of_two_halves()
+    parts = ShiftingReader(store).cut(low.range, 2)
+    split = low.ended_in(goes_on(low, *parts, by="split"))
+    first, second = (x.id for x in parts)
+    expected = {first: '"2"', second: '"2"', high.range_id: '"3"'}
+    assert shown(store, split, high) == expected
+    begun = make.lease(parts[0], at='"3"', epoch=1)
+    assert shown(store, split, begun, high) == {**expected, first: '"3"'}
+
+
+def test_ranges_of_a_merge_that_was_cut_off_are_read_on() -> None:
+    store, (low, high) = of_two_halves()
+    joined = replace(store.physical[0], id=RangeId("-FF"), of=RangeId("0"), generation=(0, 2))
+    low = low.advanced_to(Continuation('"3"'))
+    ended = [x.ended_in(goes_on(x, joined, by="merge")) for x in (low, high)]
+    both = {low.range_id: '"3"', high.range_id: '"3"'}
+    assert shown(store, ended[0], high.paused_because("a merge")) == both
+    assert shown(store, *ended) == {"-FF": '"3"'}
+    merged = make.lease(joined, at='"4"', epoch=1)
+    assert shown(store, *ended, merged) == {"-FF": '"4"'}
+    # It has been split again, and its own tombstone was deleted first.
+    below = ShiftingReader(store).cut(joined, 5)
+    again = [make.lease(x, at='"4"', epoch=1) for x in below]
+    assert shown(store, *ended, *again) == {x.id: '"4"' for x in below}

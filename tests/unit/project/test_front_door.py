@@ -16,7 +16,9 @@ SOURCE = ast.parse(Path(changefeed.__file__).read_text("utf-8"))
 
 
 def imported_for_types() -> dict[str, str]:
-    (block,) = (x for x in SOURCE.body if isinstance(x, ast.If))
+    (block,) = (
+        x for x in SOURCE.body if isinstance(x, ast.If) and "TYPE_CHECKING" in ast.dump(x.test)
+    )
     return {
         name.name: (x.module or "").removeprefix("changefeed.")
         for x in block.body

@@ -49,7 +49,9 @@ def view(
     at: float,
     owned: Collection[str] = (),
 ) -> View:
-    listing = Listing(leases=leases, members=members, reading=[RangeId(x) for x in owned])
+    listing = Listing(
+        leases=leases, readable=leases, members=members, reading=[RangeId(x) for x in owned]
+    )
     return mine.observe(listing, Moment(asked=at, answered=at, wall=0.0))
 
 
@@ -250,7 +252,9 @@ def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None
     members = [by_load(x, **{"leases.split_hot": True}) for x in (ME, B)]
 
     def to_split(at: float) -> Mapping[RangeId, int]:
-        listing = Listing(leases=hot, members=members, reading=[whole.id], ranges=[whole])
+        listing = Listing(
+            leases=hot, readable=hot, members=members, reading=[whole.id], ranges=[whole]
+        )
         return mine.observe(listing, Moment(asked=at, answered=at, wall=0.0)).to_split
 
     assert to_split(0) == {}

@@ -116,7 +116,7 @@ async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
 @asynccontextmanager
 async def rebalancer_of_c(
     container: LeaseContainer,
-    vanished: Callable[[], None] = lambda: None,
+    look_for_ranges: Callable[[], None] = lambda: None,
     balancer: type[Balancer] = Balancer,
 ) -> AsyncIterator[Rebalancer]:
     """The rounds of a host c that has no workers."""
@@ -130,7 +130,6 @@ async def rebalancer_of_c(
             C,
             C1,
             own,
-            feed=MemoryFeed(1),
             container=container,
             balancer=balancer(C, own.leases),
             pool=WorkerPool(nobody, group=group, failed=_raise, ended=lambda: None),
@@ -138,7 +137,7 @@ async def rebalancer_of_c(
             clock=asyncio.get_running_loop().time,
             wall=lambda: 0.0,
             stopping=lambda: False,
-            vanished=vanished,
+            look_for_ranges=look_for_ranges,
             send_along=lambda ask: ask(None),
         )
 
@@ -206,8 +205,8 @@ async def test_ranges_that_came_to_their_end_cause_no_look_at_the_feed() -> None
         nonlocal looks
         looks += 1
 
-    async with rebalancer_of_c(leases, vanished=look) as rounds:
-        await leases.replace((await lease_in(leases)).finished())
+    async with rebalancer_of_c(leases, look_for_ranges=look) as rounds:
+        await leases.replace((await lease_in(leases)).ended_in(make.CLOSED))
         await rounds.run_once()
         await leases.delete(await lease_in(leases))
         await rounds.run_once()

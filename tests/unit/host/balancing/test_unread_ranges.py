@@ -10,9 +10,11 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.balancer import Listing, View
 from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.testing import Fleet
+from tests.support import make
 from tests.support.looking import start
 
 NAMES = ("a", "b", "c")
@@ -37,7 +39,12 @@ def view(
     ]
     fleet = frozenset(map(HostName, {*members, *foreign} - {*dead, *stopping}))
     return View(
-        listing=Listing(leases=leases, members=recorded, reading=()),
+        listing=Listing(
+            leases=leases,
+            readable=KeyMap(leases).readable(),
+            members=recorded,
+            reading=(),
+        ),
         fleet=fleet,
         dead=[HostName(x) for x in dead],
         planned=(),
@@ -57,15 +64,15 @@ def test_the_living_member_with_the_lowest_name_reports() -> None:
 
 def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
     found = view(
-        lease("read", "a"),
+        make.lease(make.feed_range("read", "0", "8"), "a"),
         lease("stops", "b"),
         lease("dead", "c"),
         lease("foreign", "net"),
         lease("free"),
-        lease("child", parents=("read",)),
+        make.lease(make.feed_range("late", "0", "4")),
         lease("paused").paused_because("bad data"),
         lease("draining", "a").paused_because("bad data"),
-        lease("over").finished(),
+        lease("over").ended_in(make.CLOSED),
         dead=["c"],
         stopping=["b"],
         foreign=["net"],
@@ -74,7 +81,7 @@ def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
         "dead": "unowned",
         "foreign": "foreign",
         "free": "unowned",
-        "child": "waiting",
+        "late": "waiting",
         "paused": "paused",
     }
 

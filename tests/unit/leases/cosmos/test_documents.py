@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
 from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
@@ -91,7 +91,11 @@ def test_a_container_by_partition_key_has_the_id_again_in_each_document() -> Non
 
 def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     part = FeedRange(
-        id=RangeId("-05C1DFFFFFFFFC"), high="05C1DFFFFFFFFC", parents=(RangeId("0"),)
+        id=RangeId("-05C1DFFFFFFFFC"),
+        high="05C1DFFFFFFFFC",
+        parents=(RangeId("0"),),
+        of=RangeId("0"),
+        generation=(0, 1),
     )
     lease = make.lease(part, at='"9"')
     document = documents.new_document(FORM, lease, "w")
@@ -99,6 +103,9 @@ def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     assert document["id"] == f"{PREFIX}..-05C1DFFFFFFFFC"
     assert document["LeaseToken"] == "-05C1DFFFFFFFFC"
     assert documents.lease_in(document | {"_etag": "e"}).range == part
+    # .NET says nothing but its bounds.
+    theirs = documents.lease_in(document | {"_etag": "e", "properties": {}}).range
+    assert theirs == replace(part, parents=(), of=None)
 
 
 def test_properties_are_a_table_of_strings_whatever_is_in_them() -> None:
@@ -259,8 +266,19 @@ def test_what_dotnet_writes_resumes_no_paused_range_and_begins_no_ended_one(
     lease = documents.lease_in(ours())
     paused = written(ours(), lease.paused_because("maintenance"))
     assert documents.lease_in(paused | theirs).paused == "maintenance"
-    ended = written(ours(), lease.finished())
-    assert documents.lease_in(ended | theirs).ended
+    end = End(
+        children=tuple(
+            Successor(
+                range=FeedRange(id=RangeId(x), low=low, high=high, generation=(1, 0)),
+                start=Continuation('"7052"'),
+            )
+            for x, low, high in (("1", "", "02"), ("2", "02", "05C1DFFFFFFFFC"))
+        ),
+        by="split",
+    )
+    ended = written(ours(), lease.ended_in(end))
+    assert documents.lease_in(ended).end == documents.lease_in(ended | theirs).end == end
+    assert documents.lease_in(ended | {"LeaseToken": "7"}).end is None  # a copy of its parent
 
 
 def test_a_host_of_dotnet_under_our_name_is_another() -> None:
@@ -357,23 +375,3 @@ def test_no_marker_or_record_looks_like_a_lease() -> None:
     names = Names("p")
     beside = [names.info, names.lock, names.record("host", ".."), names.record("owner", "")]
     assert not any(x.startswith(names.leases) for x in beside)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "exceeds"),
-    [
-        ("10", "20", False),  # the part itself
-        ("10", "18", False),  # what it goes on in after a split
-        ("12", "20", False),
-        ("00", "20", True),
-        ("10", "FF", True),
-        ("00", "18", True),
-        ("20", "FF", False),  # its neighbour
-        ("10", "", False),  # bounds are not known
-    ],
-)
-def test_a_range_exceeds_a_part_if_it_holds_its_keys_and_others(
-    low: str, high: str, *, exceeds: bool
-) -> None:
-    part = FeedRange(id=RangeId("10-20"), low="10", high="20")
-    assert documents.exceeds(FeedRange(id=RangeId("7"), low=low, high=high), part) == exceeds

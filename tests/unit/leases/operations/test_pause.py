@@ -49,7 +49,7 @@ async def test_what_has_ended_or_does_not_exist_is_passed_over() -> None:
     leases = await three_leases()
     stored = await leases.read(R0)
     assert stored is not None
-    await leases.replace(stored.finished())
+    await leases.replace(stored.ended_in(make.CLOSED))
     assert await pause(leases, [R0, RangeId("r9")], "x") == []
     assert await paused(leases) == {}
 
@@ -60,7 +60,7 @@ async def test_a_range_that_comes_to_its_end_before_it_can_be_paused_stays_as_it
     async def ends_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         stored = await leases.read(R0)
         if name == "read" and stored is not None and not stored.ended:
-            await leases.replace(stored.finished())
+            await leases.replace(stored.ended_in(make.CLOSED))
         return await call()
 
     assert await pause(proxied(leases, ends_first), [R0], "x") == []

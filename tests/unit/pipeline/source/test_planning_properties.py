@@ -1,22 +1,30 @@
 """Whatever becomes of ranges, queries and readers: each change once, and keys in order."""
 
 import asyncio
+from contextlib import suppress
+from itertools import pairwise
 from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Feed, RangeEnded, StartAt
-from changefeed.host.balancing.missing_leases import create_missing
-from changefeed.host.balancing.range_sync import delete_finished
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Feed, RangeEnded, StartAt, Successor
+from changefeed.host.balancing.discovery import Discovery
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
-from changefeed.host.workers.successors import create_successors
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.host.settings import FeedSettings
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import (
+    End,
+    HostName,
+    Incarnation,
+    Lease,
+    require_continuation,
+)
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.plan import assignable
 from changefeed.leases.remembering import LeaseMemory
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
 from changefeed.pipeline.source.planning import next_offset, target_at
+from changefeed.testing.virtual_time import run_in_virtual_time
 from tests.support.pipeline_stories import Anew, Shifting, Story
 
 HOST = HostName("h")
@@ -101,29 +109,13 @@ def hosts_go_on(story: Story, start: StartAt) -> None:
             await container.create(x)
         for _ in range(story.random.randrange(6)):
             story.happens()
-            await tended(feed, container, start)
+            await tended(feed, container, start, story.random)
             await read_a_little(story, feed, container)
+            await merge(feed, container, story.random)
 
-    asyncio.run(live())
+    run_in_virtual_time(live())
     with story.world.access() as access:
         story.offset = offset_of(asyncio.run(read_leases(container)), access)
-
-
-async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
-    """Create and delete leases as hosts do."""
-    leases = await container.list()
-    ranges = await feed.ranges()
-    events = HostEvents(HOST)
-    await create_missing(
-        feed,
-        container,
-        start,
-        ranges=ranges,
-        leases=leases,
-        events=events,
-        memory=LeaseMemory(),
-    )
-    await delete_finished(container, ranges=ranges, leases=leases, events=events)
 
 
 class Died(Exception):
@@ -149,6 +141,10 @@ class MortalLeases(MemoryLeases):
         self._live_on()
         await super().delete(lease)
 
+    def mortal(self, random: Random) -> None:
+        """Let the host die soon, or not at all."""
+        self.writes_left = random.choice([None, None, None, 0, 1, 2, 3])
+
     def _live_on(self) -> None:
         if self.writes_left is not None:
             self.writes_left -= 1
@@ -156,42 +152,75 @@ class MortalLeases(MemoryLeases):
                 raise Died
 
 
+async def tended(feed: Feed, container: MortalLeases, start: StartAt, random: Random) -> None:
+    """Create and delete leases as hosts do. None is patient, so any key that seems to have no
+    lease gets one at once, and would be read again from ``start``.
+    """
+    discovery = Discovery(
+        feed,
+        container,
+        FeedSettings.model_validate({"start": start}),
+        events=HostEvents(HOST),
+        changed=lambda: None,
+        memory=LeaseMemory(),
+        patience=0,
+        random=random,
+        clock=asyncio.get_running_loop().time,
+    )
+    container.mortal(random)
+    with suppress(Died, TimeoutError):
+        await asyncio.wait_for(discovery.run(), 1)
+    container.writes_left = None
+
+
 async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> None:
-    """Read some pages under leases. Hosts die between any two writes at a range's end."""
+    """Read some pages under leases. Hosts die before or after they end one."""
     random = story.random
-    for lease in assignable(await container.list()):
+    for lease in KeyMap(await container.list(), ranges=await feed.ranges()).readable():
         owned = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
-        assert owned.continuation is not None
+        after = require_continuation(owned)
         try:
-            page = await feed.read(owned.range, owned.continuation, random.choice([1, 3, 50]))
+            page = await feed.read(owned.range, after, random.choice([1, 3, 50]))
         except RangeEnded as ended:
-            container.writes_left = random.choice([None, None, None, 0, 1, 2, 3])
-            try:
-                await end(owned, ended, feed, container, random)
-            except Died:
-                container.writes_left = None
-                await container.replace(owned.released())
-            container.writes_left = None
+            dies = random.random() < 0.2
+            end = End(children=tuple(ended.successors))
+            await container.replace(owned.released() if dies else owned.ended_in(end))
             continue
         story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]
-        owned = owned.advanced_to(page.continuation).released()
-        await container.replace(
-            owned.paused_because("tired") if random.random() < 0.1 else owned
-        )
+        owned = owned.advanced_to(page.continuation)
+        await container.replace(left(owned, feed, random))
 
 
-async def end(
-    owned: Lease, ended: RangeEnded, feed: Feed, container: MemoryLeases, random: Random
-) -> None:
-    """End a lease as hosts do."""
-    events = HostEvents(HOST)
-    await create_successors(
-        owned.range,
-        ended.successors,
-        feed=feed,
-        container=container,
-        retrier=Retrier(events, random),
-        events=events,
-        check=lambda: None,
-    )
-    await container.replace(owned.finished())
+def left(owned: Lease, feed: Feed, random: Random) -> Lease:
+    """Leave a lease for another host, now and then paused or, in Cosmos DB, in two parts. Of
+    other feeds, queries read no parts.
+    """
+    event = random.random()
+    if event < 0.1:
+        return owned.released().paused_because("tired")
+    if event < 0.2 and feed.successors_inherit_positions:
+        with suppress(FeedRefused):
+            at = require_continuation(owned)
+            parts = [Successor(range=x, start=at) for x in feed.cut(owned.range, 2)]
+            return owned.ended_in(End(children=tuple(parts), by="split"))
+    return owned.released()
+
+
+async def merge(feed: Feed, container: MemoryLeases, random: Random) -> None:
+    """Merge two ranges as an operator does, who may be cut off between their ends."""
+    leases = [await container.read(x.range_id) for x in await container.list()]
+    at_rest = [x for x in leases if x is not None and not (x.ended or x.paused)]
+    for one, two in pairwise(sorted(at_rest, key=lambda x: x.range.low)):
+        if one.range.high != two.range.low or one.continuation != two.continuation:
+            continue
+        with suppress(FeedRefused):
+            joined = Successor(
+                range=feed.joined([one.range, two.range]), start=require_continuation(one)
+            )
+            end = End(children=(joined,), by="merge")
+            await container.replace(one.ended_in(end))
+            cut_off = random.random() < 0.3
+            await container.replace(
+                two.paused_because("a merge") if cut_off else two.ended_in(end)
+            )
+            return

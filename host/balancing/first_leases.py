@@ -1,0 +1,103 @@
+"""Where a fleet begins: the first leases, settled once for all its hosts."""
+
+from collections.abc import Collection, Iterable, Sequence
+from math import ceil
+
+from changefeed.feeds.errors import FeedRefused, RangeRefused
+from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, StartAt, Successor
+from changefeed.leases.lease import End
+from changefeed.runtime.for_each import for_each
+
+_AT_ONCE = 8
+
+
+async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
+    """Return the root: what a fleet reads first, each range with its start resolved.
+
+    From the beginning that is the oldest ranges. From a time, or from now, what is over by then
+    is left out: what it goes on in is there. A range of which the feed refuses a start is left
+    out, too: it is created later, if it can be, as one that has no lease. Ranges are cut where
+    it takes sub-ranges to make ``parallelism`` of them. Raise ``FeedRefused`` where they
+    cannot be.
+    """
+    ranges = await feed.ranges()
+    starts = {x.range.id: x for x in await _starts(feed, ranges, start) if x is not None}
+    if start == "beginning":
+        left_out = frozenset[RangeId]()
+    else:
+        left_out = await _over(feed, ranges, starts)
+    first = [x for x in ranges if _is_first(x, ranges, left_out) and x.id in starts]
+    into = pieces(feed, first, parallelism)
+    children: list[Successor] = []
+    for x in first:
+        cut = feed.cut(x, into) if into > 1 else (x,)
+        children += (Successor(range=y, start=starts[x.id].start) for y in cut)
+    assert len(children) >= min(parallelism, len(first)), f"{children} are too few"
+    return End(children=tuple(children))
+
+
+def pieces(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> int:
+    """Return into how many sub-ranges each range is cut, to have so many leases of them.
+
+    Raise ``FeedRefused`` where the feed does not cut its ranges.
+    """
+    into = ceil(parallelism / len(ranges)) if ranges else 1
+    assert into * len(ranges) >= parallelism or not ranges, f"{into} pieces each are too few"
+    if into > 1:
+        try:
+            feed.cut(ranges[0], into)
+        except FeedRefused as error:
+            raise FeedRefused(
+                f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges, "
+                f"which cannot be read in parts: leave the setting out ({error})"
+            ) from error
+    return into
+
+
+async def _starts(
+    feed: Feed, ranges: Sequence[FeedRange], start: StartAt
+) -> Sequence[Successor | None]:
+    async def resolved(found: FeedRange) -> Successor | None:
+        try:
+            return Successor(range=found, start=await feed.start(found, start))
+        except RangeRefused:
+            return None
+
+    return await for_each(ranges, resolved, at_once=_AT_ONCE)
+
+
+async def _over(
+    feed: Feed, ranges: Sequence[FeedRange], starts: dict[RangeId, Successor]
+) -> frozenset[RangeId]:
+    """Return the ranges that have ended by their start, and so have all that share a child."""
+    parents = {y for x in ranges for y in x.parents}
+
+    async def has_ended(found: FeedRange) -> bool:
+        try:
+            await feed.read(found, starts[found.id].start, 1)
+        except RangeEnded:
+            return True
+        return False
+
+    asked = [x for x in ranges if x.id in parents and x.id in starts]
+    answers = await for_each(asked, has_ended, at_once=_AT_ONCE)
+    over = {x.id for x, ended in zip(asked, answers, strict=True) if ended}
+    listed = {x.id for x in ranges}
+    while kept := _beside_living(ranges, listed, over):
+        over -= kept
+    return frozenset(over)
+
+
+def _beside_living(
+    ranges: Iterable[FeedRange], listed: Collection[RangeId], over: set[RangeId]
+) -> set[RangeId]:
+    """Return ranges with a child that waits for another parent: it comes of both their ends."""
+    families = [{*x.parents}.intersection(listed) for x in ranges]
+    return {y for x in families if not x <= over for y in x & over}
+
+
+def _is_first(
+    found: FeedRange, ranges: Sequence[FeedRange], left_out: Collection[RangeId]
+) -> bool:
+    before = {x.id for x in ranges}.difference(left_out)
+    return found.id not in left_out and before.isdisjoint(found.parents)

@@ -1,0 +1,373 @@
+"""Who holds which keys of a feed, as its leases say it: the one place that knows.
+
+A lease that ends says in that same write what it goes on in (``End``). It stays, as the
+tombstone of its range, until all its keys are being read under later leases. The lease of a
+child is created when tombstones that name it hold *all* its keys, and no open lease holds any.
+So there is no child of an end that did not happen, and every open lease may be read, but for
+the traces of writes that came late: each range has a *generation*, which grows along every key,
+and what is earlier than another lease of the same keys is a trace of the past.
+
+The first leases come of an end, too: that of the *root*, which the fleet settles once.
+
+Keys are known by their bounds. A range without any has those of what has come of it, as the
+feed tells; else it is taken to hold no keys, and only its name says who goes on in it.
+
+Pure: nothing here asks a feed or a store. Listings may be torn: what is created, deleted or
+owned for the first time has to be so in two listings in a row.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.leases.lease import End, Lease
+
+ROOT: Final = (-1, 0)
+"""The generation of the root, which is earlier than any."""
+
+
+def newest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
+    """Return each lease once: as it was written last, of copies in any order.
+
+    Pauses and requests are no sign of life: where only these differ, the paused copy counts.
+    """
+    found: dict[RangeId, Lease] = {}
+    for x in leases:
+        known = found.get(x.range_id)
+        if known is None or _order(known) < _order(x):
+            found[x.range_id] = x
+    return found
+
+
+def _order(lease: Lease) -> tuple[int, int, bool, str]:
+    return (*lease.sign_of_life, lease.paused is not None, lease.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """The lease of a child that is to be created, and the tombstones that name it; none where
+    that is the root. ``revived`` is the tombstone that is there of an earlier range of that
+    name, which it replaces.
+    """
+
+    child: Successor
+    parents: Sequence[Lease]
+    revived: Lease | None = None
+
+
+class KeyMap:
+    """What one listing of all leases says. ``ranges`` are those that the feed lists.
+
+    They tell the bounds and generations of leases that other processors have written.
+    """
+
+    def __init__(
+        self,
+        leases: Iterable[Lease],
+        *,
+        root: End | None = None,
+        ranges: Iterable[FeedRange] = (),
+    ) -> None:
+        self._ranges = list(ranges)
+        listed = {x.id: x for x in self._ranges}
+        self._guessed: set[RangeId] = set()
+        self.leases: Mapping[RangeId, Lease] = {
+            name: _completed(x, listed.get(name) or self._ancestor(x))
+            for name, x in newest(leases).items()
+        }
+        self._root = () if root is None else root.children
+        self._open = [x for x in self.leases.values() if x.end is None]
+        self._ended = [(x, x.end) for x in self.leases.values() if x.end is not None]
+        self._named = self._children_by_name()
+        self._keys = _Segments(self._all_ranges())
+        keys = self._keys
+        self._begun = keys.marked(x.range for x in self._open if x.epoch)
+        self._held = keys.marked(x.range for x in self._open if not self._is_beside(x))
+        self._buried = keys.marked(x.range for x, _ in self._ended)
+        self._latest = keys.latest(x.range for x in self.leases.values())
+        self._due = {x.child.range.id: x for x in self._find_due()}
+
+    def readable(self) -> Sequence[Lease]:
+        """Return the leases that a host may own.
+
+        They are open and not paused. One that no host has owned yet may be read if no begun or
+        later lease has any of its keys; of several with the same keys, the latest.
+        """
+        taken = bytearray(self._begun)
+        found = [x for x in self._open if x.epoch and x.paused is None]
+        waiting = (x for x in self._open if not x.epoch)
+        for x in sorted(waiting, key=lambda x: (x.range.generation, x.range_id), reverse=True):
+            if self._keys.any(taken, x.range) or (self._is_past(x) and not _is_foreign(x)):
+                continue
+            self._keys.mark(taken, x.range)
+            if x.paused is None:
+                found.append(x)
+        return found
+
+    def due(self) -> Sequence[Due]:
+        """Return the children whose leases are to be created."""
+        return list(self._due.values())
+
+    def start_of(self, lease: Lease) -> Successor | None:
+        """Return what the tombstones of all its keys say of a lease: where it begins.
+
+        One that no host has owned yet may have been made for keys that seemed to have no lease.
+        What comes of the root was made by what the root says.
+        """
+        found = self._named.get(lease.range_id)
+        if found is None or found.of_root:
+            return None
+        same = found.child.range.generation == lease.range.generation
+        return found.child if same and not self._uncovered(found) else None
+
+    def over(self, listed: Collection[RangeId]) -> Sequence[Lease]:
+        """Return the tombstones that nothing needs any more: the feed does not list their
+        range, and all their keys are being read. Where bounds are not known, their children.
+        """
+        return [
+            x
+            for x, end in self._ended
+            if x.range_id not in listed
+            and self._keys.all(self._begun, x.range)
+            and (x.range.high or self._goes_on_by_name(x, end))
+        ]
+
+    def _goes_on_by_name(self, lease: Lease, end: End) -> bool:
+        """Whether nothing would create a range without bounds again: its children are being
+        read, and the root, which stays, does not name it.
+        """
+        of_root = self._named.get(lease.range_id)
+        has_begun = all(self._has_begun(x.range.id) for x in end.children)
+        return has_begun and (of_root is None or not of_root.of_root)
+
+    def superseded(self) -> Sequence[Lease]:
+        """Return traces of late writes: leases that no host has owned, though later or begun
+        leases have keys of theirs. Those of other processors are left to them.
+        """
+        return [
+            x
+            for x in self._open
+            if not (x.epoch or _is_foreign(x))
+            and (self._keys.any(self._begun, x.range) or self._is_past(x))
+        ]
+
+    def gaps(self) -> Sequence[tuple[str, str]]:
+        """Return the bounds of keys, of ranges that the feed lists, that no lease has and that
+        nothing will create one for: it was deleted by hand.
+        """
+        here = bytearray(map(max, self._held, self._buried))
+        for due in self._due.values():
+            self._keys.mark(here, due.child.range)
+        wanted = self._keys.marked(self._ranges)
+        missing = bytes(w and not h for w, h in zip(wanted, here, strict=True))
+        return list(self._keys.spans(missing))
+
+    def overlaps(self) -> Sequence[tuple[Lease, Lease]]:
+        """Return begun leases that share keys, which are read twice."""
+        known = (x for x in self._open if x.epoch and x.range_id not in self._guessed)
+        begun = sorted(known, key=lambda x: x.range.low)
+        found: list[tuple[Lease, Lease]] = []
+        reaching: Lease | None = None
+        for x in begun:
+            if reaching is not None and reaching.range.shares_keys_with(x.range):
+                found.append((reaching, x))
+            if reaching is None or reaching.range.high < x.range.high:
+                reaching = x
+        return found
+
+    def orphans(self) -> Sequence[tuple[str, str]]:
+        """Return the bounds of keys whose range has ended, and goes on in nothing that can
+        come: a lease was deleted by hand, and no host can tell where its keys begin.
+        """
+        alive = bytearray(self._held)
+        for due in self._due.values():
+            self._keys.mark(alive, due.child.range)
+        coming, before = alive, b""
+        while before != coming:  # what comes may let another come
+            before = bytes(coming)
+            for found in self._named.values():
+                missing = self._uncovered(found)
+                if all(coming[n] for n in missing) and not self._has_come(found, missing):
+                    self._keys.mark(coming, found.child.range)
+        lost = bytearray(b and not c for b, c in zip(self._buried, coming, strict=True))
+        for x, end in self._ended:
+            if not end.children:
+                self._keys.clear(lost, x.range)  # it was closed for good
+        return list(self._keys.spans(lost))
+
+    def _ancestor(self, lease: Lease) -> FeedRange | None:
+        """Return the bounds of what has come of a range that has none of its own."""
+        if lease.range.high:
+            return None
+        kin = [x for x in self._ranges if lease.range_id in x.parents and x.high]
+        low = min((x.low for x in kin), default="")
+        high = max((x.high for x in kin), default="")
+        self._guessed.add(lease.range_id)  # after a merge, others may hold some of these
+        return FeedRange(id=lease.range_id, low=low, high=high)
+
+    def _children_by_name(self) -> Mapping[RangeId, "_Named"]:
+        found: dict[RangeId, _Named] = {}
+        for child in self._root:
+            found[child.range.id] = _Named(child=child, by=[], of_root=True)
+        for lease, end in sorted(self._ended, key=lambda x: x[0].range.generation):
+            for child in end.children:
+                known = found.get(child.range.id)
+                if known is None or known.child.range.generation < child.range.generation:
+                    found[child.range.id] = _Named(child=child, by=[lease])
+                elif known.child.range.generation == child.range.generation:
+                    known.by.append(lease)
+                    known.child = child
+        return found
+
+    def _find_due(self) -> Iterator[Due]:
+        for name, found in self._named.items():
+            lease = self.leases.get(name)
+            if lease is not None and (
+                lease.end is None or lease.range.generation >= found.child.range.generation
+            ):
+                continue
+            if not self._uncovered(found) and not self._has_come(found):
+                yield Due(child=found.child, parents=found.by, revived=lease)
+
+    def _uncovered(self, found: "_Named") -> Sequence[int]:
+        """Return the segments of a child that no tombstone which names it holds."""
+        if found.of_root:
+            return ()
+        held = self._keys.marked(x.range for x in found.by)
+        return self._keys.without(found.child.range, held)
+
+    def _has_come(self, found: "_Named", missing: Collection[int] = ()) -> bool:
+        """Whether keys of a child are held, but for those that its parents still have, or were
+        by a range of its generation or later.
+        """
+        child = found.child.range
+        if any(self._held[n] for n in self._keys.of(child) if n not in missing):
+            return True
+        latest = self._keys.latest_of(self._latest, child)
+        return latest is not None and latest >= child.generation
+
+    def _is_beside(self, lease: Lease) -> bool:
+        """Whether another processor has made a lease behind the back of who reads its keys: it
+        keeps nothing from going on.
+        """
+        unread = not lease.epoch and _is_foreign(lease)
+        return unread and self._keys.any(self._begun, lease.range)
+
+    def _is_past(self, lease: Lease) -> bool:
+        """Whether a lease of these keys, open or ended, came later."""
+        latest = self._keys.latest_of(self._latest, lease.range)
+        return latest is not None and latest > lease.range.generation
+
+    def _has_begun(self, name: RangeId) -> bool:
+        lease = self.leases.get(name)
+        return lease is not None and (lease.epoch > 0 or lease.end is not None)
+
+    def _all_ranges(self) -> Iterator[FeedRange]:
+        yield from self._ranges
+        for x in self.leases.values():
+            yield x.range
+        for named in self._named.values():
+            yield named.child.range
+
+
+@dataclass(slots=True, kw_only=True)
+class _Named:
+    """A child, and the tombstones that name it."""
+
+    child: Successor
+    by: list[Lease]
+    of_root: bool = False
+
+
+def _is_foreign(lease: Lease) -> bool:
+    """Whether another processor wrote a lease that has had no owner: ours have no stamp then.
+
+    Its generation may not be known, so it says nothing of what came later.
+    """
+    return lease.stamp is not None
+
+
+def _completed(lease: Lease, listed: FeedRange | None) -> Lease:
+    """Tell a lease what the feed knows of its range."""
+    known = lease.range
+    if listed is None or (known.high and known.generation >= listed.generation):
+        return lease
+    low, high = (known.low, known.high) if known.high else (listed.low, listed.high)
+    generation = max(known.generation, listed.generation)
+    return replace(lease, range=replace(known, low=low, high=high, generation=generation))
+
+
+_Generation = tuple[int, int]
+
+
+class _Segments:
+    """The keys between all bounds that are known, from the lowest to the highest.
+
+    Sets of keys are marks, one for each segment, so thousands of ranges are compared with
+    thousands at the speed of ``bytes``.
+    """
+
+    def __init__(self, ranges: Iterable[FeedRange]) -> None:
+        known = {bound for x in ranges if x.high for bound in (x.low, x.high)}
+        self._bounds = sorted(known)
+        self._places = {bound: n for n, bound in enumerate(self._bounds)}
+
+    def _place(self, found: FeedRange) -> tuple[int, int]:
+        """Return the segments of a range; none where its bounds are not known."""
+        if not found.high:
+            return 0, 0
+        return self._places[found.low], self._places[found.high]
+
+    def marked(self, ranges: Iterable[FeedRange]) -> bytearray:
+        marks = bytearray(len(self._bounds))
+        for x in ranges:
+            self.mark(marks, x)
+        return marks
+
+    def mark(self, marks: bytearray, found: FeedRange) -> None:
+        begin, end = self._place(found)
+        marks[begin:end] = b"\1" * (end - begin)
+
+    def clear(self, marks: bytearray, found: FeedRange) -> None:
+        begin, end = self._place(found)
+        marks[begin:end] = bytes(end - begin)
+
+    def any(self, marks: bytearray, found: FeedRange) -> bool:
+        return 1 in marks[slice(*self._place(found))]
+
+    def all(self, marks: bytearray, found: FeedRange) -> bool:
+        return 0 not in marks[slice(*self._place(found))]
+
+    def of(self, found: FeedRange) -> range:
+        """Return the segments of a range."""
+        return range(*self._place(found))
+
+    def without(self, found: FeedRange, marks: bytearray) -> Sequence[int]:
+        """Return the segments of a range that are not marked."""
+        return [n for n in self.of(found) if not marks[n]]
+
+    def latest(self, ranges: Iterable[FeedRange]) -> list[_Generation | None]:
+        """Return the latest generation of each segment, ``None`` where there is no range."""
+        found: list[_Generation | None] = [None] * len(self._bounds)
+        for x in sorted(ranges, key=lambda x: x.generation):
+            begin, end = self._place(x)
+            found[begin:end] = [x.generation] * (end - begin)
+        return found
+
+    def latest_of(
+        self, latest: Sequence[_Generation | None], found: FeedRange
+    ) -> _Generation | None:
+        here = (x for x in latest[slice(*self._place(found))] if x is not None)
+        return max(here, default=None)
+
+    def spans(self, marks: bytes | bytearray) -> Iterator[tuple[str, str]]:
+        """Return the bounds of the keys that are marked; what touches is one."""
+        begin: str | None = None
+        for bound, marked in zip(self._bounds, marks, strict=True):
+            if marked and begin is None:
+                begin = bound
+            elif not marked and begin is not None:
+                yield begin, bound
+                begin = None
+        assert begin is None, "the highest bound begins no segment"

@@ -1,0 +1,304 @@
+"""Which leases a host creates and deletes; the rules are the key map's (``test_keymap``)."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.discovery import Discovery
+from changefeed.host.events import HostEvents
+from changefeed.host.settings import FeedSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import End, HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.remembering import LeaseMemory, RememberingContainer
+from tests.support.calls import Calls
+from tests.support.looking import lease_in
+from tests.support.partless_feed import PartlessFeed
+from tests.support.proxies import proxied
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
+
+R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))
+A, A1 = HostName("a"), Incarnation("a-1")
+PATIENCE = 30.0
+
+
+async def looked(
+    feed: Feed,
+    leases: LeaseContainer,
+    seconds: float = 1,
+    *,
+    memory: LeaseMemory | None = None,
+    begin: int = 1,
+    **settings: Any,
+) -> list[str]:
+    """Let a host look for ranges for so long; return of which there are open leases then."""
+    discovery = Discovery(
+        feed,
+        leases,
+        FeedSettings.model_validate({"ranges_interval": 5, **settings}),
+        events=HostEvents(A),
+        changed=lambda: None,
+        memory=memory or LeaseMemory(),
+        patience=PATIENCE,
+        random=Random(begin),
+        clock=asyncio.get_running_loop().time,
+    )
+    with suppress(TimeoutError):
+        await asyncio.wait_for(discovery.run(), seconds)
+    return sorted(x.range_id for x in await leases.list() if not x.ended)
+
+
+async def begun(leases: LeaseContainer) -> None:
+    """Let a host own each lease once."""
+    for x in await leases.list():
+        if not (x.epoch or x.ended):
+            taken = await leases.acquire(x.taken_by(A, A1))
+            await leases.replace(taken.released())
+
+
+async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: str) -> None:
+    stored = await lease_in(leases, name)
+    start = Continuation(at)
+    ends = End(children=tuple(Successor(range=x, start=start) for x in children))
+    await leases.replace(stored.ended_in(ends))
+
+
+async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    feed.append("k", range_id=R0)
+    assert await looked(feed, leases, start="now") == ["r0", "r1"]
+    feed.append("k", range_id=R0)
+    for x in await leases.list():
+        await leases.delete(x)
+    assert await looked(feed, leases, start="beginning") == ["r0", "r1"]
+    assert (await lease_in(leases)).continuation == "1"
+
+
+async def test_a_child_comes_where_its_parents_have_ended_and_not_before() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    await looked(feed, leases)
+    merged = feed.merge(R0, R1)
+    await begun(leases)
+    await end(leases, R0, merged, at="7")
+    assert await looked(feed, leases) == ["r1"]
+    await end(leases, R1, merged, at="7")
+    assert await looked(feed, leases) == ["r2"]
+    child = await lease_in(leases, R2)
+    assert (child.continuation, child.epoch, set(child.range.parents)) == ("7", 0, {R0, R1})
+
+
+async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_not() -> None:
+    feed = MemoryFeed(2)
+    feed.begin_era(2)
+    assert await looked(feed, MemoryLeases(), start="beginning") == ["r0", "r1"]
+    assert await looked(feed, MemoryLeases(), start="now") == ["r2", "r3"]
+    shared = MemoryFeed(2)
+    shared.close(R0, 1)  # r2 has its keys
+    assert await looked(shared, MemoryLeases(), start="now") == ["r1", "r2"]
+
+
+class TornListing(MemoryLeases):
+    """Each second listing lacks some leases."""
+
+    lacks: Collection[RangeId] = ()
+    _torn = False
+
+    async def list(self) -> Sequence[Lease]:
+        self._torn = not self._torn
+        return [
+            x for x in await super().list() if not self._torn or x.range_id not in self.lacks
+        ]
+
+
+async def test_what_one_listing_lacks_is_neither_created_nor_deleted() -> None:
+    feed, leases = MemoryFeed(2), TornListing()
+    await looked(feed, leases)
+    await begun(leases)
+    low, high = feed.split(R0)
+    await end(leases, R0, low, high, at="0")
+    await looked(feed, leases)
+    await begun(leases)
+    before = await MemoryLeases.list(leases)
+    for lacking in ([R2], [R0], [R0, R1, R2, R3]):
+        leases.lacks = lacking
+        await looked(feed, leases, 2 * PATIENCE)
+        assert await MemoryLeases.list(leases) == before
+
+
+class Forgetting(MemoryFeed):
+    """It does not list what has ended."""
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        found = await super().ranges()
+        parents = {y for x in found for y in x.parents}
+        return [x for x in found if x.id not in parents]
+
+
+async def test_a_tombstone_is_deleted_when_it_is_not_listed_and_its_children_are_read() -> None:
+    feed, leases = Forgetting(1), MemoryLeases()
+    await looked(feed, leases)
+    await begun(leases)
+    await end(leases, R0, *feed.split(R0), at="0")
+    assert await looked(feed, leases) == ["r1", "r2"]
+    assert len(await leases.list()) == 3
+    await begun(leases)
+    await looked(feed, leases)
+    assert sorted(x.range_id for x in await leases.list()) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+async def test_what_was_created_late_is_deleted_unless_another_processor_made_it(
+    *, foreign: bool
+) -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await looked(feed, leases)
+    await begun(leases)
+    half = feed.cut((await feed.ranges())[0], 2)[0]
+    stamp = 1.0 if foreign else None
+    await leases.create(Lease(range=half, continuation=Continuation("0"), stamp=stamp))
+    assert (half.id in await looked(feed, leases)) == foreign
+
+
+async def test_a_lease_that_was_deleted_is_created_again_at_the_start_after_a_while() -> None:
+    feed, leases = Forgetting(1), MemoryLeases()
+    await looked(feed, leases)
+    await begun(leases)
+    await end(leases, R0, *feed.split(R0), at="7")
+    await looked(feed, leases)
+    await begun(leases)
+    await looked(feed, leases)
+    await leases.delete(await lease_in(leases, R2))
+    assert await looked(feed, leases, PATIENCE - 1) == ["r1"]
+    assert await looked(feed, leases, PATIENCE + 10) == ["r1", "r2"]
+    assert (await lease_in(leases, R2)).continuation == "0"
+
+
+async def test_who_has_read_a_lease_that_was_deleted_creates_it_where_it_was_at_once() -> None:
+    feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
+    leases = RememberingContainer(stored, memory)
+    await looked(feed, leases, memory=memory)
+    (lease,) = await leases.list()
+    taken = await leases.acquire(lease.taken_by(A, A1))
+    await leases.checkpoint(taken.advanced_to(Continuation("7")))
+    await stored.delete(await lease_in(stored))
+    await looked(feed, leases, memory=memory)
+    found = await lease_in(stored)
+    assert (found.epoch, found.continuation, found.owner) == (1, "7", None)
+
+
+async def test_who_has_only_seen_a_lease_that_was_deleted_leaves_it_to_its_reader() -> None:
+    feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
+    leases = RememberingContainer(stored, memory)
+    await looked(feed, leases, memory=memory)
+    await begun(stored)
+    await leases.list()
+    await stored.delete(await lease_in(stored))
+    assert await looked(feed, leases, PATIENCE - 1, memory=memory) == []
+    assert await looked(feed, leases, PATIENCE + 10, memory=memory) == ["r0"]
+
+
+class Refusing(MemoryFeed):
+    """It has no start of one range."""
+
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        if found.id == R0:
+            raise RangeRefused(R0, "it is damaged")
+        return await super().start(found, at)
+
+
+async def test_a_range_without_a_start_keeps_no_other_from_its_lease() -> None:
+    assert await looked(Refusing(2), MemoryLeases(), 2 * PATIENCE) == ["r1"]
+
+
+class Splitting(Forgetting):
+    """Its first range is split when its start is asked for, as soon as it was listed."""
+
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        if found.id == R0:
+            if len(await super().ranges()) == 1:
+                self.split(R0)
+            raise RangeUnknown(R0)
+        return await super().start(found, at)
+
+
+async def test_a_range_that_is_gone_right_after_it_was_listed_is_not_among_the_first() -> None:
+    assert await looked(Splitting(1), MemoryLeases(), 10) == ["r1", "r2"]
+
+
+async def test_hosts_that_start_together_create_thousands_of_leases_between_them() -> None:
+    leases, feed, hosts = MemoryLeases(), MemoryFeed(1_000), 20
+    slow = Calls(lasting={"create": 0.01, "list": 0.01})
+    await asyncio.gather(
+        *(looked(feed, proxied(leases, slow), 10, begin=n) for n in range(hosts))
+    )
+    assert len(await leases.list()) == 1_000
+    assert slow.count["create"] < 1_000 * hosts / 4
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "created"),
+    [
+        (1, ["1", "2"]),
+        (2, ["1", "2"]),
+        (3, ["-3F", "3F-7F", "7F-BF", "BF-FF"]),
+        (5, ["-2A", "2A-54", "54-7F", "7F-A9", "A9-D4", "D4-FF"]),
+    ],
+)
+async def test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for(
+    parallelism: int, created: list[str]
+) -> None:
+    store, leases = ShiftingStore(), MemoryLeases()
+    store.split(RangeId("0"))
+    assert await looked(ShiftingReader(store), leases, parallelism=parallelism) == created
+    await begun(leases)
+    assert await looked(ShiftingReader(store), leases, parallelism=64) == created
+
+
+async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:
+    leases = MemoryLeases()
+    with pytest.raises(FeedRefused, match=r"feed\.parallelism is 4"):
+        await looked(PartlessFeed(3), leases, parallelism=4)
+    assert len(await looked(PartlessFeed(3), leases, parallelism=3)) == 3
+    assert len(await looked(PartlessFeed(3), leases, parallelism=4)) == 3
+
+
+async def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await looked(feed, leases)
+    (whole,) = await feed.ranges()
+    low, high = feed.cut(whole, 2)
+    await begun(leases)
+    await end(leases, R0, low, high, at="1")
+    await looked(feed, leases)
+    await begun(leases)
+    joined = feed.joined([low, high])
+    await end(leases, low.id, joined, at="2")
+    await end(leases, high.id, joined, at="2")
+    await looked(feed, leases)
+    await begun(leases)
+    again = feed.cut(joined, 2)
+    assert [x.id for x in again] == [low.id, high.id]
+    await end(leases, joined.id, *again, at="3")
+    assert await looked(feed, leases) == sorted([low.id, high.id])
+    back = await lease_in(leases, low.id)
+    assert (back.continuation, back.epoch >= 1, back.range.generation) == ("3", True, (0, 3))
+
+
+async def test_parts_of_a_hot_range_share_its_load_and_stay_for_a_while() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await looked(feed, leases)
+    (whole,) = await feed.ranges()
+    parts = tuple(Successor(range=x, start=Continuation("0")) for x in feed.cut(whole, 2))
+    hot = replace(await lease_in(leases), epoch=1, load=1.0)
+    await leases.replace(hot.ended_in(End(children=parts, by="split")))
+    await looked(feed, leases)
+    made = [x for x in await leases.list() if not x.ended]
+    assert [(x.load, x.moved) for x in made] == [(0.5, True)] * 2

@@ -1,0 +1,155 @@
+"""The key map under fleets that are driven at random, and in the cases that these do not have.
+
+To look at one fleet: ``World(seed, trouble).run()``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.leases.keymap import KeyMap, newest
+from changefeed.leases.lease import End, HostName, Lease, Version
+from tests.unit.leases.keymap_world import Trouble, World, spanning
+
+SEEDS = range(25)
+START = Continuation("0")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [Trouble(torn=0, late=0), Trouble(), Trouble(torn=0.02, late=0.3)],
+    ids=["calm", "torn and late", "very late"],
+)
+def test_each_key_is_read_once_in_order_and_to_the_end(trouble: Trouble) -> None:
+    for seed in SEEDS:
+        world = World(seed, trouble)
+        world.run()
+        assert world.is_read, f"seed {seed}: {world.done} of {world.feed.last()}"
+        assert not world.keymap().overlaps(), f"seed {seed}"
+        assert not world.keymap().orphans(), f"seed {seed}"
+
+
+def test_keys_of_leases_that_were_deleted_by_hand_are_read_or_reported() -> None:
+    for seed in SEEDS:
+        world = World(seed, Trouble(torn=0.02, by_hand=0.003))
+        world.run()
+        assert world.is_read or world.keymap().orphans(), f"seed {seed}"
+
+
+def test_beside_hosts_of_dotnet_nothing_is_skipped_and_all_is_read_or_reported() -> None:
+    for seed in SEEDS:
+        world = World(seed, Trouble(torn=0.02, dotnet=True))
+        world.run()
+        assert world.is_read or world.keymap().orphans(), f"seed {seed}"
+
+
+def lease(found: FeedRange, *, epoch: int = 1, **more: Any) -> Lease:
+    return replace(Lease(range=found, epoch=epoch), **more)
+
+
+def ended(found: FeedRange, *children: FeedRange) -> Lease:
+    end = End(children=tuple(Successor(range=x, start=START) for x in children))
+    return Lease(range=found, epoch=1, end=end)
+
+
+def names(leases: Sequence[Lease]) -> list[str]:
+    return sorted(x.range_id for x in leases)
+
+
+PARENT = spanning("p", 0, 4, (0, 0))
+LEFT = spanning("a", 0, 2, (1, 0))
+RIGHT = spanning("b", 2, 4, (1, 0))
+MERGED = spanning("m", 0, 4, (2, 0))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_two_copies_the_later_counts_in_any_order_of_the_listing(*, reverse: bool) -> None:
+    earlier = lease(PARENT, owner=HostName("b"), version=Version("9"))
+    later = lease(PARENT, epoch=2, owner=HostName("a"), version=Version("10"))
+    paused = replace(later, paused="by hand")
+    for copies in ([earlier, later], [later, paused]):
+        listing = reversed(copies) if reverse else copies
+        assert newest(listing)[PARENT.id] == copies[-1]
+
+
+def test_a_child_comes_when_all_that_held_its_keys_have_ended() -> None:
+    one = [ended(LEFT, MERGED), lease(RIGHT)]
+    assert not KeyMap(one).due()
+    (due,) = KeyMap([ended(LEFT, MERGED), ended(RIGHT, MERGED)]).due()
+    assert (due.child.range, names(due.parents)) == (MERGED, ["a", "b"])
+
+
+def test_the_children_of_the_root_come_first() -> None:
+    root = End(children=(Successor(range=LEFT, start=START),))
+    assert [x.child.range for x in KeyMap([], root=root).due()] == [LEFT]
+    assert not KeyMap([lease(LEFT)], root=root).due()
+    assert not KeyMap([ended(LEFT)], root=root).due()
+
+
+def test_a_range_that_comes_back_under_its_name_revives_its_tombstone() -> None:
+    again = replace(LEFT, generation=(1, 2))
+    joined = spanning("j", 0, 4, (1, 1))
+    (due,) = KeyMap([ended(joined, again), ended(LEFT, joined), ended(RIGHT, joined)]).due()
+    assert due.revived is not None
+    assert due.revived.range_id == LEFT.id
+
+
+def test_what_was_written_late_is_not_read_and_is_deleted() -> None:
+    echo = lease(LEFT, epoch=0)
+    keymap = KeyMap([echo, lease(MERGED)])
+    assert (names(keymap.readable()), names(keymap.superseded())) == (["m"], ["a"])
+    foreign = replace(echo, stamp=1.0)
+    assert not KeyMap([foreign, lease(MERGED)]).superseded()
+
+
+def test_a_paused_lease_keeps_its_keys() -> None:
+    assert not KeyMap([lease(PARENT, paused="by hand")]).readable()
+    waiting = [lease(LEFT, epoch=0), lease(PARENT, epoch=0, paused="by hand")]
+    assert names(KeyMap(waiting).readable()) == ["a"]
+
+
+def test_a_tombstone_is_over_when_its_keys_are_read_and_the_feed_lists_it_no_more() -> None:
+    leases = [ended(PARENT, LEFT, RIGHT), lease(LEFT), lease(RIGHT)]
+    assert names(KeyMap(leases).over(())) == ["p"]
+    assert not KeyMap(leases).over({PARENT.id})
+    assert not KeyMap([*leases[:2], lease(RIGHT, epoch=0)]).over(())
+
+
+def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
+    assert KeyMap([lease(LEFT)], ranges=[LEFT, RIGHT]).gaps() == [("02", "04")]
+    assert not KeyMap([lease(LEFT), ended(RIGHT)], ranges=[LEFT, RIGHT]).gaps()
+    listed = [LEFT, replace(RIGHT, parents=(PARENT.id,))]
+    unbounded = lease(FeedRange(id=PARENT.id))
+    assert not KeyMap([lease(LEFT), unbounded], ranges=listed).gaps()
+    stranger = lease(FeedRange(id=RangeId("x")))
+    assert KeyMap([lease(LEFT), stranger], ranges=listed).gaps() == [("02", "04")]
+
+
+def test_what_is_lost_for_good_is_reported_and_what_was_closed_for_good_is_not() -> None:
+    gone = [ended(PARENT, LEFT, RIGHT), lease(LEFT), lease(spanning("s", 2, 3, (2, 0)))]
+    assert KeyMap(gone).orphans() == [("03", "04")]
+    assert not KeyMap([ended(PARENT)]).orphans()
+
+
+def test_begun_leases_that_share_keys_overlap() -> None:
+    ((a, b),) = KeyMap([lease(LEFT), lease(PARENT), lease(RIGHT, epoch=0)]).overlaps()
+    assert {a.range_id, b.range_id} == {"a", "p"}
+
+
+def test_without_bounds_names_alone_say_what_goes_on() -> None:
+    parent, child = FeedRange(id=RangeId("p")), FeedRange(id=RangeId("c"), generation=(1, 0))
+    assert [x.child.range for x in KeyMap([ended(parent, child)]).due()] == [child]
+    going_on = [ended(parent, child), lease(child)]
+    assert not KeyMap(going_on).due()
+    assert names(KeyMap(going_on).over(())) == ["p"]
+    root = End(children=(Successor(range=parent, start=START),))
+    assert not KeyMap(going_on, root=root).over(())
+
+
+def test_the_feed_tells_bounds_and_generations_that_a_lease_does_not_have() -> None:
+    bare = lease(FeedRange(id=PARENT.id), epoch=0, stamp=1.0)
+    known = KeyMap([bare], ranges=[replace(PARENT, generation=(3, 0))]).leases[PARENT.id]
+    assert known.range == replace(PARENT, generation=(3, 0))
