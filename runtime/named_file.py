@@ -7,17 +7,20 @@ ever.
 import errno
 import os
 import stat
+import time
 from pathlib import Path
 from typing import BinaryIO, Final
 
 _PIECE: Final = 2**16
+_LONGEST_WAIT: Final = 2.0
+_LOOK: Final = 0.02
 
 
 def read_file(path: Path, *, most: int) -> bytes:
     """Return what a file holds, or a pipe that somebody writes into (``<(command)``).
 
-    Raise ``OSError`` if it cannot be read, if nobody writes into the pipe, or if there are
-    more than ``most`` bytes.
+    Raise ``OSError`` if it cannot be read, if nobody begins to write into the pipe for two
+    seconds, or if there are more than ``most`` bytes.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -54,11 +57,15 @@ def write_into(path: Path, document: bytes) -> None:
 
 
 def _begin(handle: int, name: str) -> bytes:
-    """Return some of what is there without waiting for it."""
-    try:
-        found = os.read(handle, _PIECE)
-    except BlockingIOError:
-        return b""  # somebody writes into the pipe, and has not begun yet
-    if not found and stat.S_ISFIFO(os.fstat(handle).st_mode):
-        raise OSError(errno.EPIPE, "it is a pipe, and nobody writes into it", name)
-    return found
+    """Return some of what is there; of a pipe, wait until somebody has opened it to write."""
+    until = time.monotonic() + _LONGEST_WAIT
+    while True:
+        try:
+            found = os.read(handle, _PIECE)
+        except BlockingIOError:
+            return b""  # somebody writes into the pipe, and has not begun yet
+        if found or not stat.S_ISFIFO(os.fstat(handle).st_mode):
+            return found
+        if time.monotonic() >= until:
+            raise OSError(errno.EPIPE, "it is a pipe, and nobody writes into it", name)
+        time.sleep(_LOOK)
