@@ -248,7 +248,7 @@ class Feed(ABC):
     # it that share keys with it, which name the range as their parent, and not its sub-ranges.
     # Where ``successors_inherit_positions``, it ends only where its keys come apart.
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         """Cut the keys of a range into so many parts (at least 2), of about as many keys each.
 
         They come by their bounds, without a gap. Raise ``FeedRefused`` for a range that cannot
@@ -256,7 +256,7 @@ class Feed(ABC):
         """
         raise FeedRefused(f"range {found.id!r} cannot be split into {into}: {_WHOLE_ONLY}")
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
         """Return the part that has the keys of some, which come by their bounds, without a gap.
 
         Raise ``FeedRefused`` where no position can be one in all of them, as ``ranges`` last

@@ -150,10 +150,10 @@ class MemoryFeed(Feed):
 
     # Parts of ranges.
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return memory_parts.cut(found, into)
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
         return memory_parts.joined(parts)
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
@@ -198,12 +198,12 @@ class MemoryFeed(Feed):
 
     # What changes the ranges.
 
-    def split(self, range_id: RangeId) -> tuple[FeedRange, FeedRange]:
+    def split_range(self, range_id: RangeId) -> tuple[FeedRange, FeedRange]:
         """End a range; two fresh ones share its hashes in halves."""
         low, high = self.close(range_id, 2)
         return low, high
 
-    def merge(self, a: RangeId, b: RangeId) -> FeedRange:
+    def merge_ranges(self, a: RangeId, b: RangeId) -> FeedRange:
         """End two neighbours; one fresh range holds the hashes of both."""
         first, second = sorted((self._open_range(a), self._open_range(b)), key=lambda x: x.low)
         if first.high != second.low:

@@ -74,11 +74,11 @@ class _BoundedFeed(Feed):
         longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
         return await self._bounded("news", self._feed.news(at), within=longest)
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        return self._feed.cut(found, into)
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return self._feed.split(found, into)
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return self._feed.joined(parts)
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return self._feed.merge(parts)
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         return self._feed.sub_range(found, low, high)

@@ -31,7 +31,7 @@ async def in_parts(given: FeedHarness) -> Feed:
     feed = bounded_feed(given.feed, timeout=60.0)
     (found, *_) = await feed.ranges()
     try:
-        feed.cut(found, 2)
+        feed.split(found, 2)
     except FeedRefused as refused:
         pytest.skip(f"not this feed: {refused}")
     return feed
@@ -60,7 +60,7 @@ async def test_parts_hold_each_change_of_their_range_once_and_in_its_order(
     given: FeedHarness, into: int
 ) -> None:
     feed, found = await in_parts(given), await full_range(given)
-    parts = feed.cut(found, into)
+    parts = feed.split(found, into)
     assert [(x.low, x.parents) for x in parts[1:]] == [(x.high, ()) for x in parts[:-1]]
     assert all(x.of == found.id and x.generation > found.generation for x in parts)
     assert (parts[0].low, parts[-1].high) == (found.low, found.high)
@@ -76,9 +76,9 @@ async def test_a_change_keeps_its_name_when_its_range_is_split_and_merged(
 ) -> None:
     feed, found = await in_parts(given), await full_range(given)
     names = {(x.range_id, x.sequence): x.key for x in await whole(feed, found)}
-    first, second, third = feed.cut(found, 3)
-    merged = feed.joined([first, second])
-    again = feed.cut(merged, 2)
+    first, second, third = feed.split(found, 3)
+    merged = feed.merge([first, second])
+    again = feed.split(merged, 2)
     for parts in ((first, second, third), (merged, third), (*again, third)):
         read = [x for part in parts for x in await whole(feed, part)]
         assert {(x.range_id, x.sequence): x.key for x in read} == names
@@ -90,20 +90,20 @@ async def test_a_position_in_a_range_is_one_in_each_part_of_it(given: FeedHarnes
     after = feed.position_after(changes[len(changes) // 2])
     rest = named((await pages_from(feed, found, after, 1000))[0])
     in_its_parts = [
-        x for part in feed.cut(found, 3) for x in (await pages_from(feed, part, after, 7))[0]
+        x for part in feed.split(found, 3) for x in (await pages_from(feed, part, after, 7))[0]
     ]
     assert sorted(named(in_its_parts)) == rest
 
 
 async def test_parts_that_were_cut_are_joined_and_cut_again(given: FeedHarness) -> None:
     feed, found = await in_parts(given), await full_range(given)
-    first, second, third = feed.cut(found, 3)
-    both = feed.joined([first, second])
+    first, second, third = feed.split(found, 3)
+    both = feed.merge([first, second])
     assert (both.low, both.high) == (first.low, second.high)
-    halves = [x for part in feed.cut(both, 2) for x in await whole(feed, part)]
+    halves = [x for part in feed.split(both, 2) for x in await whole(feed, part)]
     of_both = [*await whole(feed, first), *await whole(feed, second)]
     assert sorted(named(halves)) == sorted(named(of_both))
-    everything = feed.joined([both, third])
+    everything = feed.merge([both, third])
     assert named(await whole(feed, everything)) == named(await whole(feed, found))
 
 
@@ -111,7 +111,7 @@ async def test_a_part_at_its_end_stands_where_its_range_ends_whatever_it_holds(
     given: FeedHarness,
 ) -> None:
     feed, found = await of_lasting_ranges(given), await full_range(given, 30)
-    parts = feed.cut(found, 4)
+    parts = feed.split(found, 4)
     before = [len(await whole(feed, x)) for x in parts]
     (key,) = {x.key for x in (await whole(feed, found))[-1:]}
     await given.append([Record(key=key, body=b"%d" % n) for n in range(40)])
@@ -129,7 +129,7 @@ async def test_a_part_ends_with_its_range_and_goes_on_in_what_shares_keys(
     given: FeedHarness,
 ) -> None:
     feed, found = await of_lasting_ranges(given), await full_range(given)
-    parts = feed.cut(found, 4)
+    parts = feed.split(found, 4)
     await given.split(found.id)
     children = [x for x in await feed.ranges() if found.id in x.parents]
     for part in parts:
@@ -158,26 +158,26 @@ async def test_a_part_says_which_range_it_belongs_to_and_no_range_does(
     given: FeedHarness,
 ) -> None:
     feed, found = await of_lasting_ranges(given), await full_range(given)
-    first, second = feed.cut(found, 2)
+    first, second = feed.split(found, 2)
     assert [x.of for x in (first, second, found)] == [found.id, found.id, None]
-    assert [x.of for x in feed.cut(second, 2)] == [found.id, found.id]
-    assert feed.joined(feed.cut(second, 2)).of == found.id
+    assert [x.of for x in feed.split(second, 2)] == [found.id, found.id]
+    assert feed.merge(feed.split(second, 2)).of == found.id
     assert feed.sub_range(found, first.low, first.high) == first
 
 
 async def test_what_no_single_range_holds_is_not_joined(given: FeedHarness) -> None:
     feed = await of_lasting_ranges(given)
     first, second, *_ = await feed.ranges()
-    for parts in ([first, second], [feed.cut(first, 2)[1], feed.cut(second, 2)[0]]):
+    for parts in ([first, second], [feed.split(first, 2)[1], feed.split(second, 2)[0]]):
         with pytest.raises(FeedRefused, match="not all parts of one range"):
-            feed.joined(parts)
+            feed.merge(parts)
 
 
 async def test_a_part_of_no_range_is_unknown_and_what_is_no_position_refused(
     given: FeedHarness,
 ) -> None:
     feed, found = await of_lasting_ranges(given), await full_range(given)
-    part = feed.cut(found, 2)[0]
+    part = feed.split(found, 2)[0]
     start = await feed.start(part, "beginning")
     for name in (f"nowhere{part.id}", f"{part.id}0"):
         wrong = replace(part, id=RangeId(name), of=None)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Gets the name of the method and the call; returns what the caller is to see."""
 
-_PLAIN = {"position_after", "cut", "joined", "sub_range"}
+_PLAIN = {"position_after", "split", "merge", "sub_range"}
 """The methods of feeds that ask nothing, and so are not async."""
 
 

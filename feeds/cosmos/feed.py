@@ -154,7 +154,7 @@ class CosmosFeed(Feed):
         """
         return self._rid if self._mode == "latest-version" else f"{self._rid}?mode={self._mode}"
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         if self._hash_version != EVEN_HASHES:
             raise FeedRefused(
                 f"range {found.id!r} cannot be split: its container has version "
@@ -163,7 +163,7 @@ class CosmosFeed(Feed):
             )
         return [part_between(found, low, high) for low, high in even_parts(found, into)]
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
         return self._topology.joined(parts)
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:

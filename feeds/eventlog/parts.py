@@ -49,7 +49,7 @@ def part_between(found: FeedRange, low: str, high: str) -> FeedRange:
 
 
 def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
-    """See ``Feed.cut``. Virtual parts are not divided."""
+    """See ``Feed.split``. Virtual parts are not divided."""
     prefix, low, high = found.low[:-3], _virtual(found.low), _virtual(found.high)
     if high - low < into:
         raise FeedRefused(
@@ -67,10 +67,10 @@ def _virtual(bound: str) -> int:
 class FeedOfPartitions(Feed):
     """A feed of partitions: what it says of their parts, but for reading."""
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return cut(found, into)
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
         newest = refuse_other_wholes(parts)
         return part_between(newest, parts[0].low, parts[-1].high)
 

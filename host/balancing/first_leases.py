@@ -30,7 +30,7 @@ async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
     into = pieces(feed, first, parallelism)
     children: list[Successor] = []
     for x in first:
-        cut = feed.cut(x, into) if into > 1 else (x,)
+        cut = feed.split(x, into) if into > 1 else (x,)
         children += (Successor(range=y, start=starts[x.id].start) for y in cut)
     assert len(children) >= min(parallelism, len(first)), f"{children} are too few"
     return End(children=tuple(children))
@@ -45,7 +45,7 @@ def pieces(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> int:
     assert into * len(ranges) >= parallelism or not ranges, f"{into} pieces each are too few"
     if into > 1:
         try:
-            feed.cut(ranges[0], into)
+            feed.split(ranges[0], into)
         except FeedRefused as error:
             raise FeedRefused(
                 f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges, "

@@ -204,7 +204,7 @@ def _joined(
     touching = [x.high == y.low for x, y in pairwise(parts)]
     if not touching or not all(touching) or not parts[0].high:
         raise UserError("name two or more ranges whose keys touch; changefeed status has them")
-    return feed.joined(parts)
+    return feed.merge(parts)
 
 
 async def _advanced(container: LeaseContainer, lease: Lease, position: Continuation) -> Lease:

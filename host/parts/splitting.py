@@ -23,7 +23,7 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     """
     leases = await leased.leases()
     (lease,) = open_leases(leases, [range_id], SPLITTING)
-    leased.feed.cut(lease.range, into)  # refused before it is stopped
+    leased.feed.split(lease.range, into)  # refused before it is stopped
     async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
         (whole,) = stopped.leases
         end = split_end(leased.feed, whole.range, into, require_continuation(whole))

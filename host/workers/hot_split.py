@@ -70,7 +70,7 @@ def split_end(feed: Feed, found: FeedRange, into: int, at: Continuation) -> End:
     """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it cannot
     be cut.
     """
-    cut = feed.cut(found, into)
+    cut = feed.split(found, into)
     assert len(cut) == into, f"range {found.id!r} was cut into {len(cut)}, not {into}"
     assert (cut[0].low, cut[-1].high) == (found.low, found.high), (
         f"{cut} are not all keys of {found}"

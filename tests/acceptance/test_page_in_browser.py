@@ -108,7 +108,7 @@ async def test_what_happens_to_a_fleet_shows_without_a_reload(chromium: str) -> 
                 moves = page.locator("#move-list")
                 await expect(moves).to_contain_text("from anna to ben")
                 await expect(page.locator("#host-table tbody tr")).to_have_count(2)
-            feed.split(appended.range_id)
+            feed.split_range(appended.range_id)
             await expect(row(page, "r4")).to_contain_text("anna")
             await page.locator("#lineage summary").click()
             boxes = page.locator("#lineage-picture g.node")

@@ -49,10 +49,10 @@ class InMemory:
             )
 
     async def split(self, range_id: RangeId) -> None:
-        self.feed.split(range_id)
+        self.feed.split_range(range_id)
 
     async def merge(self, range_ids: Sequence[RangeId]) -> None:
-        self.feed.merge(*range_ids)
+        self.feed.merge_ranges(*range_ids)
 
 
 class InEventLog:

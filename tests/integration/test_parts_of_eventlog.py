@@ -71,7 +71,7 @@ async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_
         for name in ("a", "b"):
             fleet.start(name)
         await delivered(fleet, 200)
-        parts = [x.id for x in log.cut((await log.ranges())[0], 4)]
+        parts = [x.id for x in log.split((await log.ranges())[0], 4)]
         assert {*await fleet.owners()} == {*parts}
         await writer.append(records(200, 300))
         # No bound of the new partitions is one of a part.

@@ -97,12 +97,12 @@ class MemorySource:
         kind = random.random()
         if kind < 0.6 and len(open_ranges) < 16:
             tell(f"split {chosen.id}")
-            self._feed.split(chosen.id)
+            self._feed.split_range(chosen.id)
         elif kind < 0.9:
             after = next((x for x in open_ranges if x.low == chosen.high), None)
             if after is not None:
                 tell(f"merge {chosen.id} and {after.id}")
-                self._feed.merge(chosen.id, after.id)
+                self._feed.merge_ranges(chosen.id, after.id)
         else:
             tell("a new era")
             self._feed.begin_era(random.choice([1, 3, 6]))
@@ -110,7 +110,7 @@ class MemorySource:
     def end(self, range_id: RangeId, tell: Callable[[str], None]) -> None:
         if range_id in {x.id for x in self.open_ranges()}:
             tell(f"split {range_id}")
-            self._feed.split(range_id)
+            self._feed.split_range(range_id)
 
     def place(self, position: Continuation) -> int:
         return int(position)

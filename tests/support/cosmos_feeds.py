@@ -105,11 +105,11 @@ class Unwrapped(Feed):
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        return self._feed.cut(found, into)
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return self._feed.split(found, into)
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return self._feed.joined(parts)
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return self._feed.merge(parts)
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         return self._feed.sub_range(found, low, high)

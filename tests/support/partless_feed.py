@@ -5,8 +5,8 @@ from changefeed.feeds.memory import MemoryFeed
 
 
 class PartlessFeed(MemoryFeed):
-    cut = Feed.cut
-    joined = Feed.joined
+    split = Feed.split
+    merge = Feed.merge
     sub_range = Feed.sub_range
 
 

@@ -63,10 +63,10 @@ class Anew:
         holders = [x.id for x in self._feed._holders]
         event = random.random()
         if event < 0.5:
-            self._feed.split(random.choice(holders))
+            self._feed.split_range(random.choice(holders))
         elif event < 0.8 and len(holders) > 1:
             n = random.randrange(len(holders) - 1)
-            self._feed.merge(holders[n], holders[n + 1])
+            self._feed.merge_ranges(holders[n], holders[n + 1])
         else:
             self._feed.begin_era(random.randint(1, 4))
 

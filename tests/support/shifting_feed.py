@@ -125,14 +125,14 @@ class ShiftingReader(Feed):
     def identity(self) -> str:
         return self._store.identity
 
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         low, high = int(found.low or "0", 16), int(found.high, 16)
         if high - low < into:
             raise FeedRefused(f"range {found.id!r} has too few hashes")
         cuts = (f"{low + (high - low) * n // into:02X}" for n in range(1, into))
         return [part_between(found, *x) for x in pairwise([found.low, *cuts, found.high])]
 
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
         return self._topology.joined(parts)
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:

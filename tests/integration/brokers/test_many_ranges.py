@@ -108,7 +108,7 @@ async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:
     async with given(1, ACCESS) as (_, feed, producer):
         await producer.send_many(records(0, 3000))
         (whole,) = await feed.ranges()
-        parts = feed.cut(whole, 4)
+        parts = feed.split(whole, 4)
         counts = await asyncio.gather(*(count_of(feed, x) for x in parts))
         assert sum(counts) == 3000
         assert feed._parts.decoded == 3000

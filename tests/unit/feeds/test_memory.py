@@ -15,8 +15,8 @@ async def test_two_feeds_found_the_same_story_are_the_same() -> None:
     async def story() -> list[object]:
         feed = MemoryFeed(4, clock=lambda: 1.5)
         found: list[object] = [feed.append(f"key-{n}") for n in range(50)]
-        found += feed.split(name("r1"))
-        found.append(feed.merge(name("r2"), name("r3")))
+        found += feed.split_range(name("r1"))
+        found.append(feed.merge_ranges(name("r2"), name("r3")))
         found += feed.begin_era(3)
         found += [feed.append(f"key-{n}") for n in range(50)]
         return [*found, *await feed.ranges()]
@@ -27,7 +27,7 @@ async def test_two_feeds_found_the_same_story_are_the_same() -> None:
 async def test_ranges_are_counted_or_named_and_never_get_a_name_twice() -> None:
     assert [x.id for x in await MemoryFeed(3).ranges()] == ["r0", "r1", "r2"]
     feed = MemoryFeed(["left", "r0"])
-    assert [x.id for x in feed.split(name("left"))] == ["r1", "r2"]
+    assert [x.id for x in feed.split_range(name("left"))] == ["r1", "r2"]
     with pytest.raises(ValueError, match="one name"):
         MemoryFeed(["a", "a"])
 
@@ -52,10 +52,10 @@ def test_a_change_can_be_put_into_the_range_a_story_needs() -> None:
 
 async def test_children_halve_the_hashes_and_a_merge_joins_them_again() -> None:
     feed = MemoryFeed()
-    low, high = feed.split(name("r0"))
+    low, high = feed.split_range(name("r0"))
     assert (low.low, low.high) == ("000000000", "080000000")
     assert (high.low, high.high) == ("080000000", "100000000")
-    merged = feed.merge(high.id, low.id)
+    merged = feed.merge_ranges(high.id, low.id)
     assert (merged.low, merged.high, merged.parents) == (low.low, high.high, (low.id, high.id))
 
 
@@ -82,13 +82,13 @@ async def test_a_range_closed_for_good_goes_on_in_nothing_and_its_keys_are_refus
 
 def test_what_has_ended_takes_no_changes_and_cannot_end_again() -> None:
     feed = MemoryFeed(3)
-    feed.split(name("r0"))
+    feed.split_range(name("r0"))
     for attempt in (
         lambda: feed.append("k", range_id=name("r0")),
-        lambda: feed.split(name("r0")),
-        lambda: feed.merge(name("r0"), name("r1")),
+        lambda: feed.split_range(name("r0")),
+        lambda: feed.merge_ranges(name("r0"), name("r1")),
     ):
         with pytest.raises(ValueError, match="has ended"):
             attempt()
     with pytest.raises(ValueError, match="not neighbours"):
-        feed.merge(name("r2"), name("r3"))
+        feed.merge_ranges(name("r2"), name("r3"))

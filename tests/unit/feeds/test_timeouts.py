@@ -23,8 +23,8 @@ async def test_a_bounded_feed_can_what_the_feed_can() -> None:
     bounded = bounded_feed(ShiftingReader(store), timeout=1)
     assert bounded.successors_inherit_positions
     (whole,) = await bounded.ranges()
-    low, high = bounded.cut(whole, 2)
-    assert bounded.joined([low, high]).id == whole.id
+    low, high = bounded.split(whole, 2)
+    assert bounded.merge([low, high]).id == whole.id
     assert bounded.sub_range(whole, low.low, low.high) == low
     store.split(whole.id)
     with pytest.raises(RangeEnded) as ended:

@@ -206,9 +206,9 @@ async def test_what_was_split_and_merged_at_rest_leaves_no_lease_behind(
     async with Fleet(feed, container) as fleet:
         start(fleet, "ab")
         await asyncio.sleep(SETTLED)
-        low, high = feed.split(RangeId("r0"))
+        low, high = feed.split_range(RangeId("r0"))
         await asyncio.sleep(3 * SETTLED)
         assert {x.range_id for x in await container.list()} == {low.id, high.id}
-        merged = feed.merge(low.id, high.id)
+        merged = feed.merge_ranges(low.id, high.id)
         await asyncio.sleep(3 * SETTLED)
         assert {x.range_id for x in await container.list()} == {merged.id}

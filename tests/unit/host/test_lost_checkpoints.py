@@ -113,7 +113,7 @@ async def test_a_child_whose_checkpoint_is_lost_before_it_was_read_begins_anew()
     feed = MemoryFeed(2)
     async with Fleet(feed, stores.container) as fleet:
         await read_by_anna(fleet)
-        low, high = feed.split(R0)
+        low, high = feed.split_range(R0)
         await end(stores.container, R0, low, high, at=0)
         await stores.container.create(Lease(range=low, continuation=at(0)))
         await stores.lose_checkpoint(low.id)
@@ -132,14 +132,14 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
     async with Fleet(feed, stores.container) as fleet:
         await read_by_anna(fleet)
         (whole,) = await feed.ranges()
-        low, high = feed.cut(whole, 2)
-        joined = feed.joined([low, high])
+        low, high = feed.split(whole, 2)
+        joined = feed.merge([low, high])
         await end(stores.container, whole.id, low, high, at=10)
         for part in (low, high):
             await stores.container.create(Lease(range=part, continuation=at(10), epoch=1))
             await end(stores.container, part.id, joined, at=10)
         await stores.container.create(Lease(range=joined, continuation=at(10), epoch=1))
-        await end(stores.container, joined.id, *feed.cut(joined, 2), at=10)
+        await end(stores.container, joined.id, *feed.split(joined, 2), at=10)
         await stores.lose_checkpoint(low.id)
         for n in range(40):
             feed.append(f"late-{n}")

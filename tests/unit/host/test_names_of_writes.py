@@ -48,7 +48,7 @@ async def test_no_two_writes_of_owners_have_one_name(*, killed: bool) -> None:
         for n in range(60):
             feed.append(f"key-{n}")
             await asyncio.sleep(1)
-        feed.split(RangeId("r0"))
+        feed.split_range(RangeId("r0"))
         start(fleet, "c")
         await asyncio.sleep(60)
         if killed:

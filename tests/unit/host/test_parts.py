@@ -283,7 +283,7 @@ async def test_parts_that_can_be_merged_no_more_go_on_after_a_cut_off_attempt(
     class Split(ShiftingReader):
         """Its ranges have split since parts of them were made."""
 
-        def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
             raise FeedRefused(f"{len(parts)} parts are of several ranges")
 
     parts = Parted()

@@ -120,7 +120,7 @@ async def test_a_feed_whose_ranges_all_have_leases_needs_no_word() -> None:
 async def test_a_lease_at_the_end_of_its_range_says_where_it_goes_on() -> None:
     feed = MemoryFeed(1)
     (only,) = await feed.ranges()
-    low, high = feed.split(only.id)
+    low, high = feed.split_range(only.id)
     (found,) = await checked(feed, make.lease(only, at="0"))
     assert found.severity is Severity.FINE
     assert f"{low.id}, {high.id}" in found.text

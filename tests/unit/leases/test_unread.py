@@ -36,23 +36,23 @@ async def test_a_range_that_is_open_counts_its_own_changes() -> None:
 
 async def test_a_range_that_was_read_to_its_end_counts_what_it_goes_on_in() -> None:
     feed = feed_of(10)
-    feed.split(RangeId("r0"))
+    feed.split_range(RangeId("r0"))
     append(feed, 20)
     assert await behind(feed, ("r0", "10")) == [20]
 
 
 async def test_a_range_that_was_split_before_it_was_read_counts_both() -> None:
     feed = feed_of(10)
-    low, _ = feed.split(RangeId("r0"))
+    low, _ = feed.split_range(RangeId("r0"))
     append(feed, 20)
-    feed.split(low.id)
+    feed.split_range(low.id)
     append(feed, 30)
     assert await behind(feed, ("r0", "3")) == [7 + 20 + 30]
 
 
 async def test_what_has_a_lease_of_its_own_counts_there() -> None:
     feed = feed_of(10)
-    low, high = feed.split(RangeId("r0"))
+    low, high = feed.split_range(RangeId("r0"))
     append(feed, 20)
     counts = await behind(feed, ("r0", "10"), (low.id, "0"))
     assert sum(counts) == 20
@@ -62,6 +62,6 @@ async def test_what_has_a_lease_of_its_own_counts_there() -> None:
 
 async def test_what_two_ranges_go_on_in_counts_once() -> None:
     feed = feed_of(0, ranges=2)
-    feed.merge(RangeId("r0"), RangeId("r1"))
+    feed.merge_ranges(RangeId("r0"), RangeId("r1"))
     append(feed, 20)
     assert await behind(feed, ("r0", "0"), ("r1", "0")) == [20, 0]

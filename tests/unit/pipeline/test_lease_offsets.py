@@ -39,7 +39,7 @@ def test_hosts_go_on_where_a_query_has_stopped_and_a_query_where_hosts_have() ->
         leases = leases_of(half, access)
         assert [(x.range_id, x.continuation, x.ended) for x in leases] == [(R0, "4", False)]
         assert offset_of(leases, access) == half
-        feed.split(R0)
+        feed.split_range(R0)
         end, _ = drained(access, half)
         assert end.marks.keys() == {R0, R1, R2}
         crossed = leases_of(end, access)
@@ -67,8 +67,8 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
     with memory_access(feed) as access:
         half = next_offset(access, first_offset(access, "beginning"), limit=4)
         (whole,) = leases_of(half, access)
-        low, high = feed.cut(whole.range, 2)
-        joined = feed.joined([low, high])
+        low, high = feed.split(whole.range, 2)
+        joined = feed.merge([low, high])
         split = whole.ended_in(goes_on(whole, low, high, by="split"))
         parts = [replace(whole, range=x, epoch=1) for x in (low, high)]
         with pytest.raises(PipelineRefused, match="merge its parts"):
@@ -98,7 +98,7 @@ def of_two_halves() -> tuple[ShiftingStore, Sequence[Lease]]:
     for n in range(4):
         store.append(f"k{n}", b"")
     (whole,) = store.physical
-    halves = ShiftingReader(store).cut(whole, 2)
+    halves = ShiftingReader(store).split(whole, 2)
     return store, [make.lease(x, at=f'"{n}"', epoch=1) for n, x in enumerate(halves, start=2)]
 
 
@@ -111,7 +111,7 @@ def shown(store: ShiftingStore, *leases: Lease) -> dict[str, str]:
 
 def test_what_hosts_have_not_come_to_create_is_read_where_its_range_has_ended() -> None:
     store, (low, high) = of_two_halves()
-    parts = ShiftingReader(store).cut(low.range, 2)
+    parts = ShiftingReader(store).split(low.range, 2)
     split = low.ended_in(goes_on(low, *parts, by="split"))
     first, second = (x.id for x in parts)
     expected = {first: '"2"', second: '"2"', high.range_id: '"3"'}
@@ -131,6 +131,6 @@ def test_ranges_of_a_merge_that_was_cut_off_are_read_on() -> None:
     merged = make.lease(joined, at='"4"', epoch=1)
     assert shown(store, *ended, merged) == {"-FF": '"4"'}
     # It has been split again, and its own tombstone was deleted first.
-    below = ShiftingReader(store).cut(joined, 5)
+    below = ShiftingReader(store).split(joined, 5)
     again = [make.lease(x, at='"4"', epoch=1) for x in below]
     assert shown(store, *ended, *again) == {x.id: '"4"' for x in below}

@@ -111,9 +111,9 @@ def _replay(feed: MemoryFeed, line: bytes) -> None:
             committed_us=change.committed_us,
         )
     if entry.split is not None:
-        feed.split(entry.split)
+        feed.split_range(entry.split)
     if entry.merge is not None:
-        feed.merge(*entry.merge)
+        feed.merge_ranges(*entry.merge)
 
 
 @asynccontextmanager

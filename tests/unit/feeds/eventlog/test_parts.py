@@ -51,9 +51,9 @@ async def read_all(log: EventLog, name: RangeId, limit: int = 300) -> int:
 @pytest.mark.parametrize("into", [1, 3, 8])
 async def test_parts_of_a_partition_decode_its_pages_once(tmp_path: Path, into: int) -> None:
     async with filled(tmp_path / "log") as (log, whole):
-        parts = log.cut(whole, max(into, 2))
+        parts = log.split(whole, max(into, 2))
         if into == 1:
-            parts = [log.joined(parts)]
+            parts = [log.merge(parts)]
         async with asyncio.TaskGroup() as group:
             read = [group.create_task(read_all(log, x.id)) for x in parts]
         assert sum(x.result() for x in read) == RECORDS
@@ -65,7 +65,7 @@ async def test_a_part_far_behind_the_others_reads_for_itself(
 ) -> None:
     monkeypatch.setattr(parts_of, "_CACHED_BYTES", 1)
     async with filled(tmp_path / "log") as (log, whole):
-        for part in log.cut(whole, 2):
+        for part in log.split(whole, 2):
             await read_all(log, part.id)
         assert log._parts.decoded == 2 * RECORDS
         assert len(log._parts._pages._kept) == 1

@@ -85,7 +85,7 @@ async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
 async def test_a_child_comes_where_its_parents_have_ended_and_not_before() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     await looked(feed, leases)
-    merged = feed.merge(R0, R1)
+    merged = feed.merge_ranges(R0, R1)
     await begun(leases)
     await end(leases, R0, merged, at="7")
     assert await looked(feed, leases) == ["r1"]
@@ -122,7 +122,7 @@ async def test_what_one_listing_lacks_is_neither_created_nor_deleted() -> None:
     feed, leases = MemoryFeed(2), TornListing()
     await looked(feed, leases)
     await begun(leases)
-    low, high = feed.split(R0)
+    low, high = feed.split_range(R0)
     await end(leases, R0, low, high, at="0")
     await looked(feed, leases)
     await begun(leases)
@@ -146,7 +146,7 @@ async def test_a_tombstone_is_deleted_when_it_is_not_listed_and_its_children_are
     feed, leases = Forgetting(1), MemoryLeases()
     await looked(feed, leases)
     await begun(leases)
-    await end(leases, R0, *feed.split(R0), at="0")
+    await end(leases, R0, *feed.split_range(R0), at="0")
     assert await looked(feed, leases) == ["r1", "r2"]
     assert len(await leases.list()) == 3
     await begun(leases)
@@ -161,7 +161,7 @@ async def test_what_was_created_late_is_deleted_unless_another_processor_made_it
     feed, leases = MemoryFeed(1), MemoryLeases()
     await looked(feed, leases)
     await begun(leases)
-    half = feed.cut((await feed.ranges())[0], 2)[0]
+    half = feed.split((await feed.ranges())[0], 2)[0]
     stamp = 1.0 if foreign else None
     await leases.create(Lease(range=half, continuation=Continuation("0"), stamp=stamp))
     assert (half.id in await looked(feed, leases)) == foreign
@@ -171,7 +171,7 @@ async def test_a_lease_that_was_deleted_is_created_again_at_the_start_after_a_wh
     feed, leases = Forgetting(1), MemoryLeases()
     await looked(feed, leases)
     await begun(leases)
-    await end(leases, R0, *feed.split(R0), at="7")
+    await end(leases, R0, *feed.split_range(R0), at="7")
     await looked(feed, leases)
     await begun(leases)
     await looked(feed, leases)
@@ -224,7 +224,7 @@ class Splitting(Forgetting):
     async def start(self, found: FeedRange, at: StartAt) -> Continuation:
         if found.id == R0:
             if len(await super().ranges()) == 1:
-                self.split(R0)
+                self.split_range(R0)
             raise RangeUnknown(R0)
         return await super().start(found, at)
 
@@ -274,17 +274,17 @@ async def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() 
     feed, leases = MemoryFeed(1), MemoryLeases()
     await looked(feed, leases)
     (whole,) = await feed.ranges()
-    low, high = feed.cut(whole, 2)
+    low, high = feed.split(whole, 2)
     await begun(leases)
     await end(leases, R0, low, high, at="1")
     await looked(feed, leases)
     await begun(leases)
-    joined = feed.joined([low, high])
+    joined = feed.merge([low, high])
     await end(leases, low.id, joined, at="2")
     await end(leases, high.id, joined, at="2")
     await looked(feed, leases)
     await begun(leases)
-    again = feed.cut(joined, 2)
+    again = feed.split(joined, 2)
     assert [x.id for x in again] == [low.id, high.id]
     await end(leases, joined.id, *again, at="3")
     assert await looked(feed, leases) == sorted([low.id, high.id])
@@ -296,7 +296,7 @@ async def test_parts_of_a_hot_range_share_its_load_and_stay_for_a_while() -> Non
     feed, leases = MemoryFeed(1), MemoryLeases()
     await looked(feed, leases)
     (whole,) = await feed.ranges()
-    parts = tuple(Successor(range=x, start=Continuation("0")) for x in feed.cut(whole, 2))
+    parts = tuple(Successor(range=x, start=Continuation("0")) for x in feed.split(whole, 2))
     hot = replace(await lease_in(leases), epoch=1, load=1.0)
     await leases.replace(hot.ended_in(End(children=parts, by="split")))
     await looked(feed, leases)

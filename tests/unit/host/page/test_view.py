@@ -109,7 +109,7 @@ async def ranges_of(feed: MemoryFeed) -> list[FeedRange]:
 
 async def test_what_was_split_and_forgotten_is_an_ancestor() -> None:
     feed = MemoryFeed(1)
-    feed.split(RangeId("r0"))
+    feed.split_range(RangeId("r0"))
     children = (await ranges_of(feed))[1:]
     past, rows = unleased(await ranges_of(feed), children)
     assert ([x.name for x in past], rows) == (["r0"], [])
@@ -117,7 +117,7 @@ async def test_what_was_split_and_forgotten_is_an_ancestor() -> None:
 
 async def test_what_a_leased_range_goes_on_in_waits_for_its_end() -> None:
     feed = MemoryFeed(1)
-    feed.split(RangeId("r0"))
+    feed.split_range(RangeId("r0"))
     past, rows = unleased(await ranges_of(feed), [FeedRange(id=RangeId("r0"))])
     assert past == []
     assert {(x.state, x.note) for x in rows} == {("waiting", "for the end of r0")}

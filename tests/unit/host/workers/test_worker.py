@@ -130,7 +130,7 @@ async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before()
     async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(5)
-        for child in feed.split(R0):
+        for child in feed.split_range(R0):
             feed.append("k", range_id=child.id)
         await asyncio.sleep(60)
         assert {x.range_id for x in observer.changes} == {R0}
@@ -321,7 +321,7 @@ async def test_successors_begin_where_their_parent_ends_and_not_where_new_ranges
         await asyncio.sleep(1)
         assert fleet.log.delivered == []
         feed.append("k", range_id=R0)
-        for child in feed.split(R0):
+        for child in feed.split_range(R0):
             feed.append("k", range_id=child.id)
         await asyncio.sleep(60)
         delivered = [(x, n) for _, x, n in fleet.log.delivered]

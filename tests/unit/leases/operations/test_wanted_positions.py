@@ -21,7 +21,7 @@ async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
     feed = MemoryFeed(2)
     for n in range(20):
         feed.append(str(n))
-    feed.split(RangeId("r0"))
+    feed.split_range(RangeId("r0"))
     leases = list[Lease]()
     for x in await feed.ranges():
         at = await feed.start(x, "now")

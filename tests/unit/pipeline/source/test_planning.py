@@ -96,7 +96,7 @@ def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_ne
 ):
     feed = MemoryFeed(1)
     filled(feed, R0, 3)
-    feed.split(R0)
+    feed.split_range(R0)
     filled(feed, R1, 2)
     with memory_access(feed) as access:
         start = first_offset(access, "beginning")
@@ -117,8 +117,8 @@ def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_ne
 def test_a_merged_range_waits_for_both_its_parents_even_one_that_is_not_yet_read() -> None:
     feed = MemoryFeed(2)  # r0 is split into r2 and r3; r3 then merges with r1 into r4
     filled(feed, R0, 1)
-    feed.split(R0)
-    merged = feed.merge(R3, R1).id
+    feed.split_range(R0)
+    merged = feed.merge_ranges(R3, R1).id
     filled(feed, R2, 1)
     filled(feed, merged, 2)
     with memory_access(feed) as access:
@@ -133,7 +133,7 @@ def test_a_merged_range_waits_for_both_its_parents_even_one_that_is_not_yet_read
 def test_a_stream_that_starts_now_leaves_out_what_is_over() -> None:
     feed = MemoryFeed(1)
     filled(feed, R0, 3)
-    feed.split(R0)
+    feed.split_range(R0)
     filled(feed, R1, 2)
     with memory_access(feed) as access:
         start = first_offset(access, "now")
@@ -147,7 +147,7 @@ def test_ranges_that_an_offset_has_dropped_are_read_to_their_end() -> None:
     filled(feed, R0, 3)
     with memory_access(feed) as access:
         start = offset = first_offset(access, "beginning")
-        low, high = feed.split(R0)
+        low, high = feed.split_range(R0)
         filled(feed, low.id, 2)
         filled(feed, R1, 4)
         while (end := next_offset(access, offset)) != offset:
@@ -233,7 +233,7 @@ def test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits() 
     filled(feed, R1, 60)
     low, _, _ = feed.begin_era(3)  # the one in the middle waits for both
     filled(feed, low.id, 2)
-    for child in feed.split(low.id):
+    for child in feed.split_range(low.id):
         filled(feed, child.id, 2)
     with memory_access(feed) as access:
         _, read = drained(access, first_offset(access, "beginning"), limit=5)
@@ -243,8 +243,8 @@ def test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits() 
 
 def test_descendants_of_named_ranges_are_wanted_through_many_generations() -> None:
     feed = MemoryFeed(3)
-    one, other = feed.split(R1)
-    grandchild = feed.merge(other.id, R2)
+    one, other = feed.split_range(R1)
+    grandchild = feed.merge_ranges(other.id, R2)
     with memory_access(feed) as access:
         ranges = access.ranges()
     assert [x.id for x in narrowed(ranges, [R1])] == [R1, one.id, other.id, grandchild.id]

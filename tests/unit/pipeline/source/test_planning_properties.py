@@ -201,7 +201,7 @@ def left(owned: Lease, feed: Feed, random: Random) -> Lease:
     if event < 0.2 and feed.successors_inherit_positions:
         with suppress(FeedRefused):
             at = require_continuation(owned)
-            parts = [Successor(range=x, start=at) for x in feed.cut(owned.range, 2)]
+            parts = [Successor(range=x, start=at) for x in feed.split(owned.range, 2)]
             return owned.ended_in(End(children=tuple(parts), by="split"))
     return owned.released()
 
@@ -215,7 +215,7 @@ async def merge(feed: Feed, container: MemoryLeases, random: Random) -> None:
             continue
         with suppress(FeedRefused):
             joined = Successor(
-                range=feed.joined([one.range, two.range]), start=require_continuation(one)
+                range=feed.merge([one.range, two.range]), start=require_continuation(one)
             )
             end = End(children=(joined,), by="merge")
             await container.replace(one.ended_in(end))
