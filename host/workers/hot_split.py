@@ -46,7 +46,8 @@ class HotSplit:
         """Checkpoint what was done, which must be all that was delivered; return what the range
         goes on in, ``None`` where it cannot be split.
         """
-        if self.into is None:
+        into = self.into  # a listing may take it back meanwhile
+        if into is None:
             return None
         self._checkpoints.advance()
         await self._checkpoints.written()
@@ -55,9 +56,7 @@ class HotSplit:
         )
         lease = self._owned.lease
         try:
-            end = split_end(
-                self._environment.feed, lease.range, self.into, self._owned.continuation
-            )
+            end = split_end(self._environment.feed, lease.range, into, self._owned.continuation)
         except FeedRefused as error:
             self._not_before = self._clock() + self._cooldown
             self._environment.events.not_split(self._owned.range_id, error)
