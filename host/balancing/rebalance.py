@@ -263,7 +263,7 @@ class Rebalancer:
             return lease
         named = self._keymap.start_of(lease)
         stored = None if named is None else await look_up(self._container, lease.range_id)
-        if named is not None and stored is not None:
+        if named is not None and stored is not None and not stored.epoch:
             if stored.continuation is None:
                 lease = await vacate(self._container, stored, lost=named.start)
             elif stored.continuation != named.start:

@@ -209,8 +209,11 @@ class Worker:
                 return Lease.released
 
     def _ended(self, lease: Lease) -> Lease:
-        assert self._delivery.end is not None, f"{lease.range_id!r} ends, and goes on nowhere"
-        return lease.ended_in(self._delivery.end)
+        """End it; it may have ended already, by a write that was not answered."""
+        end = self._delivery.end
+        assert end is not None, f"{lease.range_id!r} ends, and goes on nowhere"
+        assert lease.end in (None, end), f"{lease.range_id!r} has ended in something else"
+        return lease if lease.ended else lease.ended_in(end)
 
     def _handed_over(self, lease: Lease) -> Lease:
         """Hand over to the host that asks by now; if it is dead, any host may have it."""

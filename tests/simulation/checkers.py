@@ -289,8 +289,12 @@ class Checker:
             raise Violation(f"{writer} gave up {range_id} while {own} was under way")
 
     def _stays_ended(self, before: Lease, after: Lease, writer: str) -> None:
-        """A tombstone is written by nobody, unless a range comes back under its name."""
-        if before.ended and after.range.generation <= before.range.generation:
+        """A tombstone stays as it is, unless a range comes back under its name. Who ended it
+        may write so once more, as no answer came.
+        """
+        same = (before.end, before.owner) == (after.end, after.owner)
+        later = after.range.generation > before.range.generation
+        if before.ended and not (same or later):
             raise Violation(f"the ended range {after.range_id} was written by {writer}")
 
     def _stays_paused(self, before: Lease, after: Lease, writer: str) -> None:

@@ -45,7 +45,7 @@ class Probe(StrEnum):
     CHECKPOINT_MOVED_BACK = "a person moved a checkpoint back"
 
     # ranges come and go
-    CHILD_WAITED = "a lease waited for a range that others still read"
+    CHILD_WAITED = "a child waited for another range that held its keys"
     MERGED = "a range began that goes on from two"
     ENDED_WHILE_FROZEN = "a range ended while its reader was frozen"
     SPLIT_BY_HOST = "a host split or merged a range that the feed has not"

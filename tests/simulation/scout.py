@@ -78,8 +78,6 @@ class Scout(Checker):
 
     def _of_creation(self, lease: Lease) -> None:
         range_id = lease.range_id
-        parents = [self.leases[x] for x in lease.range.parents if x in self.leases]
-        self.hit(Probe.CHILD_WAITED, where=any(not x.ended for x in parents))
         self.hit(Probe.PART_CAME_BACK, where=range_id in self._over)
         self.hit(Probe.DELETED_BY_HAND, where=range_id in self._begun_anew)
         self.hit(Probe.CREATED_LATE, where=self._late_at == self.now())
@@ -95,10 +93,14 @@ class Scout(Checker):
         if before.epoch != after.epoch:
             self._of_owner(before, after, writer)
             self._claimed_now = self.now(), self._call(writer, after)
-        if after.ended and not before.ended:
+        if after.end is not None and not before.ended:
             self.hit(Probe.HANDOFF_MET_SPLIT, where=before.next_owner is not None)
             by_hand = Probe.SPLIT_BY_HAND if writer == OPERATOR else Probe.SPLIT_BY_HOST
-            self.hit(by_hand, where=after.moved)
+            self.hit(by_hand, where=after.end.by != "feed")
+            waits = any(not after.range.covers(x.range) for x in after.end.children)
+            self.hit(Probe.CHILD_WAITED, where=waits)
+        came_back = before.ended and not after.ended and writer != OPERATOR
+        self.hit(Probe.PART_CAME_BACK, where=came_back)
         begins = not before.epoch and after.epoch > 0
         self.hit(Probe.MERGED, where=begins and len(after.range.parents) > 1)
         moved = before.continuation != after.continuation is not None

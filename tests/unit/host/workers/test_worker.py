@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.lease import HostName
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
@@ -327,3 +328,28 @@ async def test_successors_begin_where_their_parent_ends_and_not_where_new_ranges
         delivered = [(x, n) for _, x, n in fleet.log.delivered]
         assert delivered[0] == ("r0", 11)
         assert sorted(delivered[1:]) == [("r1", 1), ("r2", 1)]
+
+
+class UnansweredEnd(MemoryLeases):
+    """The answer to the first end of a range is lost."""
+
+    lost = False
+
+    async def replace(self, lease: Lease) -> Lease:
+        written = await super().replace(lease)
+        if lease.ended and not self.lost:
+            self.lost = True
+            raise ContainerUnavailable("the answer was lost")
+        return written
+
+
+async def test_an_end_whose_answer_was_lost_is_known_for_ones_own() -> None:
+    feed, container = make.memory_feed(1, 10), UnansweredEnd()
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(1)
+        feed.split_range(R0)
+        await asyncio.sleep(30)
+        assert container.lost
+        assert set(await fleet.owners()) == {"r1", "r2"}
+        assert not fleet.running["a"].done()
