@@ -123,12 +123,13 @@ class KeyMap:
 
     def over(self, listed: Collection[RangeId]) -> Sequence[Lease]:
         """Return the tombstones that nothing needs any more: the feed does not list their
-        range, and all their keys are being read. Where bounds are not known, their children.
+        range, nor that which they are sub-ranges of, and all their keys are being read. Where
+        bounds are not known, their children.
         """
         return [
             x
             for x, end in self._ended
-            if x.range_id not in listed
+            if x.range.whole not in listed
             and self._keys.all(self._begun, x.range)
             and (x.range.high or self._goes_on_by_name(x, end))
         ]

@@ -1,0 +1,113 @@
+"""How much there is to hold in the head: a bound goes down with what it counts, never up."""
+
+import ast
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+from changefeed.feeds.feed import RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.settings import Settings
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.testing.fleet import Fleet
+
+ROOT = Path(__file__).parents[3]
+CORE = ("host", "leases", "observers", "feeds/*.py", "feeds/cosmos")
+PRODUCT = (
+    "brokers", "cli", "emulator", "feeds", "host", "leases", "observers", "pipeline", "runtime",
+)  # fmt: skip
+
+
+def files(*places: str) -> Iterator[Path]:
+    for place in places:
+        found = sorted(ROOT.glob(place))
+        for x in found:
+            yield from [x] if x.is_file() else sorted(x.rglob("*.py"))
+
+
+def classes(*places: str) -> Iterator[ast.ClassDef]:
+    for file in files(*places):
+        tree = ast.parse(file.read_text("utf-8"))
+        yield from (x for x in ast.walk(tree) if isinstance(x, ast.ClassDef))
+
+
+def bases(found: ast.ClassDef) -> set[str]:
+    return {x.id for x in found.bases if isinstance(x, ast.Name)}
+
+
+def leaves(section: Any) -> int:
+    """Count the settings below a section."""
+    fields = section.model_fields.values()
+    return sum(
+        leaves(x.annotation) if hasattr(x.annotation, "model_fields") else 1 for x in fields
+    )
+
+
+def test_the_core_has_no_more_lines() -> None:
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in files(*CORE)) <= 26_600
+
+
+def test_there_are_no_more_protocols_and_settings() -> None:
+    protocols = [x.name for x in classes(*CORE) if "Protocol" in bases(x)]
+    assert len(protocols) <= 14, protocols
+    assert leaves(Settings) <= 58
+
+
+def test_there_are_no_more_errors() -> None:
+    known = {"Exception", "Failure", "UserError"}
+    errors = set[str]()
+    every = list(classes(*PRODUCT))
+    while more := {x.name for x in every if bases(x) & known} - known:
+        errors |= more
+        known |= more
+    assert len(errors) <= 71, sorted(errors)
+
+
+class Walk:
+    """The files and functions of the product that run while it watches."""
+
+    def __init__(self) -> None:
+        self.functions = set[tuple[str, str]]()
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame: FrameType, event: str, _: object) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(ROOT):
+            place = file.relative_to(ROOT)
+            if place.parts[0] in PRODUCT:
+                self.functions.add((str(place), frame.f_code.co_qualname))
+
+    @property
+    def files(self) -> set[str]:
+        return {x for x, _ in self.functions}
+
+
+async def test_a_change_passes_no_more_files_on_its_way_to_a_checkpoint() -> None:
+    feed, stored = MemoryFeed(1), asyncio.Event()
+
+    class Leases(MemoryLeases):
+        async def checkpoint(self, lease: Lease) -> Lease:
+            written = await super().checkpoint(lease)
+            stored.set()
+            return written
+
+    async with Fleet(feed, Leases()) as fleet:
+        fleet.start("a")
+        for _ in range(2):  # the second one meets what is there by then
+            await asyncio.sleep(10.5)
+            stored.clear()
+            with Walk() as walk:
+                feed.append("k", range_id=RangeId("r0"))
+                await stored.wait()
+    assert len(walk.files) <= 37, sorted(walk.files)
+    assert len(walk.functions) <= 128, sorted(walk.functions)
