@@ -18,13 +18,9 @@ owned for the first time has to be so in two listings in a row.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 from changefeed.leases.lease import End, Lease
-
-ROOT: Final = (-1, 0)
-"""The generation of the root, which is earlier than any."""
 
 
 def newest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:

@@ -32,6 +32,7 @@ from changefeed.observers.errors import (
     DeadLettersUnavailable,
     LeaseFenced,
     LetterConflict,
+    NoDeadLetters,
     ObserverError,
     ObserverExhausted,
     ObserverFailed,
@@ -79,6 +80,7 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     ObserverRaised("ValueError", "x"),
     LeaseFenced("x"),
     DeadLettersRefused("x"),
+    NoDeadLetters("x"),
     DeadLettersUnavailable("x"),
     LetterConflict("x", "letters.db"),
 )
