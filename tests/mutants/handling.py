@@ -180,9 +180,9 @@ def a_checkpoint_that_one_answer_lacks_is_lost(m: Patch) -> None:
     m.patch(LostCheckpoints, "is_lost", is_lost)
 
 
-@mutant(rule=11, kills="unit/host/balancing/test_discovery.py::test_what_one_listing_lacks")
+@mutant(rule=11, kills="unit/host/balancing/test_discovery.py::test_a_listing_that_lacks")
 def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
-    m.patch(_Plan, "agreed", lambda _, later: later)
+    m.patch(_Plan, "agreed", lambda self, _: self)
 
 
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")

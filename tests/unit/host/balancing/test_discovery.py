@@ -133,6 +133,22 @@ async def test_what_one_listing_lacks_is_neither_created_nor_deleted() -> None:
         assert await MemoryLeases.list(leases) == before
 
 
+async def test_a_listing_that_lacks_all_leases_does_not_begin_the_feed_again() -> None:
+    feed, leases = ShiftingReader(ShiftingStore()), TornListing()
+    await looked(feed, leases)
+    await begun(leases)
+    (whole,) = await feed.ranges()
+    halves = feed.split(whole, 2)
+    await end(leases, whole.id, *halves, at="7")
+    for _ in range(2):
+        await looked(feed, leases)
+        await begun(leases)
+    leases.lacks = [x.id for x in halves]
+    calls = Calls()
+    await looked(feed, proxied(leases, calls), 2 * PATIENCE)
+    assert (calls.count["create"], calls.count["list"] > 10) == (0, True)
+
+
 class Forgetting(MemoryFeed):
     """It does not list what has ended."""
 
