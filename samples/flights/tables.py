@@ -43,6 +43,11 @@ def java_is_found() -> None:
     java_home(os.environ)
 
 
+def make_directory(settings: PipelineSettings) -> None:
+    """Make the place of the tables: it is looked at before Spark has made it."""
+    Path(settings.directory).mkdir(exist_ok=True)
+
+
 async def keep_tables(place: Place, total: int, screen: Screen) -> None:
     """Bring the tables of a run up to date, and show how far they are.
 
@@ -51,6 +56,7 @@ async def keep_tables(place: Place, total: int, screen: Screen) -> None:
     settings, log = settings_of(place.directory), place.directory / "logs" / "pipeline.log"
     screen.say("the same feed becomes three tables: starting Spark")
     began = time.monotonic()
+    make_directory(settings)
     with screen.live_tables() as show:
         async with _running(command(place.directory), log, screen) as process:
             before, since = None, began
