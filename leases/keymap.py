@@ -20,24 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
-from changefeed.leases.lease import End, Lease
-
-
-def newest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
-    """Return each lease once: as it was written last, of copies in any order.
-
-    Pauses and requests are no sign of life: where only these differ, the paused copy counts.
-    """
-    found: dict[RangeId, Lease] = {}
-    for x in leases:
-        known = found.get(x.range_id)
-        if known is None or _order(known) < _order(x):
-            found[x.range_id] = x
-    return found
-
-
-def _order(lease: Lease) -> tuple[int, int, bool, str]:
-    return (*lease.sign_of_life, lease.paused is not None, lease.version)
+from changefeed.leases.lease import End, Lease, newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The values of ownership: a lease, a member, and the names they are made of."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NewType
 
@@ -227,3 +228,20 @@ def require_continuation(lease: Lease) -> Continuation:
             " where the feed settled, a checkpoint is made by advanced_to()"
         )
     return lease.continuation
+
+
+def newest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
+    """Return each lease once: as it was written last, of copies in any order.
+
+    Pauses and requests are no sign of life: where only these differ, the paused copy counts.
+    """
+    found: dict[RangeId, Lease] = {}
+    for x in leases:
+        known = found.get(x.range_id)
+        if known is None or _order(known) < _order(x):
+            found[x.range_id] = x
+    return found
+
+
+def _order(lease: Lease) -> tuple[int, int, bool, str]:
+    return (*lease.sign_of_life, lease.paused is not None, lease.version)

@@ -30,7 +30,7 @@ from math import ceil
 from operator import itemgetter
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import HostName, Lease, newest
 from changefeed.leases.load import STEP, HostLimits, known
 from changefeed.leases.plan import Assignment, holder_of
 
@@ -85,11 +85,7 @@ def plan_by_load(
 
 def each_once(leases: Iterable[Lease]) -> Sequence[Lease]:
     """Sort leases by their ranges; of one that was listed twice, keep what was written last."""
-    latest: dict[RangeId, Lease] = {}
-    for lease in leases:
-        other = latest.setdefault(lease.range_id, lease)
-        if other.sign_of_life < lease.sign_of_life:
-            latest[lease.range_id] = lease
+    latest = newest(leases)
     return [latest[x] for x in sorted(latest)]
 
 

@@ -8,7 +8,7 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import Lease, newest
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 
@@ -112,13 +112,9 @@ class WorkerPool:
 
     def listed(self, leases: Iterable[Lease], *, asked: float) -> None:
         """Compare the leases that have a worker with a listing that was asked for then."""
-        newest: dict[RangeId, Lease] = {}
-        for lease in leases:  # a listing of several pages may show one twice
-            if lease.range_id in self._workers:
-                other = newest.get(lease.range_id, lease)
-                newest[lease.range_id] = max(lease, other, key=lambda x: x.sign_of_life)
+        found = newest(x for x in leases if x.range_id in self._workers)
         for range_id, worker in self._workers.items():
-            worker.listed(newest.get(range_id), asked=asked)
+            worker.listed(found.get(range_id), asked=asked)
 
     async def watch_renewals(self, *, every: float) -> Never:
         """Have leases renewed that heartbeats have not kept for too long.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
-from changefeed.leases.keymap import KeyMap, newest
-from changefeed.leases.lease import End, HostName, Lease, Version
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import End, HostName, Lease, Version, newest
 from tests.unit.leases.keymap_world import Trouble, World, spanning
 
 SEEDS = range(25)
