@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from uuid import uuid4
 
 from changefeed.feeds.backlog import changes_between
 from changefeed.feeds.feed import (
@@ -29,7 +28,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.expiry import ExpiryWatch, Moment
-from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.lease import Lease
 from changefeed.leases.life import Heartbeats, LeaseLife
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.release import vacate
@@ -145,9 +144,7 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
 
 
 async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
-    wanted = vacant.advanced_to(move.to).stamped(
-        write_id=WriteId(uuid4().hex), stamp=time.time()
-    )
+    wanted = vacant.advanced_to(move.to).stamped(stamp=time.time())
     try:
         await container.checkpoint(wanted)
     except LeaseConflict as conflict:

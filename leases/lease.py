@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NewType
+from uuid import uuid4
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
@@ -176,12 +177,15 @@ class Lease:
         )
         return replace(self, continuation=continuation)
 
-    def stamped(self, *, write_id: WriteId, stamp: float) -> "Lease":
-        """Prepare a write of the owner: a fresh name for it, and the wall-clock time."""
-        assert write_id not in ("", self.write_id), (
-            f"two writes of lease {self.range_id!r} have the name {write_id!r}"
+    def stamped(self, *, stamp: float, write_id: WriteId | None = None) -> "Lease":
+        """Prepare a write: a name for it, a fresh one if none is given, and the wall-clock
+        time.
+        """
+        name = WriteId(uuid4().hex) if write_id is None else write_id
+        assert name not in ("", self.write_id), (
+            f"two writes of lease {self.range_id!r} have the name {name!r}"
         )
-        return replace(self, write_id=write_id, stamp=stamp)
+        return replace(self, write_id=name, stamp=stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

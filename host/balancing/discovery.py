@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from random import Random
-from uuid import uuid4
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
@@ -40,7 +39,7 @@ from changefeed.leases.errors import (
     LeaseGone,
 )
 from changefeed.leases.keymap import Due, KeyMap
-from changefeed.leases.lease import End, Lease, WriteId
+from changefeed.leases.lease import End, Lease
 from changefeed.leases.load import coarse, known
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.remembering import LeaseMemory
@@ -206,7 +205,7 @@ class Discovery:
         await self._create_one(self._memory.recreated(_with_load(child, due.parents)))
 
     async def _revive(self, wanted: Lease) -> None:
-        named = wanted.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
+        named = wanted.stamped(stamp=time.time())
         try:
             await self._container.replace(named)
         except CheckpointMissing:  # that of a tombstone, which nobody has read for long

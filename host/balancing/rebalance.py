@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.balancing.balancer import (
@@ -38,7 +37,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.expiry import Moment
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing, SendAlong
 from changefeed.leases.operations.look_up import look_up
@@ -230,7 +229,7 @@ class Rebalancer:
 
     async def _write(self, lease: Lease) -> None:
         """Write a lease that carries our name and has no worker."""
-        named = lease.stamped(write_id=WriteId(uuid4().hex), stamp=self._wall())
+        named = lease.stamped(stamp=self._wall())
         await self._container.replace(named)
 
     async def _acquire(self, lease: Lease, how: str) -> None:

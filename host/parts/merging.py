@@ -10,6 +10,7 @@ until then its ranges stay paused. One that is refused lets them go on.
 """
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,6 @@ from changefeed.host.parts.stopping import (
     finish,
     still_claimed,
     stopped_ranges,
-    written,
 )
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
@@ -211,4 +211,4 @@ async def _advanced(container: LeaseContainer, lease: Lease, position: Continuat
     """Checkpoint a stopped range where all of them are: what goes on then agrees with each."""
     if lease.continuation == position:
         return lease
-    return await container.checkpoint(written(lease.advanced_to(position)))
+    return await container.checkpoint(lease.advanced_to(position).stamped(stamp=time.time()))

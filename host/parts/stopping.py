@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
-from uuid import uuid4
 
 from tenacity import (
     AsyncRetrying,
@@ -31,7 +30,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
-from changefeed.leases.lease import End, Lease, WriteId
+from changefeed.leases.lease import End, Lease
 from changefeed.leases.operations.pause import Claim, is_paused_by
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.operations.update import update_lease
@@ -174,7 +173,8 @@ async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:
 
 async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
     """End a stopped range, if no other has written to it since."""
-    ended = written(replace(stopped.ended_in(end), paused=None).without_continuation())
+    ended = replace(stopped.ended_in(end), paused=None).without_continuation()
+    ended = ended.stamped(stamp=time.time())
 
     def give_up(_: RetryCallState) -> None:
         raise ContainerUnavailable(_AGAIN.format(stopped.range_id))
@@ -198,7 +198,3 @@ async def _end(container: LeaseContainer, ended: Lease) -> None:
         stored = await container.read(ended.range_id)
         if stored is not None and stored.write_id != ended.write_id:
             raise
-
-
-def written(lease: Lease) -> Lease:
-    return lease.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())

@@ -36,7 +36,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from typing import Never
-from uuid import uuid4
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
@@ -48,7 +47,7 @@ from changefeed.leases.errors import (
     LeaseGone,
     LeaseLost,
 )
-from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.light_event import LightEvent
 
@@ -256,9 +255,7 @@ class OwnedLease:
                         await self._read_again(self._unclear)
                 except LeaseConflict:
                     continue
-                wanted = change(self._lease).stamped(
-                    write_id=WriteId(uuid4().hex), stamp=self._wall()
-                )
+                wanted = change(self._lease).stamped(stamp=self._wall())
                 self._check_next(wanted)
                 self._unclear = wanted  # until the answer is here
                 try:
@@ -328,7 +325,7 @@ class OwnedLease:
         """
         checkpoint = self._continuation
         ours = replace(self._lease.renewed(), version=stored.version).stamped(
-            write_id=WriteId(uuid4().hex), stamp=self._wall()
+            stamp=self._wall()
         )
         try:
             self._take_over(await self._container.acquire(ours))
@@ -368,7 +365,7 @@ async def acquire(
     Raise ``LeaseConflict`` if another host was quicker, and what containers raise.
     """
     sent = clock()
-    wanted = taken(lease).stamped(write_id=WriteId(uuid4().hex), stamp=wall())
+    wanted = taken(lease).stamped(stamp=wall())
     assert wanted.epoch > lease.epoch, (
         f"lease {lease.range_id!r}: {wanted.owner!r} takes it in epoch {lease.epoch} of "
         f"{lease.owner!r}"

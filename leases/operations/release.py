@@ -13,12 +13,11 @@ cannot read, and takes no new lease of that range, even if the plan gives it to 
 
 import time
 from contextlib import suppress
-from uuid import uuid4
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
-from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.lease import Lease
 from changefeed.leases.operations.look_up import look_up
 
 _TRIES = 20  # its owner writes it, too
@@ -64,6 +63,4 @@ async def vacate(
     assert vacant.epoch > lease.epoch, (
         f"lease {lease.range_id!r}: its owner could still checkpoint in epoch {lease.epoch}"
     )
-    return await container.acquire(
-        vacant.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
-    )
+    return await container.acquire(vacant.stamped(stamp=time.time()))

@@ -13,12 +13,11 @@ import enum
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import uuid4
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseGone
-from changefeed.leases.lease import Lease, WriteId, require_continuation
+from changefeed.leases.lease import Lease, require_continuation
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.release import vacate
 
@@ -97,14 +96,12 @@ async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None
     """Raise the epoch first: it shuts out any host that still writes under an older one."""
     position = require_continuation(wanted)
     vacant = await vacate(container, stored, lost=position)
-    there = await container.checkpoint(_named(vacant.advanced_to(position)))
+    moved = vacant.advanced_to(position).stamped(stamp=time.time())
+    there = await container.checkpoint(moved)
     if _facts(there) != _facts(wanted):
         marked = replace(there, end=wanted.end, paused=wanted.paused)
-        await container.replace(_named(marked.without_continuation()))
-
-
-def _named(lease: Lease) -> Lease:
-    return lease.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
+        bare = marked.without_continuation()
+        await container.replace(bare.stamped(stamp=time.time()))
 
 
 async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Lease] | None:
