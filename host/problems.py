@@ -22,8 +22,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.life import Heartbeats
 
@@ -62,17 +62,17 @@ def problems_of_leases(
     leases: Sequence[Lease],
     members: Collection[Member] = (),
     *,
+    readable: Collection[RangeId],
     now: float,
     longest_still: float,
 ) -> list[Problem]:
-    """Return what the leases say, by range.
+    """Return what the leases say, by range. ``readable`` are those that hosts may own.
 
     ``now`` is wall-clock time. A lease counts as expired if its stamp, and that of the record
     of its owner that keeps it, are older than ``longest_still`` seconds: longer than an owner
     may be silent, and than clocks may differ.
     """
     lives = Heartbeats().lives(leases, members)
-    open_to_hosts = {x.range_id for x in KeyMap(leases).readable()}
     found: list[Problem] = []
     for lease in sorted(leases, key=lambda x: x.range_id):
         if lease.ended:
@@ -80,7 +80,7 @@ def problems_of_leases(
         found += problems_of_health(lease.range_id, lease.owner, lease.health)
         found += _of_ownership(
             lease,
-            may_be_owned=lease.range_id in open_to_hosts,
+            may_be_owned=lease.range_id in readable,
             stamp=lives[lease.range_id].newest_stamp if lease.owner else None,
             silent_from=now - longest_still,
         )

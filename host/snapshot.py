@@ -164,10 +164,12 @@ class FleetInspector:
             unread = Unread(self._feed, leased=leased, ranges=ranges)
         now = at.wall
         longest_still = self._settings.leases.expiration + self._settings.leases.max_clock_skew
-        of_leases = problems_of_leases(leases, members, now=now, longest_still=longest_still)
+        open_to_hosts = {x.range_id for x in keymap.readable()}
+        of_leases = problems_of_leases(
+            leases, members, readable=open_to_hosts, now=now, longest_still=longest_still
+        )
         silent = self._watch.silent(members, at)
         expired = {x.range for x in of_leases if x.kind == "expired"}
-        open_to_hosts = {x.range_id for x in keymap.readable()}
 
         async def seen(lease: Lease) -> LeaseStatus:
             whole = await look_up(self._container, lease.range_id) or lease
@@ -181,7 +183,8 @@ class FleetInspector:
 
         in_order = sorted(leases, key=lambda x: x.range_id)
         statuses = await for_each(in_order, seen, at_once=_AT_ONCE)
-        without_lease = [x.id for x in ranges if _is_without_lease(x, leased, keymap)]
+        unheld = keymap.unheld()
+        without_lease = [x.id for x in ranges if _is_without_lease(x, leased, unheld)]
         problems += [problem_without_lease(x) for x in without_lease]
         problems += of_leases
         return Snapshot(
@@ -207,12 +210,12 @@ class FleetInspector:
             return []
 
 
-def _is_without_lease(found: FeedRange, leased: frozenset[RangeId], keymap: KeyMap) -> bool:
+def _is_without_lease(
+    found: FeedRange, leased: frozenset[RangeId], unheld: Sequence[tuple[str, str]]
+) -> bool:
     if not leased.isdisjoint((found.id, *found.parents)):
         return False
-    coming = ((x.child.range.low, x.child.range.high) for x in keymap.due())
-    missing = [*keymap.gaps(), *coming]
-    return not found.high or any(x < found.high and found.low < y for x, y in missing)
+    return not found.high or any(x < found.high and found.low < y for x, y in unheld)
 
 
 async def _backlog(

@@ -65,7 +65,10 @@ class KeyMap:
         self._held = keys.marked(x.range for x in self._open if not self._is_beside(x))
         self._buried = keys.marked(x.range for x, _ in self._ended)
         self._latest = keys.latest(x.range for x in self.leases.values())
-        self._due = {x.child.range.id: x for x in self._find_due()}
+        self._due = list(self._find_due())
+        self._coming = keys.marked(x.child.range for x in self._due)
+        self.highest_ended = max((x.epoch for x, _ in self._ended), default=0)
+        """The highest epoch of a range that has ended: one may come back under its name."""
 
     def readable(self) -> Sequence[Lease]:
         """Return the leases that a host may own.
@@ -86,7 +89,7 @@ class KeyMap:
 
     def due(self) -> Sequence[Due]:
         """Return the children whose leases are to be created."""
-        return list(self._due.values())
+        return self._due
 
     def start_of(self, lease: Lease) -> Successor | None:
         """Return what the tombstones of all its keys say of a lease: where it begins.
@@ -136,12 +139,11 @@ class KeyMap:
         """Return the bounds of keys, of ranges that the feed lists, that no lease has and that
         nothing will create one for: it was deleted by hand.
         """
-        here = bytearray(map(max, self._held, self._buried))
-        for due in self._due.values():
-            self._keys.mark(here, due.child.range)
-        wanted = self._keys.marked(self._ranges)
-        missing = bytes(w and not h for w, h in zip(wanted, here, strict=True))
-        return list(self._keys.spans(missing))
+        return list(self._keys.spans(self._missing()))
+
+    def unheld(self) -> Sequence[tuple[str, str]]:
+        """Return the bounds of keys that no lease has now: of gaps, and of what is due."""
+        return list(self._keys.spans(bytes(map(max, self._missing(), self._coming))))
 
     def overlaps(self) -> Sequence[tuple[Lease, Lease]]:
         """Return begun leases that share keys, which are read twice."""
@@ -160,10 +162,7 @@ class KeyMap:
         """Return the bounds of keys whose range has ended, and goes on in nothing that can
         come: a lease was deleted by hand, and no host can tell where its keys begin.
         """
-        alive = bytearray(self._held)
-        for due in self._due.values():
-            self._keys.mark(alive, due.child.range)
-        coming, before = alive, b""
+        coming, before = bytearray(map(max, self._held, self._coming)), b""
         while before != coming:  # what comes may let another come
             before = bytes(coming)
             for found in self._named.values():
@@ -175,6 +174,11 @@ class KeyMap:
             if not end.children:
                 self._keys.clear(lost, x.range)  # it was closed for good
         return list(self._keys.spans(lost))
+
+    def _missing(self) -> bytes:
+        wanted = self._keys.marked(self._ranges)
+        there = zip(wanted, self._held, self._buried, self._coming, strict=True)
+        return bytes(w and not (h or b or c) for w, h, b, c in there)
 
     def _ancestor(self, lease: Lease) -> FeedRange | None:
         """Return the bounds of what has come of a range that has none of its own."""

@@ -1,6 +1,7 @@
 """Where a fleet begins: the first leases, settled once for all its hosts."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from math import ceil
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
@@ -26,32 +27,28 @@ async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
         left_out = frozenset[RangeId]()
     else:
         left_out = await _over(feed, ranges, starts)
-    first = [x for x in ranges if _is_first(x, ranges, left_out) and x.id in starts]
-    into = pieces(feed, first, parallelism)
-    children: list[Successor] = []
-    for x in first:
-        cut = feed.split(x, into) if into > 1 else (x,)
-        children += (Successor(range=y, start=starts[x.id].start) for y in cut)
-    assert len(children) >= min(parallelism, len(first)), f"{children} are too few"
-    return End(children=tuple(children))
+    kept = {x.id for x in ranges} - left_out
+    oldest = [x for x in ranges if x.id in kept and kept.isdisjoint(x.parents)]
+    first = [starts[x.id] for x in oldest if x.id in starts]
+    return End(children=tuple(_in_pieces(feed, first, parallelism)))
 
 
-def pieces(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> int:
-    """Return into how many sub-ranges each range is cut, to have so many leases of them.
+def _in_pieces(feed: Feed, first: Sequence[Successor], parallelism: int) -> Sequence[Successor]:
+    """Cut ranges into as many sub-ranges each as it takes to have so many leases of them.
 
     Raise ``FeedRefused`` where the feed does not cut its ranges.
     """
-    into = ceil(parallelism / len(ranges)) if ranges else 1
-    assert into * len(ranges) >= parallelism or not ranges, f"{into} pieces each are too few"
-    if into > 1:
-        try:
-            feed.split(ranges[0], into)
-        except FeedRefused as error:
-            raise FeedRefused(
-                f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges, "
-                f"which cannot be read in parts: leave the setting out ({error})"
-            ) from error
-    return into
+    into = ceil(parallelism / len(first)) if first else 1
+    assert into * len(first) >= parallelism or not first, f"{into} pieces each are too few"
+    if into == 1:
+        return first
+    try:
+        return [replace(x, range=y) for x in first for y in feed.split(x.range, into)]
+    except FeedRefused as error:
+        raise FeedRefused(
+            f"feed.parallelism is {parallelism}, and this feed has {len(first)} ranges, "
+            f"which cannot be read in parts: leave the setting out ({error})"
+        ) from error
 
 
 async def _starts(
@@ -94,10 +91,3 @@ def _beside_living(
     """Return ranges with a child that waits for another parent: it comes of both their ends."""
     families = [{*x.parents}.intersection(listed) for x in ranges]
     return {y for x in families if not x <= over for y in x & over}
-
-
-def _is_first(
-    found: FeedRange, ranges: Sequence[FeedRange], left_out: Collection[RangeId]
-) -> bool:
-    before = {x.id for x in ranges}.difference(left_out)
-    return found.id not in left_out and before.isdisjoint(found.parents)

@@ -267,8 +267,7 @@ class Rebalancer:
                 lease = await vacate(self._container, stored, lost=named.start)
             elif stored.continuation != named.start:
                 lease = await self._container.replace(stored.begun_at(named.start))
-        highest = max((x.epoch for x in self._keymap.leases.values() if x.ended), default=0)
-        return replace(lease, epoch=max(lease.epoch, highest))
+        return replace(lease, epoch=max(lease.epoch, self._keymap.highest_ended))
 
     async def _pause(self, range_id: RangeId, reason: str) -> None:
         """Let a range that we have and do not read wait for a person; the next listing

@@ -16,6 +16,7 @@ from changefeed.host.endpoints import Answers
 from changefeed.host.problems import problems_of_leases
 from changefeed.host.snapshot import FleetInspector, Snapshot
 from changefeed.leases.health import RangeHealth
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
@@ -31,7 +32,8 @@ def owned(name: str, *, stamp: float | None = NOW) -> Lease:
 
 
 def found(*leases: Lease) -> list[tuple[str, str | None, str | None]]:
-    problems = problems_of_leases(leases, now=NOW, longest_still=330)
+    readable = {x.range_id for x in KeyMap(leases).readable()}
+    problems = problems_of_leases(leases, readable=readable, now=NOW, longest_still=330)
     return [(x.kind, x.range, x.owner) for x in problems]
 
 

@@ -128,6 +128,14 @@ def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert KeyMap([lease(LEFT), stranger], ranges=listed).gaps() == [("02", "04")]
 
 
+def test_keys_that_no_lease_has_now_are_those_of_gaps_and_of_what_is_due() -> None:
+    assert KeyMap([lease(LEFT)], ranges=[LEFT, RIGHT]).unheld() == [("02", "04")]
+    assert KeyMap([ended(PARENT, LEFT), lease(RIGHT)], ranges=[PARENT]).unheld() == [
+        ("00", "02")
+    ]
+    assert not KeyMap([lease(LEFT), ended(RIGHT)], ranges=[LEFT, RIGHT]).unheld()
+
+
 def test_what_is_lost_for_good_is_reported_and_what_was_closed_for_good_is_not() -> None:
     gone = [ended(PARENT, LEFT, RIGHT), lease(LEFT), lease(spanning("s", 2, 3, (2, 0)))]
     assert KeyMap(gone).orphans() == [("03", "04")]
