@@ -80,8 +80,8 @@ class FeedSettings(Section):
     start: Annotated[Literal["beginning", "now"] | datetime, BeforeValidator(_start_in)] = (
         "beginning"
     )
-    """Where to start a range that has no lease yet: beginning, now, or a time with its
-    zone, not in the future. Settled once, when its lease is created."""
+    """Where the fleet starts: beginning, now, or a time with its zone, not in the future. The
+    first host settles it for all. A range whose lease was deleted starts there again."""
     poll_interval: Seconds = 1.0
     """How long to wait at the end of a range before asking for more. Where the feed has to be
     asked range by range (Cosmos DB), up to five times as long for one that stays idle."""
@@ -235,7 +235,7 @@ class ObserverSettings(Section):
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: Place = "sqlite:data/dead-letters.db"
-    """Where changes go that were put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine;
+    """Where failed changes are put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine;
     for all hosts, any other address that leases can have (``postgresql://``, ``cosmos://``)."""
 
     @model_validator(mode="after")

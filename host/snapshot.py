@@ -257,7 +257,6 @@ def _lease_seen(
         ended=lease.ended,
         paused=lease.paused,
         owner=lease.owner,
-        parents=lease.range.parents,
         health=lease.health,
         waits=waits,
         expired=expired,

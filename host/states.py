@@ -8,7 +8,7 @@ idle       its owner reads it, and there is nothing to do
 failing    its observer fails on it, again and again or for the first time
 stuck      a call of its observer does not come back
 paused     no host reads it until it is resumed
-waiting    for the end of the ranges that it follows
+waiting    others have its keys: no host may own its lease
 unowned    it could be read, and no host has its lease, or there is no lease yet
 expired    it has an owner that gives no sign of life, and no host has taken it over
 ended      it has been read to its end
@@ -18,7 +18,7 @@ A host is running, stopping, silent (it gives no sign of life), or foreign (it o
 keeps no record).
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 from typing import Literal
 
 from changefeed.host.settings import LeaseSettings
@@ -45,7 +45,6 @@ def range_state(
     ended: bool,
     paused: str | None,
     owner: str | None,
-    parents: Sequence[str],
     health: RangeHealth,
     waits: bool,
     expired: bool,
@@ -60,7 +59,7 @@ def range_state(
     if paused is not None:
         return "paused", paused, None
     if owner is None and waits:
-        return "waiting", f"for the end of {', '.join(parents)}", None
+        return "waiting", "others have its keys", None
     if owner is None:
         return "unowned", "no host has its lease", None
     if expired:

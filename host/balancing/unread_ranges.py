@@ -1,9 +1,9 @@
 """The ranges that no host of the fleet reads: which, why, and how far they are behind.
 
-A range that is paused, or waits for its parents, or belongs to a processor of another kind,
-has no host that measures it. So that its lag is in the metrics all the same, and once, the
-living member with the lowest name reports it for the fleet. Every host finds that from its own
-listing: while two listings differ, a lag may be reported twice, or not at all, for some
+A range that is paused, or whose keys others have, or that belongs to a processor of another
+kind, has no host that measures it. So that its lag is in the metrics all the same, and once,
+the living member with the lowest name reports it for the fleet. Every host finds that from its
+own listing: while two listings differ, a lag may be reported twice, or not at all, for some
 seconds.
 """
 
@@ -39,8 +39,8 @@ def reporter(view: View) -> HostName | None:
 def unread_ranges(view: View) -> Mapping[RangeId, str]:
     """Return the ranges that no living member reads, and why.
 
-    ``paused``; ``waiting`` for what held its keys before to be read to the end; ``foreign``:
-    a processor of another kind has it; ``unowned``.
+    ``paused``; ``waiting``, as others have its keys; ``foreign``: a processor of another kind
+    has it; ``unowned``.
     """
     living = {x.name for x in view.listing.members if x.name not in view.dead}
     may_begin = {x.range_id for x in view.listing.readable}

@@ -175,7 +175,6 @@ def _state(lease: Ownership, known: Known) -> tuple[RangeState, str | None, floa
         ended=lease.ended,
         paused=lease.paused,
         owner=lease.owner,
-        parents=lease.parents,
         health=lease.health,
         waits=lease.waits,
         expired=lease.expired,

@@ -43,7 +43,7 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
             Ownership(name="r", parents=("p", "q"), waits=True),
             NOTHING,
             "waiting",
-            "for the end of p, q",
+            "others have its keys",
             None,
         ),
         (replace(OWNED, expired=True, health=STUCK), NOTHING, "expired", None, None),
