@@ -122,7 +122,7 @@ def problems_of(core: BrokerCore, store: MeteredStore) -> list[str]:
 @contextmanager
 def _listening(settings: WebSection) -> Iterator[socket.socket]:
     try:
-        listening = take_port(settings.bind, settings.port)
+        listening = take_port(settings.bind, settings.port, LIMITS.backlog)
     except OSError as error:
         where = f"web.bind {settings.bind!r}, web.port {settings.port}"
         if error.errno == errno.EADDRINUSE:

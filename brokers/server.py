@@ -78,8 +78,9 @@ from changefeed.runtime.web_server import WebLimits
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-LIMITS = WebLimits(most=4096, request=30.0, answer=75.0, idle=120.0, shutdown=2.0)
-"""A reader may wait 30 seconds for a record, a producer for a slow store."""
+LIMITS = WebLimits(most=4096, backlog=4096, request=30.0, answer=75.0, idle=120.0, shutdown=2.0)
+"""A reader may wait 30 seconds for a record, a producer for a slow store. When a broker starts,
+all clients come at once."""
 _LONGEST_WAIT = 30.0
 _MOST_PAGE = 64 * 1024 * 1024
 _LARGE = 1024 * 1024

@@ -26,6 +26,7 @@ from aiohttp.typedefs import Handler
 
 _serving: "ContextVar[Connections | None]" = ContextVar("serving", default=None)
 _BACKLOG = 16
+_ACCEPTED = 16
 """So many connections are accepted in one turn of the loop, before any can be refused."""
 
 
@@ -33,19 +34,24 @@ _BACKLOG = 16
 class WebLimits:
     """For each connection, in seconds: how long its request may take from the first byte to
     the last, its answer, and the pause until the next request. ``most``: at once.
+    ``backlog``: how many clients may wait, connected, until the loop accepts them.
 
     Without ``idle`` a connection is for one request.
     """
 
     most: int = 64
+    backlog: int = _BACKLOG
     request: float = 10.0
     answer: float = 10.0
     idle: float | None = None
     shutdown: float = 1.0
 
 
-def take_port(bind: str, port: int) -> socket.socket:
-    """Listen at an address, with 0 on any free port. Raise ``OSError`` if it cannot be had."""
+def take_port(bind: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
+    """Listen at an address, with 0 on any free port. Raise ``OSError`` if it cannot be had.
+
+    ``backlog``: see ``WebLimits``; it holds already before anybody answers.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -56,7 +62,7 @@ def take_port(bind: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(_BACKLOG)
+        listening.listen(backlog)
     except OSError:
         listening.close()
         raise
@@ -100,9 +106,10 @@ async def serving(
         server = await asyncio.get_running_loop().create_server(
             lambda: _Connection(answering(), connections),
             sock=listening,
-            backlog=_BACKLOG,
+            backlog=_ACCEPTED,
             ssl=tls,
         )
+        listening.listen(limits.backlog)  # asyncio has one number for both
         try:
             yield
         finally:

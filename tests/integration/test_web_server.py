@@ -1,8 +1,9 @@
 """Limits of the one HTTP server of hosts, pipelines and the emulator."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import ClassVar
 
 import pytest
@@ -132,6 +133,19 @@ async def test_one_connection_too_many_closes_one_that_waits_for_its_client() ->
         hold.set()
         await answered.answer()
         await another.answer()
+
+
+async def test_as_many_clients_as_said_connect_while_the_loop_is_busy() -> None:
+    def crowd(port: int) -> None:  # on the loop, which therefore accepts nobody
+        with ExitStack() as clients:
+            for _ in range(60):
+                client = socket.create_connection(("127.0.0.1", port), timeout=0.5)
+                clients.enter_context(client)
+
+    with take_port("127.0.0.1", 0, 128) as listening:
+        crowd(listening.getsockname()[1])
+        async with serving(web.Application(), WebLimits(backlog=128), listening):
+            crowd(listening.getsockname()[1])
 
 
 @pytest.mark.parametrize("bind", ["\udcff", "a" * 300, "a..b"])
