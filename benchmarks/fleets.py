@@ -10,10 +10,11 @@ from typing import TypeVar
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -51,7 +52,7 @@ class Watched(BoundedContainer):
         except LeaseConflict:
             self.conflicts += 1
             raise
-        except ContainerUnavailable:
+        except StoreUnavailable:
             self.failures += 1
             raise
 

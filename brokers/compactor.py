@@ -36,8 +36,9 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import compacted_key, segment_key, segments_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
+from changefeed.runtime.errors import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -39,11 +39,12 @@ from changefeed.feeds.brokers.protocol import (
 )
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.wire import Storage
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

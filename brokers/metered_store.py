@@ -8,7 +8,8 @@ from opentelemetry.metrics import MeterProvider
 
 from changefeed.brokers.meters import SECONDS
 from changefeed.feeds.brokers.names import WAL
-from changefeed.feeds.brokers.stores.store import Listed, ObjectStore, StoreError
+from changefeed.feeds.brokers.stores.store import Listed, ObjectStore
+from changefeed.runtime.errors import StoreError
 
 _SIZES = [2**n for n in range(10, 29, 2)]
 

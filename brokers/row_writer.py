@@ -30,8 +30,9 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

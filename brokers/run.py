@@ -15,8 +15,7 @@ from changefeed.brokers.run_core import leave, open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.brokers.settings import BrokerSettings, WebSection
 from changefeed.feeds.brokers.stores.addresses import open_store
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreUnavailable, UserError
 from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape

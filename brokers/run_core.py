@@ -14,10 +14,11 @@ from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
 from changefeed.feeds.brokers.parquet import segments_module
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedRefused, RangeDamaged
 from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.errors import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 

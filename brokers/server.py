@@ -49,7 +49,6 @@ from changefeed.feeds.brokers.errors import (
     PositionGone,
 )
 from changefeed.feeds.brokers.parquet import segments_module
-from changefeed.feeds.brokers.stores.store import StoreError, StoreUnavailable
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
     MOST_BYTES,
@@ -69,7 +68,7 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.scrape import Scrape, accepts_gzip
 from changefeed.runtime.secret import Secret

@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from changefeed.host.wiring import open_host
     from changefeed.leases.addresses import open_container
     from changefeed.leases.container import LeaseContainer
-    from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
     from changefeed.leases.lease import HostName, Lease, Member
     from changefeed.leases.memory import MemoryLeases
     from changefeed.observers.errors import (
@@ -87,7 +86,13 @@ if TYPE_CHECKING:
     from changefeed.observers.middleware.retry import RetrySettings
     from changefeed.observers.observer import CloseReason, Context, Observer
     from changefeed.observers.registry import observer
-    from changefeed.runtime.errors import Failure, UserError
+    from changefeed.runtime.errors import (
+        Failure,
+        StoreError,
+        StoreRefused,
+        StoreUnavailable,
+        UserError,
+    )
     from changefeed.runtime.settings import LogSettings
 
 _GROUPS = {
@@ -156,9 +161,9 @@ _GROUPS = {
         "FeedUnavailable": "feeds.errors",
         "FeedRefused": "feeds.errors",
         "RangeUnknown": "feeds.errors",
-        "ContainerError": "leases.errors",
-        "ContainerUnavailable": "leases.errors",
-        "ContainerRefused": "leases.errors",
+        "StoreError": "runtime.errors",
+        "StoreUnavailable": "runtime.errors",
+        "StoreRefused": "runtime.errors",
         "ObserverError": "observers.errors",
         "ObserverRefused": "observers.errors",
         "ObserverFailed": "observers.errors",
@@ -173,9 +178,6 @@ __all__ = [
     "AsgiApp",
     "Change",
     "CloseReason",
-    "ContainerError",
-    "ContainerRefused",
-    "ContainerUnavailable",
     "Context",
     "Continuation",
     "CosmosSettings",
@@ -216,6 +218,9 @@ __all__ = [
     "SealPolicy",
     "Settings",
     "StartAt",
+    "StoreError",
+    "StoreRefused",
+    "StoreUnavailable",
     "Successor",
     "SyncProducer",
     "UserError",

@@ -18,9 +18,8 @@ from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES, check_leases
 from changefeed.leases.coverage import check_coverage
-from changefeed.leases.errors import ContainerError, ContainerMissing
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, StoreMissing, UserError
 
 _LONGEST = 60.0
 
@@ -52,12 +51,12 @@ async def _found(settings: Settings) -> Sequence[Diagnostic]:
             found += [x async for x in _place_of_leases(settings, address)]
         if not any(x.severity is Severity.PROBLEM for x in found):
             found += [x async for x in _leases(settings)]
-    except ContainerMissing as missing:
+    except StoreMissing as missing:
         found.append(_missing(missing, settings))
     return found
 
 
-def _missing(missing: ContainerMissing, settings: Settings) -> Diagnostic:
+def _missing(missing: StoreMissing, settings: Settings) -> Diagnostic:
     if not will_be_made(missing, settings):
         return problem("leases", str(missing))
     return warning("leases", str(missing), "if the name is right, there is nothing to do")
@@ -115,9 +114,9 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
             leases, members = await container.list(), await container.members()
             found = check_coverage(feed, container, start=settings.feed.start_at)
             wrong = [x async for x in found]
-    except ContainerMissing:
+    except StoreMissing:
         raise
-    except (ContainerError, FeedError) as error:
+    except (StoreError, FeedError) as error:
         yield _failed("leases", error)
     except TimeoutError:
         yield problem("leases", "the container does not answer", "look at the network")

@@ -31,8 +31,7 @@ from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector
 from changefeed.host.web import listening_socket, serving_application, url_of
-from changefeed.leases.errors import ContainerError
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.shutdown import StopSignals
 
@@ -130,5 +129,5 @@ async def _unavailable(
 ) -> web.StreamResponse:
     try:
         return await handler(request)
-    except ContainerError as error:
+    except StoreError as error:
         return web.json_response({"error": str(error)}, status=503)

@@ -22,8 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from changefeed.cli.looks import Looks
 from changefeed.host.scaling import desired_hosts
-from changefeed.leases.errors import ContainerError
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.web_server import descriptors, host_and_port, most_connections
 
 METRIC = "desired_hosts"
@@ -104,7 +103,7 @@ class Scaler:
         while True:
             try:
                 active = await self._look(self._lag_of(request)) > 0
-            except ContainerError:
+            except StoreError:
                 active = said
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -131,7 +130,7 @@ class Scaler:
     async def _desired(self, reference: Any, context: Any) -> int:
         try:
             return await self._look(self._lag_of(reference))
-        except ContainerError as error:
+        except StoreError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))

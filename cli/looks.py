@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from changefeed.host.snapshot import FleetInspector, Snapshot
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 
 _FRESH = 5.0
 _LONGEST_LOOK = 120.0
@@ -36,7 +36,7 @@ class Looks:
     async def look(self, *, within: float) -> Look:
         """Return a fresh look, or after ``within`` seconds the one before.
 
-        Raise ``ContainerError`` if the container does not answer, and where there is no look
+        Raise ``StoreError`` if the container does not answer, and where there is no look
         yet, or none of the last ten minutes.
         """
         if self._last is None or self._age >= _FRESH:
@@ -59,7 +59,7 @@ class Looks:
         if looking.done():
             looking.result()
         elif self._last is None or self._age >= _OLDEST:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"a look at the fleet takes longer than {within:g} s; it goes on: ask again"
             )
 
@@ -68,7 +68,7 @@ class Looks:
             async with asyncio.timeout(_LONGEST_LOOK):
                 seen = await self._fleet.look()
         except TimeoutError as error:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"a look at the fleet took longer than {_LONGEST_LOOK:g} s"
             ) from error
         self._last = self._clock(), seen

@@ -28,8 +28,7 @@ from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, Snapshot
 from changefeed.host.states import RangeState
-from changefeed.leases.errors import ContainerUnavailable
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreUnavailable, UserError
 
 _EVERY = 1.0
 _RATE_OVER = 11
@@ -140,7 +139,7 @@ async def _watch(settings: Settings, view: LeaseView) -> None:
                         else await rates_between(fleet.feed, looks[0], looks[-1])
                     )
                     live.update(rendered(looks[-1], view, now), refresh=True)
-                except ContainerUnavailable as error:
+                except StoreUnavailable as error:
                     live.update(plain(str(error), "red"), refresh=True)
 
 

@@ -29,9 +29,9 @@ from changefeed.host.page.of_host import HostPage
 from changefeed.host.page.view import NOTHING, Known
 from changefeed.host.problems import problems_of_health
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.errors import ContainerError
 from changefeed.leases.health import NOTHING_KNOWN
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import Scrape, accepts_gzip
 from changefeed.runtime.version import software_version
 
@@ -202,7 +202,7 @@ async def _answered(answers: Answers, page: HostPage, scope: Scope) -> Answer:
 async def _state(page: HostPage, *, packed: bool) -> Answer:
     try:
         body = await page.live.whole(compressed=packed)
-    except ContainerError as error:
+    except StoreError as error:
         return _json({"error": str(error)}, 503)
     return Answer(
         status=200,

@@ -40,7 +40,7 @@ from changefeed.host.workers.lag_meter import LagMeter
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerError, ContainerUnavailable, MemberConflict
+from changefeed.leases.errors import MemberConflict
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
@@ -49,6 +49,7 @@ from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.errors import StoreError, StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
@@ -193,7 +194,7 @@ class Host:
     async def run(self) -> None:
         """Be a host until asked to stop. Once only.
 
-        Raise ``NameTaken``, ``FeedRefused``, ``ContainerRefused`` and the like after an
+        Raise ``NameTaken``, ``FeedRefused``, ``StoreRefused`` and the like after an
         orderly stop, if one of them was the reason; ``StopIncomplete`` where work was cut
         off, or a lease was left with our name on it. Cancelled, the host stops in order,
         which takes ``host.stop_timeout`` at most, before ``CancelledError`` is raised;
@@ -350,7 +351,7 @@ class Host:
                 left = await rebalancer.run_once()
                 now = self._listed_at = self._clock()
                 wait = 0.0 if left else self._balancer.next_listing(now=now, jitter=jitter)
-            except ContainerUnavailable as error:
+            except StoreUnavailable as error:
                 wait = self._settings.leases.balance_interval * jitter
                 self._events.retrying("balance", error, wait)
             with suppress(TimeoutError):
@@ -358,7 +359,7 @@ class Host:
                     await self._list_now.wait()
             self._list_now.clear()
         # A claim without an answer may be ours: that its release is lost too is no rarity.
-        with suppress(ContainerError, TimeoutError):
+        with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(2 * self._settings.leases.call_timeout):
                 await Retrier(self._events, self._random).call(
                     "release", rebalancer.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
@@ -405,7 +406,7 @@ class Host:
         await pool.cancel_all()
 
     async def _drained(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
-        with suppress(ContainerError, MemberConflict, NameTaken):
+        with suppress(StoreError, MemberConflict, NameTaken):
             await self._membership.announce_stopping()
         await asyncio.wait([balancing])
         await pool.ended()
@@ -414,6 +415,6 @@ class Host:
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT):
                 await self._membership.leave()
-        except (ContainerError, MemberConflict, TimeoutError) as error:
+        except (StoreError, MemberConflict, TimeoutError) as error:
             self._events.retrying("leave", error, 0.0)
         self._events.stopped()

@@ -10,12 +10,11 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.host.events import HostEvents
-from changefeed.leases.errors import ContainerUnavailable
-from changefeed.observers.errors import DeadLettersUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
-_LATER = (FeedUnavailable, ContainerUnavailable, DeadLettersUnavailable)
+_LATER = (FeedUnavailable, StoreUnavailable, StoreUnavailable)
 
 
 class Retrier:
@@ -33,7 +32,7 @@ class Retrier:
         longest_delay: float = _LONGEST_DELAY,
     ) -> T:
         """Await ``operation()`` until it raises no ``FeedUnavailable``,
-        ``ContainerUnavailable`` or ``DeadLettersUnavailable``; ``doing`` names it in the log.
+        ``StoreUnavailable`` or ``StoreUnavailable``; ``doing`` names it in the log.
         """
         try:
             return await operation()  # nearly always enough, and much cheaper than what follows

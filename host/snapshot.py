@@ -148,7 +148,7 @@ class FleetInspector:
         return self._feed
 
     async def look(self) -> Snapshot:
-        """Read everything once. Raise ``ContainerError`` if the container does not answer."""
+        """Read everything once. Raise ``StoreError`` if the container does not answer."""
         clock = asyncio.get_running_loop().time
         asked = clock()
         listed, leases = await together(self._container.members(), self._container.list())

@@ -36,17 +36,17 @@ from changefeed.leases.addresses import (
     without_secrets,
 )
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
-from changefeed.observers.errors import DeadLettersUnavailable, ObserverRefused
+from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.runtime.version import software_version
@@ -62,7 +62,7 @@ def open_leases(
 ) -> AbstractAsyncContextManager[LeaseContainer]:
     """Open the container that the settings name: one, or two stores that act as one.
 
-    With ``must_exist`` nothing is made: raise ``ContainerMissing`` where it is not there. With
+    With ``must_exist`` nothing is made: raise ``StoreMissing`` where it is not there. With
     ``only_look`` nothing will be written, and leases that cannot be shared are shown.
     """
     options = settings.open_options
@@ -111,7 +111,7 @@ async def open_host(
 
     A host that still runs when the block is left stops in order first. Stores that do not
     answer are asked again until they do, or until this is cancelled. Raise
-    ``ObserverRefused``, ``FeedRefused`` or ``ContainerRefused``, with advice, for what cannot
+    ``ObserverRefused``, ``FeedRefused`` or ``StoreRefused``, with advice, for what cannot
     be opened as it is.
     """
     config = settings.observer
@@ -182,11 +182,11 @@ async def wire_host(
             )
         if leases is None:
             leases = await opened(
-                "open leases", lambda: open_leases(settings), ContainerUnavailable
+                "open leases", lambda: open_leases(settings), StoreUnavailable
             )
         await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
         dead_letters = await opened(
-            "open dead letters", lambda: _dead_letters(settings), DeadLettersUnavailable
+            "open dead letters", lambda: _dead_letters(settings), StoreUnavailable
         )
         host = Host(
             settings,

@@ -14,18 +14,13 @@ from dataclasses import replace
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    ContainerError,
-    ContainerMissing,
-    ContainerRefused,
-    ContainerUnavailable,
-)
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.store import Store
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
 from changefeed.runtime.diagnostics import Diagnostic, problem
+from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused, StoreUnavailable
 
 __all__ = [
     "LEASES",
@@ -64,7 +59,7 @@ LEASES = BackendTable(
         "blob+http": _BLOB,
         "memory": BuiltIn(target="changefeed.leases.memory:BACKEND", listed=False),
     },
-    refuse=ContainerRefused,
+    refuse=StoreRefused,
 )
 
 
@@ -74,7 +69,7 @@ def open_container(
     """Open a container that keeps ownership and checkpoints together.
 
     Without ``options``, secrets and the settings of backends are taken from the
-    environment. Raise ``ContainerRefused`` for an address that cannot be one.
+    environment. Raise ``StoreRefused`` for an address that cannot be one.
     """
     backend, where, own = _prepared(address, options)
     if backend.open_container is not None:
@@ -121,7 +116,7 @@ async def check_leases(
     address: str, options: OpenOptions | None = None, *, feed: str
 ) -> AsyncIterator[Diagnostic]:
     """Yield what the backend of leases finds, until something is so wrong that no more can
-    be seen. ``feed`` is the address of their feed. Raise ``ContainerMissing`` where there is
+    be seen. ``feed`` is the address of their feed. Raise ``StoreMissing`` where there is
     no such container.
     """
     try:
@@ -129,11 +124,11 @@ async def check_leases(
         if backend.check is not None:
             async for found in backend.check(where, own, feed=feed):
                 yield found
-    except ContainerMissing:
+    except StoreMissing:
         raise
-    except ContainerUnavailable as error:
+    except StoreUnavailable as error:
         yield problem("leases", str(error), "look at the network and at the address")
-    except ContainerError as error:
+    except StoreError as error:
         yield problem("leases", str(error))
 
 

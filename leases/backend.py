@@ -39,10 +39,10 @@ class LeaseBackend:
     ``open_store`` opens a place for records; leases, checkpoints and members are made of them
     (``changefeed.leases.stored``), and dead letters. Where leases and checkpoints have a form
     of their own when they are kept together, ``open_container`` opens that. Both return it open
-    as long as the block lasts, and raise ``ContainerRefused`` with advice, at once for an
+    as long as the block lasts, and raise ``StoreRefused`` with advice, at once for an
     address that cannot be one, else on entering the block. A store that is not there is created
     where ``options.create`` says so, or where creating it costs nothing; but never where
-    ``options.must_exist``: raise ``ContainerMissing`` then. ``locating`` are the options of an
+    ``options.must_exist``: raise ``StoreMissing`` then. ``locating`` are the options of an
     address that say where its leases are, and not how they are reached; by default all are.
     ``absolute`` makes a place independent of the working directory.
     """

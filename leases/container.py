@@ -29,7 +29,7 @@ class ListedFleet:
 class Members(Protocol):
     """Keeps one record for each host, which feed the fleet reads, and where it began.
 
-    Raises ``ContainerUnavailable`` when no answer came, and ``ContainerRefused`` when
+    Raises ``StoreUnavailable`` when no answer came, and ``StoreRefused`` when
     asking again cannot help.
     """
 
@@ -71,7 +71,7 @@ class LeaseContainer(Members, Protocol):
 
     To renew, ask for, hand over or release a lease is one and the same call: change
     your copy, then ``replace`` the stored one with it. Every call may raise
-    ``ContainerUnavailable``: then a write may have happened, or may happen yet.
+    ``StoreUnavailable``: then a write may have happened, or may happen yet.
     Versions, names and ids may be any text, and long.
     """
 

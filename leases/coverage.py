@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.runtime.errors import StoreError, StoreUnavailable
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
@@ -110,9 +110,9 @@ class _Reading:
         try:
             stored = await self.container.read(name)
             return None if stored is None or stored.ended else await self._read(stored)
-        except (ContainerUnavailable, FeedUnavailable) as error:
+        except (StoreUnavailable, FeedUnavailable) as error:
             return warning("leases", f"range {name}: {error}", "check again later")
-        except ContainerError as error:
+        except StoreError as error:
             return problem("leases", f"range {name}: {error}")
         except FeedError as error:
             return problem("leases", f"range {name}: {error}", _RESET.format(name))

@@ -5,15 +5,11 @@ LeaseError                  about one lease; ``lease`` is the copy we tried to w
 ├── LeaseGone               there is no such lease: stop reading, nothing to release
 └── LeaseLost               it is no longer ours: stop reading, nothing to release
 MemberConflict              another process wrote the member record of our name: stop
-ContainerError
-├── ContainerUnavailable    no answer: a write may have happened, or may yet
-└── ContainerRefused        asking again cannot help: stop, and say so to a person
-    ├── ContainerMissing    there is none yet: nothing to look at; a host may make it
-    └── CheckpointMissing   ... about this lease, if others have their checkpoints
+CheckpointMissing           its checkpoint is gone, and others have theirs: a ``StoreRefused``
 """
 
 from changefeed.leases.lease import Lease, Member
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.errors import Failure, StoreRefused
 
 
 class LeaseError(Failure):
@@ -52,40 +48,7 @@ class MemberConflict(Failure):
         return f"host {self.member.name!r}: {self.reason}"
 
 
-class ContainerError(Failure):
-    """The lease container as a whole."""
-
-
-class ContainerUnavailable(ContainerError):
-    """No answer came, in time or at all. A write may have happened, or may yet.
-
-    ``retry_after`` is in seconds, if the container knows.
-    """
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason, retry_after)
-        self.reason = reason
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-class ContainerRefused(ContainerError, UserError):
-    """Not a lease container, of another version, not permitted. The text is the advice."""
-
-
-class ContainerMissing(ContainerRefused):
-    """There is no such container, or its name is wrong. ``made_by_run`` says that
-    ``changefeed run`` makes it without being told to.
-    """
-
-    def __init__(self, reason: str, *, made_by_run: bool = False) -> None:
-        super().__init__(reason)
-        self.made_by_run = made_by_run
-
-
-class CheckpointMissing(ContainerRefused):
+class CheckpointMissing(StoreRefused):
     """Nobody can tell where to go on in a range: checkpoints are kept apart, and its own is
     gone. ``lease`` is as it is stored, without a continuation.
     """

@@ -7,11 +7,11 @@ host writes down what its feed is, beside the leases.
 """
 
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.errors import StoreRefused
 
 
 async def refuse_another_feed(container: LeaseContainer, identity: str) -> None:
-    """Raise ``ContainerRefused`` if there are leases, and they are about another feed.
+    """Raise ``StoreRefused`` if there are leases, and they are about another feed.
 
     A container without leases takes any feed, and keeps which it is.
     """
@@ -26,7 +26,7 @@ async def compare_feeds(container: LeaseContainer, identity: str) -> str | None:
     """
     kept = await container.feed_identity()
     if kept is not None and kept != identity and await container.list():
-        raise ContainerRefused(
+        raise StoreRefused(
             f"the leases are about another feed ({kept}) than the one at its address now "
             f"({identity}): it was deleted and recreated, or the address of the leases is that "
             f"of another fleet. Positions of the one mean nothing in the other: name other "

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.backends import Address
+from changefeed.runtime.errors import StoreRefused
 
 
 class MemoryStore:
@@ -80,7 +80,7 @@ class MemoryCheckpoints(StoredCheckpoints):
 
 
 def _refuse(_: Address, __: OpenOptions) -> NoReturn:
-    raise ContainerRefused(
+    raise StoreRefused(
         "leases in memory are seen by one process only, and forgotten when it ends: use"
         " sqlite:PATH, or make MemoryLeases() in a program that runs all its hosts"
     )

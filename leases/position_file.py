@@ -13,8 +13,8 @@ from typing import Annotated, Final
 import msgspec
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import End, Lease, require_continuation
+from changefeed.runtime.errors import StoreRefused
 
 FORMAT: Final = 1
 _MOST: Final = 2**53 - 1
@@ -73,7 +73,7 @@ def written(leases: Sequence[Lease], *, feed: str = "", saved_at: str = "") -> b
 
 
 def read(document: bytes) -> Sequence[Lease]:
-    """Return what ``written`` was given. Raise ``ContainerRefused`` for anything else."""
+    """Return what ``written`` was given. Raise ``StoreRefused`` for anything else."""
     return read_document(document).leases
 
 
@@ -84,12 +84,12 @@ def read_document(document: bytes) -> Positions:
         if found == FORMAT:
             return msgspec.json.decode(document, type=Positions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"this is no document of positions ({error}): changefeed positions save and "
             f"changefeed pipeline export write such"
         ) from error
     advice = "upgrade changefeed-host" if found > FORMAT else "save the positions again"
-    raise ContainerRefused(
+    raise StoreRefused(
         f"this is a document of positions in format {found}, and this version of "
         f"changefeed-host reads format {FORMAT} only: {advice}"
     )

@@ -36,13 +36,7 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseError,
-    LeaseGone,
-)
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseError, LeaseGone
 from changefeed.leases.lease import (
     Checkpoint,
     End,
@@ -54,6 +48,7 @@ from changefeed.leases.lease import (
 )
 from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints, StoredOwnership
+from changefeed.runtime.errors import StoreUnavailable
 
 _ATTEMPTS = 10  # each that fails lost to another write
 
@@ -123,7 +118,7 @@ class SeparateStores:
                 return _whole(owned, checkpoint)
             if await self._ownership.read(range_id) == owned:  # else deleted in between
                 raise CheckpointMissing(_listed(owned))
-        raise ContainerUnavailable(f"lease {range_id!r} changes faster than it can be read")
+        raise StoreUnavailable(f"lease {range_id!r} changes faster than it can be read")
 
     async def create(self, lease: Lease) -> Lease:
         first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
@@ -143,7 +138,7 @@ class SeparateStores:
                     f"checkpoint is claimed for {checkpoint.epoch}"
                 )
                 return _whole(await self._ownership.create(bare), checkpoint)
-        raise ContainerUnavailable(
+        raise StoreUnavailable(
             f"the checkpoint of {lease.range_id!r} changes faster than it can be adopted"
         )
 
@@ -173,10 +168,10 @@ class SeparateStores:
         owned = await self._replace_ownership(lease)
         try:
             return await self._claimed(lease, owned)
-        except ContainerUnavailable:
+        except StoreUnavailable:
             # Else it would be ours, unread, for as long as the checkpoints fail us alone.
             freed = replace(owned.released(), write_id=WriteId(uuid4().hex))
-            with suppress(LeaseError, ContainerUnavailable):
+            with suppress(LeaseError, StoreUnavailable):
                 await self._ownership.replace(freed)
             raise
 
@@ -210,7 +205,7 @@ class SeparateStores:
             except CheckpointConflict:
                 continue  # the old owner's last checkpoint came in: claim that one
             return _whole(owned, checkpoint)
-        raise ContainerUnavailable(
+        raise StoreUnavailable(
             f"the checkpoint of {lease.range_id!r} changes faster than it can be claimed"
         )
 

@@ -51,8 +51,8 @@ class Listed:
 
 
 class Store(Protocol):
-    """Keeps records. Every call may raise ``ContainerUnavailable``: then a write may have
-    happened, or may happen yet; and ``ContainerRefused`` where asking again cannot help.
+    """Keeps records. Every call may raise ``StoreUnavailable``: then a write may have
+    happened, or may happen yet; and ``StoreRefused`` where asking again cannot help.
 
     Each write gives a version that was never used before, not for a record that was deleted and
     inserted again either, nor after the store lost its last writes. A store whose client sends

@@ -14,14 +14,7 @@ import msgspec
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.errors import (
-    ContainerRefused,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseError,
-    LeaseGone,
-    MemberConflict,
-)
+from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, MemberConflict
 from changefeed.leases.kinds import CHECKPOINTS, FEED, HOSTS, LEASES, OWNERSHIP
 from changefeed.leases.lease import (
     Checkpoint,
@@ -33,6 +26,7 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.leases.store import WHOLE, Record, Store
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 _ATTEMPTS = 10
 
@@ -57,15 +51,15 @@ class _Form(Generic[_Kept]):
         return msgspec.json.encode(fields)
 
     def value(self, record: Record) -> _Kept:
-        """Raise ``ContainerRefused`` for what is no such record."""
+        """Raise ``StoreRefused`` for what is no such record."""
         try:
             return self._decoder.decode(record.body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self.refusal(record.key, str(error)) from error
 
-    def refusal(self, key: str, reason: str) -> ContainerRefused:
+    def refusal(self, key: str, reason: str) -> StoreRefused:
         where = f"{self._where}: " if self._where else ""
-        return ContainerRefused(
+        return StoreRefused(
             f"{where}the record of {self.kind} {key!r} cannot be read ({reason}): it is"
             " damaged, was changed by hand, or is another program's. While no host runs, mend"
             f" it or delete it ({_DELETED[self.kind]}); or give this fleet a place of its own"
@@ -117,7 +111,7 @@ class StoredMembers:
                 return kept.root
             if await self._put_feed(found, _Feed(identity=kept.identity, root=root)):
                 return root
-        raise ContainerUnavailable("others write the record of the feed at the same time")
+        raise StoreUnavailable("others write the record of the feed at the same time")
 
     async def _put_feed(self, found: Record | None, kept: _Feed) -> bool:
         version = "" if found is None else found.version
@@ -223,7 +217,7 @@ class StoredOwnership(StoredMembers):
         )
 
     def decode(self, record: Record) -> Lease:
-        """Return the lease that a record holds. Raise ``ContainerRefused`` for none of ours."""
+        """Return the lease that a record holds. Raise ``StoreRefused`` for none of ours."""
         lease = self._leases.value(record)
         if lease.range_id != record.key:
             raise self._leases.refusal(record.key, f"it is of range {lease.range_id!r}")
@@ -345,7 +339,7 @@ async def _present(store: Store, record: Record, name: str) -> Record:
         stored = await store.put(record) or await store.get(record.kind, record.key)
         if stored is not None:
             return stored
-    raise ContainerUnavailable(f"{name} is created and deleted faster than it can be read")
+    raise StoreUnavailable(f"{name} is created and deleted faster than it can be read")
 
 
 def _joined(epoch: int, version: str) -> Version:

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import End, Lease, Member
 from changefeed.leases.store import WHOLE
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class LeaseWrites:
         *,
         expiration: float,
         clock: Clock,
-        when_failing: Callable[[ContainerUnavailable, float], None] = lambda *_: None,
+        when_failing: Callable[[StoreUnavailable, float], None] = lambda *_: None,
     ) -> None:
         self._expiration = expiration
         self._clock = clock
@@ -56,7 +56,7 @@ class LeaseWrites:
     def succeeded(self) -> None:
         self._since = None
 
-    def failed(self, error: ContainerUnavailable) -> None:
+    def failed(self, error: StoreUnavailable) -> None:
         was_failing, self._last = self.failing, self._clock()
         if self._since is None:
             self._since = self._last
@@ -68,7 +68,7 @@ class BoundedContainer:
     """Wraps a container: no call takes longer than ``timeout`` seconds, and none that an owner
     waits for between two signs of life longer than ``renewal_timeout``.
 
-    A call that ran out of time, or that its client gave up, raises ``ContainerUnavailable``: a
+    A call that ran out of time, or that its client gave up, raises ``StoreUnavailable``: a
     write may have happened. So does one that the server refuses, as long as there is
     ``patience`` for it. ``on_call`` gets the name of each call, for the metrics; ``writes``
     what came of each write of a lease.
@@ -144,7 +144,7 @@ class BoundedContainer:
         """
         try:
             yield
-        except ContainerUnavailable as error:
+        except StoreUnavailable as error:
             self._writes.failed(error)
             raise
         if proves:
@@ -164,14 +164,14 @@ class BoundedContainer:
         assert seconds > 0, f"{name} has no time to be answered"
         self._on_call(name)
         try:
-            with self._patience.asking(name, ContainerUnavailable):
+            with self._patience.asking(name, StoreUnavailable):
                 async with asyncio.timeout(seconds):
                     return await keep_cancellation(call)
         except TimeoutError as error:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"the lease container did not answer {name} within {seconds:g} s"
             ) from error
         except CancelledByClient as error:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"the client of the lease container gave {name} up by itself"
             ) from error

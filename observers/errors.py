@@ -6,8 +6,7 @@ ObserverError
 ├── ObserverStuck        a call of it never ends: only a fresh process can help
 ├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
 ├── LeaseFenced          it may not be called any more: the lease is not ours
-└── DeadLettersRefused   they cannot be kept there: stop, and report it
-DeadLettersUnavailable   where they are kept cannot be opened now: ask again
+└── DeadLetterConflict   another letter has the id of the one to put: a person decides
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
 ObserverRaised           it raised something in one attempt; it may be repeated
 """
@@ -99,21 +98,7 @@ class ObserverExhausted(ObserverError):
         )
 
 
-class DeadLettersRefused(ObserverError, UserError):
-    """No address of dead letters, or a place that cannot keep them. The text is the advice."""
-
-
-class NoDeadLetters(DeadLettersRefused):
-    """Nothing has made the place yet, so that there are none."""
-
-
-class DeadLettersUnavailable(Failure):
-    """The place of dead letters did not answer when it was opened, or is full, locked or out of
-    reach for want of file handles. The same may work later.
-    """
-
-
-class LetterConflict(ObserverError):
+class DeadLetterConflict(ObserverError):
     """The dead letters hold another change under the id of one that is to be put there.
 
     Neither may replace the other: the range does not get past the change until somebody

@@ -22,13 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.observers.errors import DeadLettersUnavailable
 from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.errors import Failure, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -170,7 +169,7 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
 def _helps_to_wait(kind: type[Exception], failures: int, tries: int | None) -> bool:
     if issubclass(kind, WorkerLost):
         return failures < (TRIES if tries is None else min(tries, TRIES))
-    return issubclass(kind, FeedUnavailable | DeadLettersUnavailable) and failures != tries
+    return issubclass(kind, FeedUnavailable | StoreUnavailable) and failures != tries
 
 
 def _come_to_rest(

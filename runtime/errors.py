@@ -1,9 +1,14 @@
-"""The two bases of every known error, by what the user of a command has to do about it.
+"""The two bases of every known error, by what the user of a command has to do about it, and
+what every store raises, whatever it keeps: leases, dead letters, the objects of brokers.
 
-``UserError``   a person has to change something first: exit code 2
-``Failure``     it failed, and the same may work later: exit code 1
+UserError               a person has to change something first: exit code 2
+Failure                 it failed, and the same may work later: exit code 1
+└── StoreError
+    ├── StoreUnavailable    no answer: a write may have happened, or may yet
+    └── StoreRefused        asking again cannot help: stop, and say so to a person
+        └── StoreMissing        there is none yet: nothing to look at; a host may make it
 
-An error that is both (``FeedRefused`` is a ``FeedError``) counts as the first.
+An error that is both (``StoreRefused`` is a ``UserError``, too) counts as the first.
 """
 
 from typing import TypeVar
@@ -20,6 +25,39 @@ class UserError(Exception):
 
 class Failure(Exception):
     """It failed, and the same may work later."""
+
+
+class StoreError(Failure):
+    """Something that a store could not do."""
+
+
+class StoreUnavailable(StoreError):
+    """No answer came, in time or at all. A write may have happened, or may yet.
+
+    ``retry_after`` is in seconds, if the store knows.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason, retry_after)  # args as given, so that it pickles
+        self.reason = reason
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class StoreRefused(StoreError, UserError):
+    """Not a store of ours, of another version, not permitted. The text is the advice."""
+
+
+class StoreMissing(StoreRefused):
+    """There is no such store, or its name is wrong. ``made_by_run`` says that
+    ``changefeed run`` makes it without being told to.
+    """
+
+    def __init__(self, reason: str, *, made_by_run: bool = False) -> None:
+        super().__init__(reason)
+        self.made_by_run = made_by_run
 
 
 def answered(error: E) -> E:

@@ -9,11 +9,9 @@ import pytest
 
 from changefeed.feeds.feed import Continuation
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    ContainerUnavailable,
-    LeaseConflict,
-)
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.lease_cast import (
     A1,
     A2,
@@ -100,13 +98,13 @@ async def test_a_writer_whose_answer_was_lost_finds_his_write(
     wanted = owned.taken_by(A, A2).stamped(write_id=W1, stamp=1.0)
     wanted = wanted if carries else wanted.without_continuation()
 
-    cut = Cutting(ContainerUnavailable("lost on the way there"), at=1)
-    with pytest.raises(ContainerUnavailable):
+    cut = Cutting(StoreUnavailable("lost on the way there"), at=1)
+    with pytest.raises(StoreUnavailable):
         await getattr(proxied(leases, cut), method)(wanted)
     assert (await whole(leases)).write_id is None
 
-    cut = Cutting(ContainerUnavailable("lost on the way back"), at=1, after=True)
-    with pytest.raises(ContainerUnavailable):
+    cut = Cutting(StoreUnavailable("lost on the way back"), at=1, after=True)
+    with pytest.raises(StoreUnavailable):
         await getattr(proxied(leases, cut), method)(wanted)
     found = await whole(leases)
     assert (found.write_id, found.owner, found.incarnation, found.epoch) == (W1, A, A2, 2)
@@ -121,8 +119,8 @@ async def test_a_checkpoint_whose_answer_was_lost_is_written_again(
 ) -> None:
     owned = await owned_by_a(leases)
     wanted = owned.advanced_to(C1).stamped(write_id=W1, stamp=1.0)
-    cut = Cutting(ContainerUnavailable("lost"), at=1, after=after)
-    with pytest.raises(ContainerUnavailable):
+    cut = Cutting(StoreUnavailable("lost"), at=1, after=after)
+    with pytest.raises(StoreUnavailable):
         await proxied(leases, cut).checkpoint(wanted)
     found = await whole(leases)
     assert found.continuation == stored

@@ -19,8 +19,9 @@ from changefeed.feeds.brokers.catalog import (
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.errors import StoreUnavailable
 
 
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:

@@ -24,12 +24,13 @@ from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.together import together
 
 _CACHE_BYTES = 32 * 1024 * 1024

@@ -32,18 +32,14 @@ from changefeed.host.balancing.first_leases import first_leases
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-)
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.load import coarse, known
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.remembering import LeaseMemory
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.for_each import for_each
 
 _AGAIN_AFTER = 5.0
@@ -51,7 +47,7 @@ _BREATH = 0.05
 _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _AT_ONCE = 8
 _FIRST_PIECE = 64
-_LATER = (ContainerUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
+_LATER = (StoreUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
 
 _OVER = "its children go on"
 _SUPERSEDED = "its keys have gone to other ranges"

@@ -35,12 +35,12 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import ListedFleet, Members
-from changefeed.leases.errors import ContainerUnavailable, MemberConflict
+from changefeed.leases.errors import MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.life import is_placeholder
 from changefeed.leases.listing import AskFleet
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreUnavailable, UserError
 
 _SOONEST_ALONG = 0.75
 """Heartbeat intervals until the next goes along: with every second listing, as it is paid."""
@@ -151,7 +151,7 @@ class Membership:
                 continue
             try:
                 await self._beat()
-            except ContainerUnavailable as error:
+            except StoreUnavailable as error:
                 wait = _PAUSE * self._interval
                 self._events.retrying("heartbeat", error, wait)
             else:

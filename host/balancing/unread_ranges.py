@@ -17,11 +17,11 @@ from changefeed.host.balancing.balancer import View
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerError
 from changefeed.leases.lease import HostName
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.unread import Unread
 from changefeed.runtime.clock import Clock
+from changefeed.runtime.errors import StoreError
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
@@ -85,7 +85,7 @@ class UnreadLags:
             await asyncio.sleep(self._settings.lag_interval)
             try:
                 await self._measure(self._due())
-            except (FeedError, ContainerError) as error:
+            except (FeedError, StoreError) as error:
                 self._events.retrying("unread lag", error, self._settings.lag_interval)
 
     def _due(self) -> list[RangeId]:
@@ -101,13 +101,13 @@ class UnreadLags:
         leases = await self._container.list()
         ranges = await self._feed.ranges()
         unread = Unread(self._feed, leased={x.range_id for x in leases}, ranges=ranges)
-        failed: list[FeedError | ContainerError] = []
+        failed: list[FeedError | StoreError] = []
 
         async def measure(range_id: RangeId) -> None:
             self._measured[range_id] = self._clock()
             try:
                 await self._measure_one(unread, range_id)
-            except (FeedError, ContainerError) as error:
+            except (FeedError, StoreError) as error:
                 failed.append(error)
 
         await for_each(due, measure, at_once=_AT_ONCE)

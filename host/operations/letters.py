@@ -29,7 +29,7 @@ DISCARD_MEANS = "Forget letters for good, without giving their changes to an obs
 
 
 def existing_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
-    """Open them where they are. Raise ``DeadLettersRefused`` where there are none."""
+    """Open them where they are. Raise ``StoreRefused`` where there are none."""
     options = replace(settings.open_options, must_exist=True)
     return open_dead_letters(settings.observer.dead_letters, options)
 

@@ -30,11 +30,9 @@ from changefeed.host.page.page import json_answer
 from changefeed.host.reset import Move
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerError
 from changefeed.observers.dead_letters import DeadLetter, LetterHead, LetterId
-from changefeed.observers.errors import DeadLettersUnavailable
 from changefeed.observers.observer import ObserverFactory
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import take_time
 
@@ -125,7 +123,7 @@ class Desk:
             said = await _carried_out(tools, wanted, plan)
         except UserError as error:
             return _error(HTTPStatus.BAD_REQUEST, str(error))
-        except (ContainerError, FeedError, DeadLettersUnavailable, OSError) as error:
+        except (StoreError, FeedError, OSError) as error:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; look what was done")
         failed = sum(x.failed for x in said)
         _log.info("page.acted", action=wanted.action, by=wanted.by, failed=failed)
@@ -144,7 +142,7 @@ class Desk:
                 return json_answer(await _letters(tools.settings, request.query.get("id")))
             except UserError as error:
                 return _error(HTTPStatus.NOT_FOUND, str(error))
-            except (DeadLettersUnavailable, OSError) as error:
+            except (StoreUnavailable, OSError) as error:
                 return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
 

@@ -66,7 +66,7 @@ class FleetSource:
         self._hour: deque[Point] = deque(maxlen=int(_HOUR / _POINT_EVERY))
 
     async def look(self) -> View:
-        """Raise ``ContainerError`` if the container does not answer."""
+        """Raise ``StoreError`` if the container does not answer."""
         seen = await self._fleet.look()
         await self._peers.ask(
             [(x.name, x.address) for x in seen.members], self._settings.web.pipelines

@@ -7,8 +7,7 @@ import asyncio
 
 from changefeed.host.operations.letters import existing_letters
 from changefeed.host.settings import Settings
-from changefeed.observers.errors import DeadLettersUnavailable, NoDeadLetters
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreMissing, StoreUnavailable, UserError
 
 _WITHIN = 5.0
 _REST, _REST_FOR_EACH_SECOND = 10.0, 100.0
@@ -34,7 +33,7 @@ class LetterCount:
         try:
             async with asyncio.timeout(_WITHIN), existing_letters(self._settings) as letters:
                 return len(await letters.list())
-        except NoDeadLetters:
+        except StoreMissing:
             return 0
-        except (UserError, DeadLettersUnavailable, OSError):  # TimeoutError is one
+        except (UserError, StoreUnavailable, OSError):  # TimeoutError is one
             return None

@@ -18,7 +18,7 @@ from secrets import randbits
 import msgspec
 
 from changefeed.host.page.view import View, difference
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -89,7 +89,7 @@ class Live:
         """Return everything, as one JSON document. Raise what the first look raised."""
         await self.look_if_old()
         if self._view is None:
-            raise ContainerUnavailable(self._trouble or "there was no look yet")
+            raise StoreUnavailable(self._trouble or "there was no look yet")
         async with self._making:
             made = self._whole
             if made is None or made.number != self._number:

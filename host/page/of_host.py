@@ -14,8 +14,8 @@ from changefeed.host.page.page import Page
 from changefeed.host.page.peers import Peers
 from changefeed.host.page.view import View
 from changefeed.host.wiring import find_observer
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import StoreUnavailable
 
 _EVERY = 2.0
 
@@ -57,7 +57,7 @@ class HostPage:
     async def _look(self) -> View:
         host = self._host()
         if host is None:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 "its feed or its lease container has not been opened yet; see the log"
             )
         if self._source is None:

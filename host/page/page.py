@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 
 from changefeed.host.page.files import INDEX, SAFE, page_file
 from changefeed.host.page.live import Live, TooManyWatchers
-from changefeed.leases.errors import ContainerError
+from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import accepts_gzip
 from changefeed.runtime.web_server import take_time
 
@@ -53,7 +53,7 @@ class Page:
         packed = wants_gzip(request)
         try:
             body = await self.live.whole(compressed=packed)
-        except ContainerError as error:
+        except StoreError as error:
             return json_answer({"error": str(error)}, _BUSY)
         headers = {**SAFE, **_NO_STORE, "Content-Type": _JSON, "Vary": "Accept-Encoding"}
         if packed:

@@ -29,13 +29,13 @@ from tenacity import (
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.operations.pause import Claim, is_paused_by
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.operations.update import update_lease
 from changefeed.runtime.clock import elapsed_time
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreUnavailable, UserError
 
 TRIES: Final = 20
 """How often a write is tried: others write these leases, too."""
@@ -81,7 +81,7 @@ async def stopped_ranges(
         yield Stopped(leases=leases, until=sent + longest - leased.settings.fence_margin)
     except BaseException:
         for range_id in range_ids:
-            with suppress(ContainerUnavailable, LeaseConflict):
+            with suppress(StoreUnavailable, LeaseConflict):
                 await go_on(container, [range_id], claim.reason)
         raise
 
@@ -177,10 +177,10 @@ async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
     ended = ended.stamped(stamp=time.time())
 
     def give_up(_: RetryCallState) -> None:
-        raise ContainerUnavailable(_AGAIN.format(stopped.range_id))
+        raise StoreUnavailable(_AGAIN.format(stopped.range_id))
 
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type(ContainerUnavailable),
+        retry=retry_if_exception_type(StoreUnavailable),
         stop=stop_after_attempt(TRIES),
         wait=wait_exponential(multiplier=_LOOK, max=_LONGEST_REST),
         retry_error_callback=give_up,

@@ -40,15 +40,10 @@ from typing import Never
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-    LeaseLost,
-)
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.light_event import LightEvent
 
 _FAILURES = 2  # in a row: one alone is a lost answer, as a rule
@@ -57,7 +52,7 @@ _TRIES = 5  # each lost to another host's request; more means something else is 
 
 class OwnedLease:
     """See the module. Every method may raise ``LeaseLost``, ``LeaseGone`` and
-    ``ContainerUnavailable``; after the last one the lease is still held, until it is not.
+    ``StoreUnavailable``; after the last one the lease is still held, until it is not.
     """
 
     def __init__(
@@ -238,7 +233,7 @@ class OwnedLease:
     def _counting_failures(self) -> Iterator[None]:
         try:
             yield
-        except ContainerUnavailable:
+        except StoreUnavailable:
             self._failures += 1
             raise
         self._failures = 0
@@ -267,7 +262,7 @@ class OwnedLease:
                     raise
                 self._take_over(stored)
                 return
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"lease {self.range_id!r} was written by others {_TRIES} times in a row"
             )
 

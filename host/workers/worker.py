@@ -35,9 +35,10 @@ from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.renewer import Renewer
-from changefeed.leases.errors import ContainerError, LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.errors import StoreError
 
 _LAST_RELEASE_TIMEOUT = 2.0
 _LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
@@ -149,7 +150,7 @@ class Worker:
     async def run(self) -> CloseReason:
         """Work until the lease is given up or lost; return why.
 
-        Raise ``FeedError`` or ``ContainerError`` (in a group) where asking again cannot
+        Raise ``FeedError`` or ``StoreError`` (in a group) where asking again cannot
         help, and ``ObserverStuck``. When cancelled, release the lease if that is quickly done.
         """
         reason, given_up = CloseReason.FAILED, False
@@ -241,7 +242,7 @@ class Worker:
                 await self._retrier.call("release", release)
         except (LeaseLost, LeaseGone):
             reason = CloseReason.LEASE_LOST
-        except (ContainerError, TimeoutError) as error:
+        except (StoreError, TimeoutError) as error:
             why = str(error) or "the lease container did not answer"
             self.left_to_expire = f"it could not be released: {why}"
             return reason

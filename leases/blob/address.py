@@ -9,7 +9,7 @@ is to read along, and any path otherwise.
 
 from dataclasses import dataclass, field
 
-from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.secret import Secret
 
 DEFAULT_PREFIX = "changefeed"
@@ -44,9 +44,9 @@ class BlobAddress:
 
 
 def read_address(scheme: str, place: str) -> BlobAddress:
-    """Read what follows ``blob:`` or ``blob+http:``. Raise ``ContainerRefused``."""
+    """Read what follows ``blob:`` or ``blob+http:``. Raise ``StoreRefused``."""
     if "@" in place:  # not shown: a secret may stand before it
-        raise ContainerRefused(
+        raise StoreRefused(
             "an address of leases in Azure Blob Storage must not hold a key or password: set "
             f"CHANGEFEED_BACKENDS__BLOB__KEY instead. {_FORMS[scheme]}"
         )
@@ -74,7 +74,7 @@ def _path(place: str) -> list[str]:
     return place.strip("/").split("/")
 
 
-def _no_address(scheme: str, place: str) -> ContainerRefused:
-    return ContainerRefused(
+def _no_address(scheme: str, place: str) -> StoreRefused:
+    return StoreRefused(
         f"{scheme}:{place} is no address of leases in Azure Blob Storage: {_FORMS[scheme]}"
     )

@@ -12,7 +12,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from changefeed.leases.blob.address import BlobAccess, BlobAddress
 from changefeed.leases.blob.errors import check_answer, translate_errors
-from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.secret import Secret
 
 _OPTIONS: dict[str, Any] = {
@@ -34,7 +34,7 @@ async def connect(
         try:
             client = await _client(address, access, stack)
         except ValueError as error:
-            raise ContainerRefused(
+            raise StoreRefused(
                 f"{address}: the client does not take the address or its secret ({error})"
             ) from error
         yield await stack.enter_async_context(client)
@@ -66,12 +66,12 @@ async def _client(
         # The address decides where leases are; the string opens it.
         if not address.endpoint or _account_url(named) == address.endpoint:
             return named
-        raise ContainerRefused(
+        raise StoreRefused(
             f"{address}: the connection string is for {_account_url(named)}; name the same "
             "account in both, or leave it out of the address (blob:///CONTAINER/PREFIX)"
         )
     if not address.endpoint:
-        raise ContainerRefused(
+        raise StoreRefused(
             "an address without an account needs CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
         )
     place = (address.endpoint, address.container)
@@ -136,7 +136,7 @@ async def _identity() -> AsyncIterator[Any]:
     try:
         from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ContainerRefused(
+        raise StoreRefused(
             "there is no key (CHANGEFEED_BACKENDS__BLOB__KEY) and no connection string, and "
             "for an Azure identity a package is missing: pip install 'changefeed-host[azure]'"
         ) from error

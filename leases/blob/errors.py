@@ -6,13 +6,13 @@ from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from changefeed.leases.errors import (
-    ContainerError,
-    ContainerMissing,
-    ContainerRefused,
-    ContainerUnavailable,
+from changefeed.runtime.errors import (
+    StoreError,
+    StoreMissing,
+    StoreRefused,
+    StoreUnavailable,
+    answered,
 )
-from changefeed.runtime.errors import answered
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 _ID_OF_REQUEST = "x-ms-request-id"  # each answer of a storage account has one
@@ -46,36 +46,36 @@ def translate_errors(where: str) -> Iterator[None]:
         certificate = certificate_failure(error)
         if certificate is not None:
             text = f"{where}: {certificate}; {SYSTEM_ADVICE}"
-            raise answered(ContainerRefused(text)) from error
-        raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
+            raise answered(StoreRefused(text)) from error
+        raise StoreUnavailable(f"{where}: no answer ({_line(error)})") from error
 
 
 def check_answer(where: str, response: Any) -> None:
-    """Raise ``ContainerUnavailable`` for a success that no storage account has reported.
+    """Raise ``StoreUnavailable`` for a success that no storage account has reported.
 
-    Not ``ContainerRefused``: a proxy may answer so for a while, and a host that runs would
+    Not ``StoreRefused``: a proxy may answer so for a while, and a host that runs would
     end for it. The client would read the page of a web server as a blob without content.
     """
     http = response.http_response
     if http.status_code < _ERRORS and _ID_OF_REQUEST not in http.headers:
         kind = http.headers.get("Content-Type") or "without a content type"
-        raise ContainerUnavailable(
+        raise StoreUnavailable(
             f"{where}: what answered is no storage account ({http.status_code}, {kind}); look "
             "at the address, and at what is between"
         )
 
 
-def _answered(error: HttpResponseError, where: str) -> ContainerError:
+def _answered(error: HttpResponseError, where: str) -> StoreError:
     status, code = error.status_code or 0, str(getattr(error, "error_code", "") or "")
     text = f"{where}: {status or 'no Azure identity was accepted'} {code or _line(error)}"
     if status in _MAY_PASS or code == _BEING_DELETED:
-        return ContainerUnavailable(text, _retry_after(error))
+        return StoreUnavailable(text, _retry_after(error))
     if not status:
-        return ContainerRefused(
+        return StoreRefused(
             f"{text}. Sign in (az login), or give this machine a managed identity; or set "
             "CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
         )
-    refused = ContainerMissing if code == _NO_CONTAINER else ContainerRefused
+    refused = StoreMissing if code == _NO_CONTAINER else StoreRefused
     return refused(f"{text}; {_ADVICE.get(status, 'asking again cannot help')}")
 
 

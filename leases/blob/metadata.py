@@ -18,9 +18,9 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.kinds import CHECKPOINTS, OWNERSHIP
 from changefeed.leases.store import Record
+from changefeed.runtime.errors import StoreRefused
 
 LONGEST = 6000
 _OURS = "changefeed"
@@ -70,7 +70,7 @@ def stored(record: Record) -> Stored:
 
 
 def record_in(kind: str, found: Found, content: bytes = b"") -> Record:
-    """Raise ``ContainerRefused`` for a blob that is none of these records."""
+    """Raise ``StoreRefused`` for a blob that is none of these records."""
     text = found.metadata.get(_OURS)
     try:
         if text is None:
@@ -78,7 +78,7 @@ def record_in(kind: str, found: Found, content: bytes = b"") -> Record:
         encoded = content if text == _IN_CONTENT else unquote(text).encode()
         ours = msgspec.json.decode(encoded, type=_Ours)
     except (msgspec.DecodeError, KeyError) as error:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"{found.name} is no record of leases ({error}): give this fleet a prefix of "
             "its own"
         ) from error

@@ -34,16 +34,12 @@ from changefeed.leases.cosmos.creation_lock import Markers
 from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
 from changefeed.leases.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
 from changefeed.leases.cosmos.store import CosmosStore
-from changefeed.leases.errors import (
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-    MemberConflict,
-)
+from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
 from changefeed.leases.kinds import HOSTS
 from changefeed.leases.lease import Lease, Member, require_continuation
 from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import StoredMembers
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
 
@@ -139,7 +135,7 @@ class CosmosLeases(StoredMembers):
                 stored = await self._given_a_position(lease)
             if stored is not None:
                 return stored
-        raise ContainerUnavailable(f"lease {lease.range_id!r} comes and goes")
+        raise StoreUnavailable(f"lease {lease.range_id!r} comes and goes")
 
     async def replace(self, lease: Lease) -> Lease:
         def patch(seen: VersionToken, attempt: str) -> Awaitable[str]:

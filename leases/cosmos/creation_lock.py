@@ -22,7 +22,7 @@ from changefeed.leases.cosmos.items import (
     Items,
     PreconditionFailed,
 )
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 
 _LOCK_SECONDS = 30
 _LOCK_SLACK = 5.0
@@ -44,7 +44,7 @@ class Markers:
         self._watched: tuple[str, float] | None = None
 
     async def begin(self) -> None:
-        """Be allowed to create leases. Raise ``ContainerUnavailable`` while others do."""
+        """Be allowed to create leases. Raise ``StoreUnavailable`` while others do."""
         async with self._turn:
             if self._open:
                 return
@@ -59,7 +59,7 @@ class Markers:
         Where some are ``listed`` and none was created from here, their creator may have died.
         """
         if listed and not self._open:
-            with suppress(ContainerUnavailable):  # another processor creates the others
+            with suppress(StoreUnavailable):  # another processor creates the others
                 await self.begin()
         if not self._unfinished:
             return
@@ -89,7 +89,7 @@ class Markers:
         assert since <= now, f"the lock was first seen at {since}, and it is {now}"
         self._watched = (found["_etag"], since)
         if now - since < _LOCK_SECONDS + _LOCK_SLACK:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"another processor is creating the leases (it holds {self._names.lock!r}); "
                 f"if it is dead, its lock is taken over within {_LOCK_SECONDS} s",
                 _LOOK_AGAIN,
@@ -97,7 +97,7 @@ class Markers:
         try:
             self._lock = await self._items.replace(lock, found["_etag"])
         except (PreconditionFailed, ItemNotFound) as error:
-            raise ContainerUnavailable(
+            raise StoreUnavailable(
                 f"the lock {self._names.lock!r} has just changed", _LOOK_AGAIN
             ) from error
 

@@ -32,9 +32,9 @@ import msgspec
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.java_continuation import raw_token
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 from changefeed.leases.lease import End, HostName, Lease, Version
+from changefeed.runtime.errors import StoreRefused
 
 Document: TypeAlias = dict[str, Any]
 Operation: TypeAlias = dict[str, Any]
@@ -200,7 +200,7 @@ def check_mode(document: Mapping[str, Any], mode: str) -> None:
     """Refuse the leases of a fleet that reads the feed in another mode."""
     found = document.get("Mode") or INCREMENTAL
     if found != mode:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"lease {document.get('id')!r} was made for the mode {found!r}, and this host "
             f"reads the feed as {mode!r}: their positions do not fit each other. Give the "
             "leases of each mode a prefix of their own"
@@ -210,7 +210,7 @@ def check_mode(document: Mapping[str, Any], mode: str) -> None:
 def check_not_java(document: Mapping[str, Any]) -> None:
     """Refuse to work with Java's version 1 leases: their positions have another form."""
     if "feedRange" in document:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"lease {document.get('id')!r} is in the form of a Java processor, which cannot "
             "be shared with: stop that processor, and import its leases under a prefix of "
             "their own (changefeed leases import)"
@@ -253,7 +253,7 @@ def _range_in(document: Mapping[str, Any]) -> RangeId:
     """Return the range of a lease; version 2 of .NET's processor calls it ``PartitionId``."""
     token = document.get("LeaseToken", document.get("PartitionId"))
     if token is None:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"document {document.get('id')!r} names no range, so it is no lease: give this "
             f"fleet a prefix, or a container, of its own"
         )
@@ -364,7 +364,7 @@ def _entry(document: Mapping[str, Any], name: str, kind: type[Entry]) -> Entry |
     try:
         entry = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, ValueError) as error:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"lease {document.get('id')!r} has an entry {name!r} in its properties that "
             f"cannot be read ({error}): it was written by a newer version of this program, "
             "or changed by hand. Upgrade this host, or delete the entry while no host runs"

@@ -1,16 +1,16 @@
 """What Cosmos DB refuses or fails to do, in the errors of lease containers.
 
-What may pass is ``ContainerUnavailable``: a write may have happened. What a person has to
-change is ``ContainerRefused``, with advice.
+What may pass is ``StoreUnavailable``: a write may have happened. What a person has to
+change is ``StoreRefused``, with advice.
 """
 
 from changefeed.feeds.cosmos.errors import Translator
-from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 
 translate_errors = Translator(
-    unavailable=ContainerUnavailable,
-    refused=ContainerRefused,
-    missing=ContainerMissing,
+    unavailable=StoreUnavailable,
+    refused=StoreRefused,
+    missing=StoreMissing,
     advice={
         400: "the request was refused; is this endpoint a Cosmos DB for NoSQL?",
         401: "the key is wrong, or the clock of this machine: check CHANGEFEED_COSMOS__KEY (or "

@@ -17,8 +17,8 @@ from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import open_container_at
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import StoreRefused
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 
@@ -42,7 +42,7 @@ async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[Fo
     async with open_container_at(scheme, place, access) as opened:
         found = await opened.items.query(_ALL, begin=opened.form.names.leases)
     if not found:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"{opened.address} has no leases under the prefix {opened.form.names.prefix!r}: "
             "changefeed check lists the prefixes that it has"
         )

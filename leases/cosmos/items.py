@@ -43,7 +43,7 @@ class Items:
     """See the module. ``partitioned_by_id``: the partition key is ``/id``; else it is
     ``/partitionKey``, which repeats the id in what is written here. Other processors may have
     given their leases keys of their own: those are kept, and learned from what is read.
-    Raises ``ContainerUnavailable`` and ``ContainerRefused`` beside its own errors.
+    Raises ``StoreUnavailable`` and ``StoreRefused`` beside its own errors.
     """
 
     def __init__(self, proxy: ContainerProxy, where: str, *, partitioned_by_id: bool) -> None:

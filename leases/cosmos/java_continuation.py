@@ -11,7 +11,7 @@ import binascii
 
 import msgspec
 
-from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.errors import StoreRefused
 
 
 class _Token(msgspec.Struct):
@@ -33,7 +33,7 @@ def raw_token(text: str) -> str:
         return text
     tokens = [x.token for x in state.continuation.tokens]
     if len(tokens) != 1 or tokens[0] is None:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"a lease of a Java processor has {len(tokens)} tokens in its continuation, and "
             "only one can be read: let that processor run until its splits are done"
         )

@@ -35,7 +35,7 @@ from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
 from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.leases.cosmos.items import Items
 from changefeed.leases.cosmos.store import CosmosStore
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 _IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
 _ANY = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.id, @begin)"
@@ -91,7 +91,7 @@ async def open_store(
 async def open_container_at(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[Opened]:
-    """Open the container at an address. Raise ``ContainerRefused`` if it cannot be used."""
+    """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
     address = lease_address(scheme, place)
     mode = mode_of(address)
     async with connect(address, access) as (client, account):
@@ -101,7 +101,7 @@ async def open_container_at(
             proxy = container_of(client, address)
             properties = await proxy.read()
             if "_rid" not in properties:
-                raise ContainerUnavailable(no_account(str(address), "no properties"))
+                raise StoreUnavailable(no_account(str(address), "no properties"))
             by_id = partitioned_by_id(properties, address)
             prefix = await prefix_of(client, account, address, proxy)
         form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
@@ -111,11 +111,11 @@ async def open_container_at(
 
 
 def lease_address(scheme: str, place: str) -> CosmosAddress:
-    """Read the address of a lease container. Raise ``ContainerRefused`` with advice."""
+    """Read the address of a lease container. Raise ``StoreRefused`` with advice."""
     try:
         return read_address(scheme, place, known=OPTIONS)
     except AddressWrong as error:
-        raise ContainerRefused(str(error)) from error
+        raise StoreRefused(str(error)) from error
 
 
 @asynccontextmanager
@@ -165,15 +165,15 @@ async def _create_database(client: CosmosClient, name: str) -> None:
 def mode_of(address: CosmosAddress) -> str:
     name = address.options.get("mode", "latest-version")
     if name not in MODES:
-        raise ContainerRefused(f"there is no mode {name!r}; there are: {', '.join(MODES)}")
+        raise StoreRefused(f"there is no mode {name!r}; there are: {', '.join(MODES)}")
     return MODES[name]
 
 
 def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
-    """Return whether it is ``/id``, not ``/partitionKey``; else raise ``ContainerRefused``."""
+    """Return whether it is ``/id``, not ``/partitionKey``; else raise ``StoreRefused``."""
     paths = properties.get("partitionKey", {}).get("paths") or ["none"]
     if len(paths) != 1 or paths[0] not in KEYS:
-        raise ContainerRefused(
+        raise StoreRefused(
             f"{address} has the partition key {', '.join(paths)}, and leases need /id (or "
             "/partitionKey): make another container for them, e.g. by naming a new one "
             "with --create-lease-container"
@@ -193,7 +193,7 @@ async def prefix_of(
     processor, feed = options.get("processor"), options.get("feed")
     for name in ("prefix", "processor"):
         if _IN_NO_ID.search(options.get(name, "")):
-            raise ContainerRefused(
+            raise StoreRefused(
                 f"{name}={options[name]} in the address of leases begins the ids of their "
                 f"documents, and Cosmos DB takes no id with / \\ ? # or a control character: "
                 f"choose another"
@@ -201,13 +201,13 @@ async def prefix_of(
     if processor is None and feed is None:
         return options.get("prefix") or DEFAULT_PREFIX
     if processor is None or feed is None or "prefix" in options:
-        raise ContainerRefused(
+        raise StoreRefused(
             "processor=NAME and feed=DATABASE/CONTAINER go together in an address of "
             "leases, and make a prefix of their own: give both, or prefix=… alone"
         )
     database, _, name = feed.partition("/")
     if not database or not name:
-        raise ContainerRefused(f"feed={feed} should be feed=DATABASE/CONTAINER")
+        raise StoreRefused(f"feed={feed} should be feed=DATABASE/CONTAINER")
     monitored = client.get_database_client(database)
     database_rid = (await monitored.read())["_rid"]
     container_rid = (await monitored.get_container_client(name).read())["_rid"]

@@ -20,7 +20,6 @@ from changefeed.leases.cosmos.items import (
     Items,
     PreconditionFailed,
 )
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.store import (
     WHOLE,
     Listed,
@@ -29,6 +28,7 @@ from changefeed.leases.store import (
     version_of,
     with_position,
 )
+from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
@@ -113,7 +113,7 @@ class CosmosStore:
     def _record(self, kind: str, document: Document) -> Record:
         key, position = document.get("key"), document.get("position")
         if not isinstance(key, str) or not isinstance(position, str | None):
-            raise ContainerRefused(
+            raise StoreRefused(
                 f"{document['id']!r} is no {kind} record: give this fleet a prefix, or a "
                 "container, of its own"
             )

@@ -15,10 +15,10 @@ from dataclasses import replace
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.leases.coverage import uncovered
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, require_continuation
 from changefeed.leases.position_file import Positions
+from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
@@ -26,13 +26,13 @@ _SHOWN = 10
 
 
 async def refuse_wrong_positions(wanted: Positions, feed: Feed, *, start: StartAt) -> None:
-    """Raise ``ContainerRefused`` with each entry that is wrong, and why.
+    """Raise ``StoreRefused`` with each entry that is wrong, and why.
 
     ``start`` is where hosts begin a range that has no lease. Raise ``FeedUnavailable`` if the
     feed cannot be asked now.
     """
     if wanted.feed not in ("", feed.identity):
-        raise ContainerRefused(
+        raise StoreRefused(
             f"the file has positions in another feed ({wanted.feed}) than the one at this "
             f"address ({feed.identity}): they mean nothing there"
         )
@@ -42,7 +42,7 @@ async def refuse_wrong_positions(wanted: Positions, feed: Feed, *, start: StartA
         return
     shown, more = wrong[:_SHOWN], len(wrong) - _SHOWN
     rest = f"; and {more} more" if more > 0 else ""
-    raise ContainerRefused(
+    raise StoreRefused(
         f"the file of positions is wrong: {'; '.join(shown)}{rest}. Nothing was written"
     )
 

@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from changefeed.leases.errors import ContainerRefused
 from changefeed.runtime.address_options import (
     read_options,
     with_absolute_files,
     write_options,
 )
+from changefeed.runtime.errors import StoreRefused
 
 DEFAULT_FLEET = "changefeed"
 DEFAULT_SCHEMA = "changefeed"
@@ -50,23 +50,23 @@ class PostgresAddress:
 
 
 def read_address(place: str) -> PostgresAddress:
-    """Read what follows ``postgresql:``. Raise ``ContainerRefused`` with advice."""
+    """Read what follows ``postgresql:``. Raise ``StoreRefused`` with advice."""
     parts = urlsplit(f"postgresql:{place}")
     if not place.startswith("//"):
-        raise ContainerRefused(
+        raise StoreRefused(
             "leases in PostgreSQL are at postgresql://USER@HOST/DATABASE?fleet=NAME"
         )
     for port in _PORT.findall(parts.netloc.rpartition("@")[2]):
         if int(port) > _LAST_PORT:
-            raise ContainerRefused(f"{port} in the address of leases is no port")
+            raise StoreRefused(f"{port} in the address of leases is no port")
     options = with_absolute_files(read_options(parts.query), _FILES)
     ours = {name: options.pop(name) for name in _OURS & options.keys()}
     for name in ("fleet", "schema"):
         if not ours.get(name, "?"):
-            raise ContainerRefused(f"{name}= in the address of leases must not be empty")
+            raise StoreRefused(f"{name}= in the address of leases must not be empty")
     size = ours.get("statement_cache_size", str(_STATEMENTS))
     if not size.isdecimal():
-        raise ContainerRefused(f"statement_cache_size={size} in the address is no number")
+        raise StoreRefused(f"statement_cache_size={size} in the address is no number")
     return PostgresAddress(
         dsn=urlunsplit(parts._replace(query=write_options(options), fragment="")),
         fleet=ours.get("fleet", DEFAULT_FLEET),

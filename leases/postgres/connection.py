@@ -14,9 +14,9 @@ from typing import Any
 
 import asyncpg
 
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.address import PostgresAddress
 from changefeed.leases.postgres.errors import is_read_only, translate_errors
+from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
 
@@ -71,7 +71,7 @@ async def connect(
     """Open the database as long as the block lasts; it has answered by then."""
     unreadable = unreadable_file(address.files)
     if unreadable is not None:  # the client would take it for a server that is away
-        raise ContainerRefused(f"{address}: {unreadable}")
+        raise StoreRefused(f"{address}: {unreadable}")
     try:
         pool = asyncpg.create_pool(
             address.dsn,
@@ -86,14 +86,14 @@ async def connect(
             **({"password": access.password.current} if access and access.password else {}),
         )
     except (ValueError, asyncpg.ClientConfigurationError) as error:
-        raise ContainerRefused(f"{address}: {error}") from error
+        raise StoreRefused(f"{address}: {error}") from error
     try:
         with translate_errors(str(address)):
             await pool
             async with pool.acquire():  # or a wrong address is noticed by the first call only
                 pass
     except ValueError as error:  # what the client reads in an address when it connects
-        raise ContainerRefused(f"{address}: {error}") from error
+        raise StoreRefused(f"{address}: {error}") from error
     try:
         yield Database(pool, str(address))
     finally:

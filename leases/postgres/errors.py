@@ -1,8 +1,8 @@
 """What PostgreSQL refuses or fails to do, in the errors of lease containers.
 
 What may pass (a restart, a failover, too many connections, a full disk) is
-``ContainerUnavailable``: a write may have happened. What a person has to change is
-``ContainerRefused``, with advice.
+``StoreUnavailable``: a write may have happened. What a person has to change is
+``StoreRefused``, with advice.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
-from changefeed.runtime.errors import answered
+from changefeed.runtime.errors import StoreError, StoreRefused, StoreUnavailable, answered
 from changefeed.runtime.sqlstates import READ_ONLY, why_it_may_pass
 from changefeed.runtime.tls import certificate_failure
 
@@ -55,13 +54,13 @@ def is_read_only(error: BaseException) -> bool:
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate == READ_ONLY
 
 
-def _translated(error: Exception, where: str) -> ContainerError:
+def _translated(error: Exception, where: str) -> StoreError:
     certificate = certificate_failure(error)
     if certificate is not None:
-        return ContainerRefused(f"{where}: {certificate}; {_CERTIFICATE_ADVICE}")
+        return StoreRefused(f"{where}: {certificate}; {_CERTIFICATE_ADVICE}")
     match error:
         case asyncpg.TargetServerAttributeNotMatched():
-            return ContainerUnavailable(
+            return StoreUnavailable(
                 f"{where}: only a read-only standby answers; writes go to the "
                 "primary. Name all servers in the address (HOST1,HOST2), and wait for the "
                 "failover"
@@ -69,24 +68,24 @@ def _translated(error: Exception, where: str) -> ContainerError:
         case asyncpg.PostgresError():
             return _answered(error, where)
         case asyncpg.ClientConfigurationError():
-            return ContainerRefused(f"{where}: {_line(error)}")
+            return StoreRefused(f"{where}: {_line(error)}")
     text = _line(error)
     if _WITHOUT_TLS in text:
-        return ContainerRefused(
+        return StoreRefused(
             f"{where}: {text}; is it PostgreSQL? Switch TLS on there, or leave sslmode= out"
         )
-    return ContainerUnavailable(f"{where}: no answer ({text})")
+    return StoreUnavailable(f"{where}: no answer ({text})")
 
 
-def _answered(error: asyncpg.PostgresError, where: str) -> ContainerError:
+def _answered(error: asyncpg.PostgresError, where: str) -> StoreError:
     state = error.sqlstate or ""
     text = f"{where}: {_line(error)} ({state or 'no code'})"
     if state in _ADVICE:
-        return ContainerRefused(f"{text}; {_ADVICE[state]}")
+        return StoreRefused(f"{text}; {_ADVICE[state]}")
     hint = why_it_may_pass(state)
     if hint is not None:
-        return ContainerUnavailable(f"{text}; {hint}")
-    return ContainerRefused(f"{text}; asking again cannot help")
+        return StoreUnavailable(f"{text}; {hint}")
+    return StoreRefused(f"{text}; asking again cannot help")
 
 
 def _line(error: BaseException) -> str:

@@ -8,9 +8,9 @@ hold ``\\0`` for NUL and ``\\\\`` for a backslash, since PostgreSQL has no NUL i
 from collections.abc import Sequence
 from typing import Final
 
-from changefeed.leases.errors import ContainerMissing, ContainerRefused
 from changefeed.leases.kinds import VIEWS, View
 from changefeed.leases.postgres.connection import Database
+from changefeed.runtime.errors import StoreMissing, StoreRefused
 
 _LOCK = int.from_bytes(b"CFHL", "big")  # an advisory lock: hosts that start together take turns
 VERSION: Final = 7
@@ -64,12 +64,12 @@ async def stored_version(database: Database, schema: str) -> int | None:
 
 
 async def require_schema(database: Database, schema: str) -> None:
-    """Raise ``ContainerMissing`` where there are no tables, ``ContainerRefused`` unless they
+    """Raise ``StoreMissing`` where there are no tables, ``StoreRefused`` unless they
     have the version that we know.
     """
     version = await stored_version(database, schema)
     if version is None:
-        raise ContainerMissing(
+        raise StoreMissing(
             f"{database.where}: there are no tables of ours in schema {schema!r}; let a host "
             "create them (of leases with --create-lease-container), by a role that may"
         )
@@ -117,7 +117,7 @@ def _require_version(database: Database, schema: str, version: int) -> None:
     advice = (
         "upgrade changefeed-host" if version > VERSION else "name another schema in the address"
     )
-    raise ContainerRefused(
+    raise StoreRefused(
         f"{database.where}: the tables in schema {schema!r} have version {version}, and "
         f"this version of changefeed-host uses version {VERSION} only: {advice}"
     )

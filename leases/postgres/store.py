@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.connection import Database, Row
 from changefeed.leases.postgres.schema import quoted
 from changefeed.leases.store import WHOLE, Listed, Record, short_key
+from changefeed.runtime.errors import StoreRefused
 
 _LONGEST_KEY = 256
 _TIMELINE = "(select left(pg_walfile_name(pg_current_wal_lsn()), 8))"
@@ -49,7 +49,7 @@ class PostgresStore:
         if self._can_list_changes:
             try:
                 return await self._listed(sorted(kinds), since, put)
-            except ContainerRefused:
+            except StoreRefused:
                 self._can_list_changes = False  # what else is wrong shows when all is asked for
         written = None if put is None else await self.put(put)
         rows = await self._database.fetch(self._all, self._fleet, sorted(kinds))

@@ -8,12 +8,12 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from changefeed.leases.errors import ContainerRefused
 from changefeed.runtime.address_options import (
     read_options,
     with_absolute_files,
     write_options,
 )
+from changefeed.runtime.errors import StoreRefused
 
 DEFAULT_FLEET = "changefeed"
 _DATABASE = re.compile("/?[0-9]{0,9}")
@@ -59,12 +59,12 @@ class RedisAddress:
 
 
 def read_address(scheme: str, place: str) -> RedisAddress:
-    """Read what follows ``redis:`` or ``rediss:``. Raise ``ContainerRefused`` with advice."""
+    """Read what follows ``redis:`` or ``rediss:``. Raise ``StoreRefused`` with advice."""
     parts = urlsplit(f"{scheme}:{place}")
     if not place.startswith("//") or not parts.hostname:
-        raise ContainerRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
+        raise StoreRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
     if not _DATABASE.fullmatch(parts.path):
-        raise ContainerRefused(
+        raise StoreRefused(
             f"{parts.path.lstrip('/')!r} in the address of leases in Redis is no number of a "
             f"database: {scheme}://HOST:PORT/DB?fleet=NAME"
         )
@@ -72,9 +72,9 @@ def read_address(scheme: str, place: str) -> RedisAddress:
     fleet = options.pop("fleet", DEFAULT_FLEET)
     cluster = options.pop("cluster", "false")
     if not fleet:
-        raise ContainerRefused("fleet= in the address of leases must not be empty")
+        raise StoreRefused("fleet= in the address of leases must not be empty")
     if cluster not in ("true", "false"):
-        raise ContainerRefused(f"cluster={cluster} in the address should be true or false")
+        raise StoreRefused(f"cluster={cluster} in the address should be true or false")
     return RedisAddress(
         url=urlunsplit(parts._replace(query=write_options(options), fragment="")),
         fleet=fleet,

@@ -15,10 +15,9 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
 
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.errors import translate_errors
-from changefeed.runtime.errors import answered
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
@@ -94,7 +93,7 @@ async def connect(
     """Open a client as long as the block lasts. Nothing has been asked yet."""
     unreadable = unreadable_file(address.files)
     if unreadable is not None:  # the client would take it for a server that is away
-        raise ContainerRefused(f"{address}: {unreadable}")
+        raise StoreRefused(f"{address}: {unreadable}")
     options = {**_OPTIONS, "retry": Retry(NoBackoff(), _TRIES)}
     url = address.url
     if access is not None and access.password is not None:
@@ -111,11 +110,11 @@ async def connect(
             client.connection_pool.make_connection()  # looks at options that it does not know
     except TypeError as error:
         text = f"{address}: the client does not know an option of the address ({error})"
-        raise ContainerRefused(text) from error
+        raise StoreRefused(text) from error
     except ValueError as error:
-        raise ContainerRefused(f"{address}: {error}") from error
+        raise StoreRefused(f"{address}: {error}") from error
     except OSError as error:  # it reads its own version from a file: no handle may be free
-        raise ContainerUnavailable(f"{address}: {error}") from error
+        raise StoreUnavailable(f"{address}: {error}") from error
     try:
         yield client
     finally:
@@ -161,17 +160,17 @@ async def _listen_for_alert(address: RedisAddress) -> None:
 def require_fit(server: Info, address: RedisAddress, *, keeps_changes: bool = False) -> None:
     """Raise where records would be lost, or could not be written; warn where leases may be."""
     if server.get("role") == "slave":
-        raise ContainerUnavailable(f"{address}: it is a replica; writes go to the primary")
+        raise StoreUnavailable(f"{address}: it is a replica; writes go to the primary")
     policy = str(server.get("maxmemory_policy", "noeviction"))
     if evicts(policy):
-        raise ContainerRefused(
+        raise StoreRefused(
             f"{address}: its maxmemory-policy {policy} may throw records away when memory is "
             "short; set noeviction (CONFIG SET maxmemory-policy noeviction), or use another "
             "Redis than that of your cache"
         )
     if not server.get("aof_enabled") and keeps_changes:
         raise answered(
-            ContainerRefused(
+            StoreRefused(
                 f"{address}: it has no append-only file, so a restart would lose the changes "
                 "that are kept there; set one (CONFIG SET appendonly yes)"
             )

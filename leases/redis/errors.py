@@ -13,8 +13,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
-from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
-from changefeed.runtime.errors import answered
+from changefeed.runtime.errors import StoreError, StoreRefused, StoreUnavailable, answered
 from changefeed.runtime.tls import certificate_failure
 
 _MAY_PASS: Mapping[str, str] = {
@@ -57,42 +56,42 @@ def translate_errors(where: str) -> Iterator[None]:
         certificate = certificate_failure(error)
         if certificate is not None:
             text = f"{where}: {certificate}; {_CERTIFICATE_ADVICE}"
-            raise answered(ContainerRefused(text)) from error
+            raise answered(StoreRefused(text)) from error
         raise answered(_translated(error, where)) from error
 
 
-def _translated(error: BaseException, where: str) -> ContainerError:
+def _translated(error: BaseException, where: str) -> StoreError:
     match error:
         case AuthenticationError():
-            return ContainerRefused(
+            return StoreRefused(
                 f"{where}: {error}; check the user in the address and the password "
                 "(CHANGEFEED_BACKENDS__REDIS__PASSWORD)"
             )
         case NoPermissionError():
-            return ContainerRefused(f"{where}: {error}; {_RIGHTS}")
+            return StoreRefused(f"{where}: {error}; {_RIGHTS}")
         case RedisClusterException():
             # No RedisError: it stands for what the last node that was asked has answered.
             cause = error.__cause__ or error.__context__
             if isinstance(cause, (RedisError, RedisClusterException, OSError)):
                 return _translated(cause, where)
-            return ContainerUnavailable(f"{where}: {_line(error)}; the cluster is not whole")
+            return StoreUnavailable(f"{where}: {_line(error)}; the cluster is not whole")
         case RedisError():
             return _answered(error, where)
-    return ContainerUnavailable(f"{where}: no answer ({error})")
+    return StoreUnavailable(f"{where}: no answer ({error})")
 
 
-def _answered(error: RedisError, where: str) -> ContainerError:
+def _answered(error: RedisError, where: str) -> StoreError:
     text = _line(error)
     word = getattr(error, "status_code", None) or text.partition(" ")[0]
     hint = _MAY_PASS.get(word)
     if hint is not None:
-        return ContainerUnavailable(f"{where}: {text}; {hint}")
+        return StoreUnavailable(f"{where}: {text}; {hint}")
     if isinstance(error, (NoConnection, NoAnswer)):
-        return ContainerUnavailable(f"{where}: no answer ({text or type(error).__name__})")
+        return StoreUnavailable(f"{where}: no answer ({text or type(error).__name__})")
     if isinstance(error, ResponseError):
         advice = (y for x, y in _ADVICE.items() if x in text)
-        return ContainerRefused(f"{where}: {text}; {next(advice, _OTHERWISE)}")
-    return ContainerUnavailable(f"{where}: {text or type(error).__name__}")
+        return StoreRefused(f"{where}: {text}; {next(advice, _OTHERWISE)}")
+    return StoreUnavailable(f"{where}: {text or type(error).__name__}")
 
 
 def _line(error: BaseException) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import uuid4
 
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.redis import scripts
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.connection import Calls
 from changefeed.leases.store import WHOLE, Listed, Record
+from changefeed.runtime.errors import StoreRefused
 
 _KEYS_OF_A_KIND = 3
 
@@ -91,7 +91,7 @@ class RedisStore:
                 version=version.decode(),
             )
         except ValueError as error:
-            raise ContainerRefused(
+            raise StoreRefused(
                 f"{self._calls.where}: {self._keys(kind)[1]} holds what is no record of leases "
                 f"({error}): give this fleet another name (fleet=)"
             ) from error

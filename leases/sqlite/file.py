@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
-from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
 from changefeed.leases.sqlite.schema import CREATION, FILE_MARKS
+from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
 from changefeed.runtime.private_file import make_private
@@ -68,7 +68,7 @@ class SqliteFile:
 
     async def open(self) -> None:
         if not self._path.parent.is_dir():
-            raise ContainerMissing(
+            raise StoreMissing(
                 f"there are no leases at {self._path}: there is no directory "
                 f"{self._path.parent}; make it, or let it be made with --create-lease-container"
             )
@@ -165,16 +165,16 @@ class SqliteFile:
     def _refuse_another_file(self) -> None:
         lost = None if self._file is None else self._file.lost()
         if lost is not None:
-            raise ContainerRefused(
+            raise StoreRefused(
                 f"{lost} while hosts run: those that go on in the old file "
                 "and those that start in another would be two fleets. Stop all hosts, put the "
                 "right file in its place without the -wal and -shm beside it, and start them "
                 "again"
             )
 
-    def refusal(self, reason: str) -> ContainerRefused:
+    def refusal(self, reason: str) -> StoreRefused:
         """Return the error for what asking again does not change."""
-        return ContainerRefused(f"{self._path}: {reason}")
+        return StoreRefused(f"{self._path}: {reason}")
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()
@@ -183,7 +183,7 @@ class SqliteFile:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise ContainerRefused(f"{self._path} is not open: use it within `async with`")
+            raise StoreRefused(f"{self._path} is not open: use it within `async with`")
         return self._connection
 
     def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -193,7 +193,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         # SQLite says of a pipe that its disk is broken.
         if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
-            raise ContainerRefused(f"{self._path} is no file: name another")
+            raise StoreRefused(f"{self._path} is no file: name another")
         if self._must_exist:
             self._require_file()
         elif self._keeps_changes:
@@ -216,7 +216,7 @@ class SqliteFile:
         return connection
 
     def _require_file(self) -> None:
-        """Raise ``ContainerMissing`` where there is no file and one could be made."""
+        """Raise ``StoreMissing`` where there is no file and one could be made."""
         try:
             if self._path.exists():
                 return
@@ -229,8 +229,8 @@ class SqliteFile:
             )
         raise self._missing()
 
-    def _missing(self) -> ContainerMissing:
-        return ContainerMissing(
+    def _missing(self) -> StoreMissing:
+        return StoreMissing(
             f"there are no leases at {self._path} yet: changefeed run makes the file, or check "
             "the name",
             made_by_run=True,
@@ -240,7 +240,7 @@ class SqliteFile:
         # Processes that start together get in each other's way here, and SQLite does not
         # wait by itself for the change to WAL.
         async for attempt in AsyncRetrying(
-            retry=retry_if_exception_type(ContainerUnavailable),
+            retry=retry_if_exception_type(StoreUnavailable),
             stop=stop_after_delay(self._busy_timeout),
             wait=wait_random(0.005, 0.05),
             reraise=True,
@@ -249,7 +249,7 @@ class SqliteFile:
                 await self._run(self._look)
                 rows = await self.select("pragma journal_mode = wal")
         if [[*x.values()] for x in rows] != [["wal"]]:
-            raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
+            raise StoreRefused(f"{self._path}: no WAL is possible here; use a local disk")
         durability = "full" if self._keeps_changes else "normal"
         await self.select(f"pragma synchronous = {durability}")
         await self.change(self._make_ours)
@@ -279,19 +279,19 @@ class SqliteFile:
     def _is_ours(self, connection: sqlite3.Connection) -> bool:
         """Return whether the file is marked; if not, it is new.
 
-        Raise ``ContainerRefused`` for one of another program, or of another version.
+        Raise ``StoreRefused`` for one of another program, or of another version.
         """
         application = rows(connection, "pragma application_id")[0]["application_id"]
         schema = rows(connection, "pragma user_version")[0]["user_version"]
         if application != _APPLICATION:
             if schema or rows(connection, "select 1 from sqlite_master limit 1"):
-                raise ContainerRefused(
+                raise StoreRefused(
                     f"{self._path} belongs to another program: name another file"
                 )
             return False
         if schema != _SCHEMA:
             advice = "upgrade changefeed-host" if schema > _SCHEMA else "name another file"
-            raise ContainerRefused(
+            raise StoreRefused(
                 f"{self._path} has schema {schema}, and this version of changefeed-host reads"
                 f" schema {_SCHEMA} only: {advice}"
             )
@@ -317,11 +317,11 @@ class SqliteFile:
             if code == sqlite3.SQLITE_CANTOPEN and not opening:
                 hint = OUT_OF_HANDLES  # a file that was open once can be had again
             if hint is not None:
-                raise ContainerUnavailable(f"{self._path}: {error}; {hint}") from error
+                raise StoreUnavailable(f"{self._path}: {error}; {hint}") from error
             hint = _WILL_NOT_PASS.get(code, "it cannot serve as a store")
             raise self.refusal(f"{error}; {hint}") from error
         except OSError as error:
-            raise ContainerUnavailable(f"{self._path}: {error.strerror}") from error
+            raise StoreUnavailable(f"{self._path}: {error.strerror}") from error
 
 
 _DAMAGED = "it is damaged; restore it, or start over in another file"
@@ -384,8 +384,8 @@ def making(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = why_it_may_pass(error)
         if reason is None:
-            raise ContainerRefused(f"{path}: {error.strerror}") from error
-        raise ContainerUnavailable(f"{path}: {error.strerror}; {reason}") from error
+            raise StoreRefused(f"{path}: {error.strerror}") from error
+        raise StoreUnavailable(f"{path}: {error.strerror}; {reason}") from error
 
 
 def rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:

@@ -56,7 +56,7 @@ async def open_store(
     path: str, *, create: bool = False, must_exist: bool = False, keeps_changes: bool = False
 ) -> "AsyncIterator[SqliteStore]":
     """Open the file, which is made where there is none; with ``create``, its directory, too.
-    With ``must_exist`` raise ``ContainerMissing`` instead.
+    With ``must_exist`` raise ``StoreMissing`` instead.
     """
     if create and not must_exist:
         await asyncio.to_thread(_make_directory, Path(path).parent)

@@ -28,7 +28,7 @@ from changefeed.observers.dead_letters.letter import (
     check_same_change,
     in_order,
 )
-from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.file_errors import why_it_may_pass
 from changefeed.runtime.private_file import PRIVATE_FILE, make_private
 
@@ -159,7 +159,7 @@ def _is_torn(text: bytes) -> bool:
 async def open_jsonl(path: str) -> AsyncIterator[JsonLinesDeadLetters]:
     """Make sure, before anything has failed, that letters can be kept there.
 
-    Raise ``DeadLettersUnavailable`` if they can later, else ``DeadLettersRefused``.
+    Raise ``StoreUnavailable`` if they can later, else ``StoreRefused``.
     """
     letters = JsonLinesDeadLetters(path)
     try:
@@ -174,8 +174,8 @@ def _not_opened(path: str, error: OSError) -> Exception:
     text = f"dead letters cannot be kept in {path}: {error}"
     reason = why_it_may_pass(error)
     if reason is None:
-        return DeadLettersRefused(text)
-    return DeadLettersUnavailable(f"{text}; {reason}")
+        return StoreRefused(text)
+    return StoreUnavailable(f"{text}; {reason}")
 
 
 def _prepare(path: Path) -> None:

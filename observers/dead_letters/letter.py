@@ -16,7 +16,8 @@ import msgspec
 
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import LetterConflict, NoDeadLetters
+from changefeed.observers.errors import DeadLetterConflict
+from changefeed.runtime.errors import StoreMissing
 
 LetterId = NewType("LetterId", str)
 
@@ -153,7 +154,7 @@ class DeadLetters(Protocol):
         """Keep a letter: once this has returned, it outlives the process and the machine.
 
         If there is one for the same change already, that one stays. If there is one for
-        another change under this id, raise ``LetterConflict`` and keep that one.
+        another change under this id, raise ``DeadLetterConflict`` and keep that one.
         """
         ...
 
@@ -186,9 +187,9 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
-    """Raise ``LetterConflict`` if what is kept under the letter's id is another change."""
+    """Raise ``DeadLetterConflict`` if what is kept under the letter's id is another change."""
     if (_origin_of(kept), kept.change) != (_origin_of(letter), letter.change):
-        raise LetterConflict(letter.id, place)
+        raise DeadLetterConflict(letter.id, place)
 
 
 def in_order(head: LetterHead) -> tuple[str, int, str]:
@@ -200,9 +201,9 @@ def _bounded(text: str) -> str:
     return text.replace("\0", "")[:_LONGEST]
 
 
-def no_letters(place: str) -> NoDeadLetters:
+def no_letters(place: str) -> StoreMissing:
     """Return the error of those who must not make the place, where it is not there."""
-    return NoDeadLetters(
+    return StoreMissing(
         f"there are no dead letters at {place} (observer.dead_letters): no host has put any "
         "there; or check the name"
     )

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.addresses import open_store, without_secrets
-from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
 from changefeed.leases.store import Store
 from changefeed.observers.dead_letters.jsonl import open_jsonl
 from changefeed.observers.dead_letters.letter import DeadLetters, no_letters
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
-from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 from changefeed.runtime.backends import why_unreadable
-from changefeed.runtime.errors import answered
+from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable, answered
 
 Opened = AbstractAsyncContextManager[DeadLetters]
 
@@ -27,13 +25,13 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
     """Open a place for dead letters, making it if it is not there, unless it
     ``options.must_exist``.
 
-    Secrets come from ``options``, or from the environment. Raise ``DeadLettersRefused`` for
-    an address that cannot be one, here or when entered, and ``DeadLettersUnavailable`` when
+    Secrets come from ``options``, or from the environment. Raise ``StoreRefused`` for
+    an address that cannot be one, here or when entered, and ``StoreUnavailable`` when
     entered, if the place does not answer.
     """
     unreadable = why_unreadable(address)
     if unreadable is not None:
-        raise DeadLettersRefused(f"the address of dead letters cannot be read: {unreadable}")
+        raise StoreRefused(f"the address of dead letters cannot be read: {unreadable}")
     options = options or OpenOptions()
     scheme, _, place = address.partition(":")
     if scheme == "jsonl":
@@ -41,8 +39,8 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
     wanted = replace(options, create=not options.must_exist, keeps_changes=True)
     try:
         opening = open_store(address, wanted)
-    except ContainerRefused as error:
-        raise DeadLettersRefused(
+    except StoreRefused as error:
+        raise StoreRefused(
             f"dead letters are kept in jsonl:PATH, or where leases can be: {error}"
         ) from error
     return _stored(opening, without_secrets(address))
@@ -50,13 +48,13 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
 
 def _open_lines(place: str, *, must_exist: bool) -> Opened:
     if not place:
-        raise DeadLettersRefused("'jsonl:' does not say where: jsonl:PATH")
+        raise StoreRefused("'jsonl:' does not say where: jsonl:PATH")
     try:
         there, is_file = Path(place).exists(), Path(place).is_file()
     except OSError as error:  # a path that no file can have
-        raise DeadLettersRefused(f"{place}: {error.strerror}") from error
+        raise StoreRefused(f"{place}: {error.strerror}") from error
     if there and not is_file:
-        raise DeadLettersRefused(f"{place} is no file: give the dead letters one of their own")
+        raise StoreRefused(f"{place} is no file: give the dead letters one of their own")
     if must_exist and not there:
         raise no_letters(f"jsonl:{place}")
     return open_jsonl(place)
@@ -69,11 +67,11 @@ async def _stored(
     async with AsyncExitStack() as stack:
         try:
             store = await stack.enter_async_context(opening)
-        except ContainerMissing as error:
+        except StoreMissing as error:
             raise no_letters(where) from error
-        except ContainerUnavailable as error:
-            raise DeadLettersUnavailable(f"dead letters: {error}") from error
-        except ContainerRefused as error:
-            refused = DeadLettersRefused(f"dead letters cannot be kept there: {error}")
+        except StoreUnavailable as error:
+            raise StoreUnavailable(f"dead letters: {error}") from error
+        except StoreRefused as error:
+            refused = StoreRefused(f"dead letters cannot be kept there: {error}")
             raise (answered(refused) if error.may_pass else refused) from error
         yield StoredDeadLetters(store, where=where)

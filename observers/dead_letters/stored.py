@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import msgspec
 
-from changefeed.leases.errors import ContainerError
 from changefeed.leases.kinds import LETTER_PARTS, LETTERS
 from changefeed.leases.store import LONGEST_BODY, Record, Store
 from changefeed.observers.dead_letters.letter import (
@@ -26,6 +25,7 @@ from changefeed.observers.dead_letters.letter import (
     check_same_change,
     in_order,
 )
+from changefeed.runtime.errors import StoreError
 
 _LONGEST = 400_000
 """Characters of text in one record: they are ASCII, and at most double there."""
@@ -156,5 +156,5 @@ def _os_errors() -> Iterator[None]:
     """Raise what stores raise as ``DeadLetters`` promises."""
     try:
         yield
-    except ContainerError as error:
+    except StoreError as error:
         raise OSError(f"dead letters: {error}") from error

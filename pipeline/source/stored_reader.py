@@ -16,7 +16,6 @@ import pyarrow as pa
 from changefeed.feeds.brokers.store_address import parse_store_address
 from changefeed.feeds.brokers.stored_collection import StoredCollection, damaged
 from changefeed.feeds.brokers.stores.addresses import open_store
-from changefeed.feeds.brokers.stores.store import StoreRefused
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Continuation, RangeId
@@ -31,6 +30,7 @@ from changefeed.pipeline.source.segment_reader import (
     sequence_before,
 )
 from changefeed.runtime.backends import Address
+from changefeed.runtime.errors import StoreRefused
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -29,7 +29,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.eventlog import EventLogWriter
-from changefeed.leases.errors import ContainerError
+from changefeed.runtime.errors import StoreError
 from changefeed.testing.history import repeated, violations
 from tests.support import recorder
 from tests.support.commands import QUICK, a_log_of, running
@@ -116,7 +116,7 @@ class Fleet:
         try:
             async with asyncio.timeout(5), opened(self.store) as leases:
                 return dict(Counter(x.owner for x in await leases.list()))
-        except (ContainerError, TimeoutError):
+        except (StoreError, TimeoutError):
             return {}
 
     async def until_owned(self, host: Running, wanted: dict[str | None, int]) -> None:

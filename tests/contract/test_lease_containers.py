@@ -8,13 +8,13 @@ from hypothesis import given
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.feed_identity import (
     compare_feeds,
     refuse_another_feed,
 )
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.timeouts import BoundedContainer
+from changefeed.runtime.errors import StoreRefused
 from changefeed.testing import (
     lease_changes_suite,
     lease_race_suite,
@@ -51,7 +51,7 @@ async def test_leases_of_a_feed_that_was_recreated_are_refused(
     assert await leases.feed_identity() == "first ü"
     assert await compare_feeds(leases, "first ü") == "first ü"
     for refuse in (refuse_another_feed, refuse_another_feed, compare_feeds):
-        with pytest.raises(ContainerRefused, match="first ü"):
+        with pytest.raises(StoreRefused, match="first ü"):
             await refuse(leases, "second")
 
 
@@ -61,7 +61,7 @@ async def test_a_container_without_leases_takes_another_feed_as_one_that_was_res
     await refuse_another_feed(leases, "first")
     await refuse_another_feed(leases, "second")
     await leases.create(new())
-    with pytest.raises(ContainerRefused):
+    with pytest.raises(StoreRefused):
         await refuse_another_feed(leases, "first")
     bounded = BoundedContainer(leases, timeout=30, on_call=lambda _: None)
     await bounded.keep_feed_identity("third")

@@ -15,9 +15,9 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.leases.coverage import check_coverage
-from changefeed.leases.errors import ContainerMissing
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
+from changefeed.runtime.errors import StoreMissing
 from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support import make
@@ -89,7 +89,7 @@ async def test_a_container_that_is_not_as_leases_need_it_is_told_of(
 
 
 async def test_a_container_that_is_not_there_is_missing(place: Place) -> None:
-    with pytest.raises(ContainerMissing, match="no such database or container"):
+    with pytest.raises(StoreMissing, match="no such database or container"):
         await place.found()
 
 

@@ -21,10 +21,11 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.store import WHOLE
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support import make
@@ -315,7 +316,7 @@ async def test_a_lease_that_version_2_of_dotnet_wrote_is_read(place: Place) -> N
     owned = await leases.acquire(listed.taken_by(A, A1))
     assert (owned.range_id, owned.continuation) == ("0", '"7"')
     await raw.create_item({"id": "p..odd", "ContinuationToken": '"7"'})
-    with pytest.raises(ContainerRefused, match=r"p\.\.odd"):
+    with pytest.raises(StoreRefused, match=r"p\.\.odd"):
         await leases.list()
 
 
@@ -404,12 +405,12 @@ async def test_who_creates_leases_is_waited_for_unless_he_is_dead(
     await container.create_item({"id": "p.lock", "ttl": 30})
     monkeypatch.setattr(markers, "_LOCK_SLACK", 0.2 - 30)
     leases = await place.leases()
-    with pytest.raises(ContainerUnavailable, match="another processor is creating") as waits:
+    with pytest.raises(StoreUnavailable, match="another processor is creating") as waits:
         await leases.create(new())
     assert waits.value.retry_after == 5.0
     await asyncio.sleep(0.21)
     await container.replace_item("p.lock", {"id": "p.lock", "ttl": 30})  # it lives
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await leases.create(new())
     await asyncio.sleep(0.21)
     await leases.create(new())
@@ -450,9 +451,9 @@ async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus
     await owned_by_a(leases)
     fault = {"status": status, "substatus": substatus, "times": 10_000, "container": "leases"}
     await place.fault("*", "error", **fault)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await leases.list()
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await leases.read(RangeId("0"))
 
 
@@ -467,7 +468,7 @@ async def test_a_container_that_is_gone_is_no_lease_that_is_gone(place: Place) -
         leases.delete(owned),
     ]
     for ask in asked:
-        with pytest.raises(ContainerRefused, match="no such database or container"):
+        with pytest.raises(StoreRefused, match="no such database or container"):
             await ask
 
 
@@ -477,7 +478,7 @@ async def test_a_throttled_container_says_when_to_ask_again_and_is_not_stormed(
     leases = await place.leases()
     owned = await owned_by_a(leases)
     await place.fault("patch_item", "error", status=429, retry_after_ms=40, times=1000)
-    with pytest.raises(ContainerUnavailable, match="throughput") as throttled:
+    with pytest.raises(StoreUnavailable, match="throughput") as throttled:
         await leases.replace(owned.without_continuation().renewed())
     assert throttled.value.retry_after == 0.04
     async with (
@@ -491,7 +492,7 @@ async def test_a_throttled_container_says_when_to_ask_again_and_is_not_stormed(
 
 
 async def refusal(place: Place, options: str = "?prefix=p", **means: Any) -> str:
-    with pytest.raises(ContainerRefused) as refused:
+    with pytest.raises(StoreRefused) as refused:
         await place.leases(options, **means)
     return str(refused.value)
 
@@ -521,7 +522,7 @@ async def test_a_wrong_key_is_refused_and_shown_nowhere(
     wrong = DEVELOPMENT_KEY[:-6] + "AAAA=="
     said = await refusal(place, cosmos=CosmosAccess(key=Secret.of(wrong)))
     assert "CHANGEFEED_COSMOS__KEY" in said
-    with pytest.raises(ContainerRefused) as refused:
+    with pytest.raises(StoreRefused) as refused:
         await place.leases(cosmos=CosmosAccess(key=Secret.of(wrong)))
     chain: BaseException | None = refused.value
     while chain is not None:
@@ -550,7 +551,7 @@ async def test_wrong_options_are_refused_with_advice(
 
 async def test_an_endpoint_that_is_not_there_is_unavailable() -> None:
     address = "cosmos+http://127.0.0.1:9/d/leases"
-    with pytest.raises(ContainerUnavailable, match="no answer"):
+    with pytest.raises(StoreUnavailable, match="no answer"):
         async with asyncio.timeout(20), open_container(address):
             pass
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.observers.dead_letters import open_dead_letters
-from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.integration.test_store_leases import own
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 from tests.support.servers import Postgres, free_port
@@ -50,12 +50,12 @@ async def test_dead_letters_that_are_away_can_be_listed_later(tmp_path: Path) ->
 )
 async def test_a_place_that_does_not_answer_may_answer_later(place: str) -> None:
     address = place.format(there=f"127.0.0.1:{free_port()}")
-    with pytest.raises(DeadLettersUnavailable, match="no answer"):
+    with pytest.raises(StoreUnavailable, match="no answer"):
         async with open_dead_letters(address):
             pass
 
 
 async def test_a_database_that_is_not_there_is_refused() -> None:
-    with own(Postgres) as server, pytest.raises(DeadLettersRefused, match="does not exist"):
+    with own(Postgres) as server, pytest.raises(StoreRefused, match="does not exist"):
         async with open_dead_letters(server.url.rpartition("/")[0] + "/nothing"):
             pass

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
-from changefeed.observers.errors import DeadLettersUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from tests.acceptance.test_operating import positions
 from tests.support import make
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
@@ -36,7 +36,7 @@ async def kept_at(address: str) -> list[DeadLetter]:
 async def test_a_new_file_on_a_full_disk_may_be_made_later(small_disk: Path) -> None:
     ballast = fill(small_disk)
     address = f"sqlite:{small_disk}/letters.db"
-    with pytest.raises(DeadLettersUnavailable, match="full; make room on the disk"):
+    with pytest.raises(StoreUnavailable, match="full; make room on the disk"):
         await kept_at(address)
     ballast.unlink()
     assert await kept_at(address) == []
@@ -68,7 +68,7 @@ async def test_without_room_for_the_index_of_its_log_a_file_is_shown_later(
     async with open_dead_letters(address) as letters:
         await letters.put(make.letter(1))
     ballast = fill(small_disk)
-    with pytest.raises(DeadLettersUnavailable, match="make room on the disk"):
+    with pytest.raises(StoreUnavailable, match="make room on the disk"):
         await kept_at(address)
     ballast.unlink()
     assert await kept_at(address) == [make.letter(1)]
@@ -79,7 +79,7 @@ async def test_without_file_handles_the_start_is_tried_again(tmp_path: Path, kin
     address = f"{kind}:{tmp_path}/letters"
     async with open_dead_letters(address) as letters:
         await letters.put(make.letter(1))
-    with out_of_handles(), pytest.raises(DeadLettersUnavailable, match="out of file handles"):
+    with out_of_handles(), pytest.raises(StoreUnavailable, match="out of file handles"):
         await kept_at(address)
     assert await kept_at(address) == [make.letter(1)]
 

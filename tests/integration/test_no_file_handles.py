@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.handles import out_of_handles
 from tests.support.lease_containers import over
 
@@ -17,6 +17,6 @@ async def test_a_host_out_of_file_handles_waits_for_its_leases(
 ) -> None:
     async with over(kind)(tmp_path) as connect:
         await connect()  # the server runs, and what it needs is made
-        with out_of_handles(), pytest.raises(ContainerUnavailable):
+        with out_of_handles(), pytest.raises(StoreUnavailable):
             await connect()
         assert await (await connect()).list() == []

@@ -16,9 +16,9 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.blob.address import BlobAccess
 from changefeed.leases.blob.opening import open_store as open_blob
 from changefeed.leases.cosmos.opening import open_leases as open_cosmos_leases
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.postgres.opening import open_store as open_postgres
 from changefeed.leases.redis.opening import open_store as open_redis
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 
 pytestmark = pytest.mark.real_time
@@ -74,7 +74,7 @@ async def test_a_server_that_is_no_account_may_be_a_proxy_and_is_named(
     open_: Open, answer: tuple[bytes, bytes]
 ) -> None:
     async with saying(page(*answer)) as port:
-        with pytest.raises((ContainerUnavailable, FeedUnavailable)) as unavailable:
+        with pytest.raises((StoreUnavailable, FeedUnavailable)) as unavailable:
             async with open_(port):
                 pass
     assert f"http://127.0.0.1:{port}/" in str(unavailable.value)
@@ -86,7 +86,7 @@ OTHERS: list[Any] = [page(*HTML), b"SSH-2.0-OpenSSH_9.2\r\n", b"220 ready\r\n"]
 @pytest.mark.parametrize("said", OTHERS)
 async def test_a_server_that_is_no_redis_is_named(said: bytes) -> None:
     async with saying(said) as port:
-        with pytest.raises(ContainerUnavailable, match=f"redis://127.0.0.1:{port}/0"):
+        with pytest.raises(StoreUnavailable, match=f"redis://127.0.0.1:{port}/0"):
             async with open_redis("redis", f"//127.0.0.1:{port}/0"):
                 pass
 
@@ -94,6 +94,6 @@ async def test_a_server_that_is_no_redis_is_named(said: bytes) -> None:
 @pytest.mark.parametrize("said", OTHERS)
 async def test_a_server_that_is_no_postgres_is_named(said: bytes) -> None:
     async with saying(said) as port:
-        with pytest.raises(ContainerRefused, match=rf"127.0.0.1:{port}/d .*is it PostgreSQL\?"):
+        with pytest.raises(StoreRefused, match=rf"127.0.0.1:{port}/d .*is it PostgreSQL\?"):
             async with open_postgres(f"//u:p@127.0.0.1:{port}/d"):
                 pass

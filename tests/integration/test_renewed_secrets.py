@@ -23,10 +23,9 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
 from changefeed.leases.addresses import open_container
-from changefeed.leases.errors import ContainerError
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.secret import Secret
 from tests.integration.brokers.test_brokers_over_tls import over_tls
 from tests.integration.emulator.running import hand, running
@@ -48,7 +47,7 @@ async def asked_again(ask: Callable[[], Awaitable[T]]) -> T:
     for _ in range(CONNECTIONS):
         try:
             return await ask()
-        except (FeedError, ContainerError) as error:
+        except (FeedError, StoreError) as error:
             if isinstance(error, UserError) and not error.may_pass:
                 raise
     return await ask()

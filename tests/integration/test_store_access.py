@@ -7,10 +7,10 @@ import pytest
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.addresses import check_leases, open_container
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.runtime.diagnostics import Severity
+from changefeed.runtime.errors import StoreRefused
 from tests.integration.test_store_leases import (
     azurite,
     one_node_cluster,
@@ -63,7 +63,7 @@ async def test_a_user_of_redis_needs_the_rights_that_the_page_says_and_no_others
         assert Severity.PROBLEM not in (await severities(address, secret)).values()
         for right in (x for x in wanted if x.startswith("+")):
             server.ask("ACL", "SETUSER", "app", right.replace("+", "-", 1))
-            with pytest.raises(ContainerRefused, match="this user needs"):
+            with pytest.raises(StoreRefused, match="this user needs"):
                 await works(address, secret)
             server.ask("ACL", "SETUSER", "app", right)
 
@@ -84,9 +84,9 @@ async def test_a_connection_string_opens_blobs_and_says_their_account(azurite: A
 async def test_a_connection_string_for_another_account_is_refused(azurite: Azurite) -> None:
     other = azurite.connection_string.replace(f":{azurite.port}/", ":1/")
     address = f"blob+{azurite.endpoint}/by-string/third"
-    with pytest.raises(ContainerRefused, match="name the same account"):
+    with pytest.raises(StoreRefused, match="name the same account"):
         async with open_container(address, opened_by(other)):
             pass
-    with pytest.raises(ContainerRefused, match="CONNECTION_STRING"):
+    with pytest.raises(StoreRefused, match="CONNECTION_STRING"):
         async with open_container("blob:///by-string/third", OpenOptions(create=True)):
             pass

@@ -17,7 +17,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.errors import FeedRefused
 from changefeed.leases.addresses import open_container
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.integration.test_store_leases import opening, own, works
 from tests.support.certificates import Authority
 from tests.support.commands import a_log_of, changefeed
@@ -35,8 +35,8 @@ async def refusal(address: str, options: OpenOptions | None = None) -> str:
     """Return what it is refused for; a server may hang up before its alert comes in."""
     async with asyncio.timeout(30):
         while True:
-            with contextlib.suppress(ContainerUnavailable):
-                with pytest.raises(ContainerRefused) as refused:
+            with contextlib.suppress(StoreUnavailable):
+                with pytest.raises(StoreRefused) as refused:
                     async with open_container(address, options or opening()):
                         pass
                 return str(refused.value)
@@ -161,7 +161,7 @@ async def test_redis_is_taken_whose_authority_is_named_and_refused_else(
     with redis_over_tls(authority) as address:
         await works(f"{address}?ssl_ca_certs={authority.certificate}", opening())
         said = await refusal(f"{address}?ssl_ca_certs={stranger.certificate}")
-        with pytest.raises(ContainerUnavailable):  # it cannot be seen what is wrong
+        with pytest.raises(StoreUnavailable):  # it cannot be seen what is wrong
             async with open_container(address.replace("rediss:", "redis:"), opening()):
                 pass
     assert "its certificate is not trusted" in said

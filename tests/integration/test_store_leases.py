@@ -20,12 +20,7 @@ from changefeed.leases.blob.connection import connect as connect_blob
 from changefeed.leases.blob.metadata import LONGEST
 from changefeed.leases.blob.store import BlobStore
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.errors import (
-    ContainerMissing,
-    ContainerRefused,
-    ContainerUnavailable,
-    LeaseConflict,
-)
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import AskFleet, LeaseListing
 from changefeed.leases.postgres.address import read_address
@@ -33,6 +28,7 @@ from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import VERSION, stored_version
 from changefeed.leases.store import WHOLE, Record
 from changefeed.runtime.diagnostics import Severity
+from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
@@ -113,7 +109,7 @@ async def test_a_check_of_a_mistyped_name_makes_nothing(
 ) -> None:
     address = f"{postgres.url}?schema=mistyped"
     for look in (opening(), replace(opening(), create=False, must_exist=True)):
-        with pytest.raises(ContainerMissing, match="schema 'mistyped'"):
+        with pytest.raises(StoreMissing, match="schema 'mistyped'"):
             await severities(address, look)
     async with connect(read_address(address.removeprefix("postgresql:"))) as database:
         schemas = await database.fetch("select from pg_namespace where nspname = 'mistyped'")
@@ -160,10 +156,10 @@ async def test_a_container_that_is_not_there_is_created_only_where_asked(
     blobs = blob_address(azurite, "not-yet/p")
     options = opening(azurite, create=False)
     for address in (tables, blobs):
-        with pytest.raises(ContainerRefused, match="--create-lease-container"):
+        with pytest.raises(StoreRefused, match="--create-lease-container"):
             async with open_container(address, options):
                 pass
-        with pytest.raises(ContainerMissing):
+        with pytest.raises(StoreMissing):
             await severities(address, options)
         await works(address, opening(azurite))
 
@@ -172,7 +168,7 @@ async def test_a_container_that_is_not_there_is_created_only_where_asked(
     "address", ["postgresql://nobody@127.0.0.1:1/x", "redis://127.0.0.1:1/0"]
 )
 async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         async with open_container(address, opening()):
             pass
     assert list((await severities(address, opening())).values()) == [Severity.PROBLEM]
@@ -321,7 +317,7 @@ async def test_tables_of_another_version_are_refused_with_advice(
     async with connect(read_address(address.removeprefix("postgresql:"))) as database:
         await database.fetch(f"update other{version}.schema_version set version = {version}")
         for create in (False, True):
-            with pytest.raises(ContainerRefused, match=rf"{VERSION} only: {advice}"):
+            with pytest.raises(StoreRefused, match=rf"{VERSION} only: {advice}"):
                 async with open_container(address, opening(create=create)):
                     pass
         assert len(await database.fetch(f"select from other{version}.leases")) == 1
@@ -351,7 +347,7 @@ async def test_a_restarted_server_is_found_again() -> None:
         async with open_container(server.url, opening()) as leases:
             await leases.create(lease())
             server.kill()
-            with pytest.raises(ContainerUnavailable):
+            with pytest.raises(StoreUnavailable):
                 await leases.list()
             server.start()
             (listed,) = await leases.list()
@@ -391,7 +387,7 @@ async def test_a_call_to_a_frozen_server_ends_when_it_is_cancelled() -> None:
 
 async def test_a_server_that_takes_no_writes_is_not_the_primary(postgres: Postgres) -> None:
     address = f"{postgres.url}?fleet=standby&default_transaction_read_only=on"
-    with pytest.raises(ContainerUnavailable, match="only a read-only standby answers"):
+    with pytest.raises(StoreUnavailable, match="only a read-only standby answers"):
         async with open_container(address, opening()):
             pass
 
@@ -403,7 +399,7 @@ async def test_a_redis_that_may_evict_leases_is_refused() -> None:
     with own(
         lambda: Redis("--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
     ) as server:
-        with pytest.raises(ContainerRefused, match="noeviction"):
+        with pytest.raises(StoreRefused, match="noeviction"):
             async with open_container(server.url):
                 pass
         assert (await severities(server.url, opening()))["eviction"] is Severity.PROBLEM
@@ -411,7 +407,7 @@ async def test_a_redis_that_may_evict_leases_is_refused() -> None:
 
 async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
     with own(lambda: Redis("--replicaof", "127.0.0.1", str(redis.port))) as replica:
-        with pytest.raises(ContainerUnavailable, match="replica"):
+        with pytest.raises(StoreUnavailable, match="replica"):
             async with open_container(replica.url):
                 pass
         assert (await severities(replica.url, opening()))["role"] is Severity.PROBLEM
@@ -430,7 +426,7 @@ async def test_a_fleet_in_a_redis_cluster(redis: Redis) -> None:
     options = ("--cluster-enabled", "yes", "--cluster-port", str(servers.free_port()))
     with own(lambda: Redis(*options)) as node:
         address = f"{node.url}?cluster=true&fleet=" + "{a}"
-        with pytest.raises(ContainerUnavailable, match="the cluster is not whole"):
+        with pytest.raises(StoreUnavailable, match="the cluster is not whole"):
             await works(address, opening())
         await one_node_cluster(node)
         await works(address, opening())
@@ -446,9 +442,9 @@ async def test_a_redis_cluster_that_is_away_is_waited_for(redis: Redis) -> None:
             await leases.create(lease())
             node.kill()
             for _ in range(2):
-                with pytest.raises(ContainerUnavailable, match="no answer"):
+                with pytest.raises(StoreUnavailable, match="no answer"):
                     await leases.list()
-            with pytest.raises(ContainerUnavailable, match="no answer"):
+            with pytest.raises(StoreUnavailable, match="no answer"):
                 await works(address, opening())
             node.start()
             await one_node_cluster(node)
@@ -456,7 +452,7 @@ async def test_a_redis_cluster_that_is_away_is_waited_for(redis: Redis) -> None:
 
 
 async def test_a_redis_that_is_no_cluster_is_refused_as_one(redis: Redis) -> None:
-    with pytest.raises(ContainerRefused, match="leave cluster=true out"):
+    with pytest.raises(StoreRefused, match="leave cluster=true out"):
         await works(f"{redis.url}?cluster=true", opening())
 
 
@@ -482,7 +478,7 @@ async def test_keys_of_another_program_are_refused(redis: Redis) -> None:
     address = f"{redis.url}?fleet=foreign"
     redis.ask("SET", "changefeed:{foreign}:leases", "x")
     async with open_container(address) as leases:
-        with pytest.raises(ContainerRefused, match="fleet="):
+        with pytest.raises(StoreRefused, match="fleet="):
             await leases.list()
 
 
@@ -548,7 +544,7 @@ async def test_a_container_of_blobs_that_is_gone_is_no_missing_lease(azurite: Az
     async with open_container(address, opening(azurite)) as leases, theirs:
         assert await leases.read(RangeId("r0")) is None
         await theirs.delete_container()
-        with pytest.raises(ContainerRefused):
+        with pytest.raises(StoreRefused):
             await leases.read(RangeId("r0"))
 
 

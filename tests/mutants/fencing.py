@@ -11,10 +11,11 @@ from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
-from changefeed.leases.errors import ContainerUnavailable, MemberConflict
+from changefeed.leases.errors import MemberConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredLeases
+from changefeed.runtime.errors import StoreUnavailable
 
 from .mutant import Patch, mutant
 
@@ -98,7 +99,7 @@ def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
     async def acquire(container: LeaseContainer, lease: Lease, **how: Any) -> OwnedLease:
         try:
             owned: OwnedLease = await old(container, lease, **how)
-        except ContainerUnavailable:
+        except StoreUnavailable:
             taken, clock = how.pop("taken"), how["clock"]
             whole = await container.read(lease.range_id)
             return OwnedLease(container, taken(whole), sent=clock(), **how)

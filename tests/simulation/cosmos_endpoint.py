@@ -26,8 +26,8 @@ from changefeed.leases.cosmos.items import (
     Operations,
     PreconditionFailed,
 )
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import StoreUnavailable
 
 from .network import Replicas, Server, listing
 from .stores import Records, Surroundings
@@ -155,7 +155,7 @@ class SimulatedChanges:
         """Without an answer, all leases are listed."""
         try:
             return of(await question)
-        except ContainerUnavailable:
+        except StoreUnavailable:
             return None
 
 

@@ -33,7 +33,7 @@ from changefeed.leases.cosmos.items import (
     Items,
     PreconditionFailed,
 )
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.dotnet_processor import Document, new_lease, rewritten
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class LeaseLost(Exception):
     """The lease has another owner, or is gone."""
 
 
-_FAILURES = (ContainerUnavailable, FeedUnavailable, RangeUnknown, TimeoutError, LeaseLost)
+_FAILURES = (StoreUnavailable, FeedUnavailable, RangeUnknown, TimeoutError, LeaseLost)
 
 
 def leases_to_take(listed: Sequence[Document], me: str, now: datetime) -> list[Document]:
@@ -151,7 +151,7 @@ class DotNetLikeHost:
     async def _renew(self, lease: Document) -> None:
         while True:
             await asyncio.sleep(_RENEW_INTERVAL)
-            with suppress(ContainerUnavailable, TimeoutError):
+            with suppress(StoreUnavailable, TimeoutError):
                 await self._update(lease["id"], owner=self.name)
 
     async def _read(self, lease: Document) -> None:

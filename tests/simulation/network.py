@@ -17,8 +17,8 @@ from typing import Any
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.store import WHOLE
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.proxies import show_methods
 
 from .scout import Fate
@@ -381,7 +381,7 @@ class Link:
         return members if server.held is None else server.held
 
     def _unavailable(self, reason: str, retry_after: float | None = None) -> Exception:
-        return ContainerUnavailable(reason, retry_after)
+        return StoreUnavailable(reason, retry_after)
 
 
 class FeedLink(Link):

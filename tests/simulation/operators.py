@@ -14,17 +14,12 @@ from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
 from changefeed.host.reset import RangeInUse, carry_out, planned
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-)
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.leases.operations.release import release
 from changefeed.leases.timeouts import BoundedContainer
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreUnavailable, UserError
 
 from .checkers import OPERATOR
 from .probes import Probe
@@ -35,7 +30,7 @@ if TYPE_CHECKING:
 _TIMEOUT = 10.0
 _FAILURES = (
     CheckpointMissing,
-    ContainerUnavailable,
+    StoreUnavailable,
     FeedUnavailable,
     LeaseConflict,
     LeaseGone,
@@ -63,7 +58,7 @@ class Operators:
         open_ranges = [x.id for x in world.source.open_ranges()]
         chosen = None if self._random.random() < 0.5 else [self._random.choice(open_ranges)]
         world.tell(f"pause {chosen or 'everything'}")
-        with suppress(ContainerUnavailable, LeaseConflict):
+        with suppress(StoreUnavailable, LeaseConflict):
             await pause(container, chosen, "an operator says so")
         await asyncio.sleep(self._random.uniform(1, 60))
         await self.resume(chosen)
@@ -71,7 +66,7 @@ class Operators:
     async def pause_for_a_while(self, range_id: RangeId) -> None:
         """Pause a range, and resume it soon."""
         self._world.tell(f"pause {range_id}")
-        with suppress(ContainerUnavailable, LeaseConflict):
+        with suppress(StoreUnavailable, LeaseConflict):
             await pause(self.container(), [range_id], "an operator says so")
         await asyncio.sleep(10)
         await self.resume([range_id])
@@ -83,7 +78,7 @@ class Operators:
             self._world.tell(f"resume {chosen or 'everything'}")
             try:
                 await resume(container, chosen)
-            except (ContainerUnavailable, LeaseConflict):
+            except (StoreUnavailable, LeaseConflict):
                 await asyncio.sleep(1)
             else:
                 return

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import StoreUnavailable
 
 from .network import Weather
 from .scout import Scout
@@ -46,7 +46,7 @@ async def test_a_transaction_that_breaks_off_is_done_whole_or_not_at_all(
     broken.ends_transaction, broken.after_commit = ends_transaction, after_commit
     try:
         await container.create(NEW)
-    except ContainerUnavailable:
+    except StoreUnavailable:
         assert len(await stores.records.list()) == after_commit
         await container.create(NEW)  # the next transaction finds none open
     else:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 
 
 class Cable:
@@ -14,5 +14,5 @@ class Cable:
 
     async def __call__(self, _: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if self.out:
-            raise ContainerUnavailable("no route to the container")
+            raise StoreUnavailable("no route to the container")
         return await call()

@@ -16,10 +16,6 @@ from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.errors import (
     CheckpointMissing,
-    ContainerError,
-    ContainerMissing,
-    ContainerRefused,
-    ContainerUnavailable,
     LeaseConflict,
     LeaseError,
     LeaseGone,
@@ -28,11 +24,8 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.observers.errors import (
-    DeadLettersRefused,
-    DeadLettersUnavailable,
+    DeadLetterConflict,
     LeaseFenced,
-    LetterConflict,
-    NoDeadLetters,
     ObserverError,
     ObserverExhausted,
     ObserverFailed,
@@ -42,7 +35,14 @@ from changefeed.observers.errors import (
     ObserverTimedOut,
 )
 from changefeed.runtime.cancellation import CancelledByClient
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.errors import (
+    Failure,
+    StoreError,
+    StoreMissing,
+    StoreRefused,
+    StoreUnavailable,
+    UserError,
+)
 
 _R0 = RangeId("r0")
 _LEASE = Lease(range=FeedRange(id=_R0))
@@ -64,10 +64,10 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     LeaseGone(_LEASE, "x"),
     LeaseLost(_LEASE, "x"),
     MemberConflict(_MEMBER, "x"),
-    ContainerError("x"),
-    ContainerUnavailable("x"),
-    ContainerRefused("x"),
-    ContainerMissing("x", made_by_run=True),
+    StoreError("x"),
+    StoreUnavailable("x"),
+    StoreRefused("x"),
+    StoreMissing("x", made_by_run=True),
     CheckpointMissing(_LEASE),
     NameTaken(HostName("a"), Incarnation("1")),
     StopIncomplete([_R0], [], [_R0]),
@@ -79,8 +79,5 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     ObserverTimedOut("process", 10.0),
     ObserverRaised("ValueError", "x"),
     LeaseFenced("x"),
-    DeadLettersRefused("x"),
-    NoDeadLetters("x"),
-    DeadLettersUnavailable("x"),
-    LetterConflict("x", "letters.db"),
+    DeadLetterConflict("x", "letters.db"),
 )

@@ -5,9 +5,9 @@ from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import StoreUnavailable
 
 
 class RestingFleet:
@@ -37,4 +37,4 @@ class RestingFleet:
 
 class _Away(MemoryLeases):
     async def list(self) -> list[Lease]:
-        raise ContainerUnavailable("the lease container does not answer")
+        raise StoreUnavailable("the lease container does not answer")

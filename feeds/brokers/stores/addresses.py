@@ -6,7 +6,8 @@ from urllib.parse import unquote, urlsplit
 
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.runtime.errors import StoreRefused
 
 _REMOTE: Final = {"s3": "s3", "s3a": "s3", "az": "az", "azure": "az", "gs": "gs"}
 _FORMS: Final = (

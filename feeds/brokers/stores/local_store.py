@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 T = TypeVar("T")

@@ -20,7 +20,8 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 _RETRIES: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}

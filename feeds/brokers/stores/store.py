@@ -8,22 +8,6 @@ created a moment ago.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from changefeed.runtime.errors import Failure, UserError
-
-
-class StoreError(Failure):
-    """Something that the object store could not do."""
-
-
-class StoreUnavailable(StoreError):
-    """It did not answer, or not now: what was to be written may be written, or not."""
-
-
-class StoreRefused(StoreError, UserError):
-    """It will never do this: no right, no such bucket, wrong credentials. The text is the
-    advice.
-    """
-
 
 class Listed(NamedTuple):
     """An object in a listing. ``size`` is in bytes."""

@@ -22,13 +22,13 @@ from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker

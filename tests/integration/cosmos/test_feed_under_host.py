@@ -16,10 +16,10 @@ from changefeed.host.settings import (
     WebSettings,
 )
 from changefeed.host.wiring import open_host
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
+from changefeed.runtime.errors import StoreRefused
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
@@ -155,7 +155,7 @@ async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from
     await world.create()
     for step in range(1, 4):  # beyond all positions of the leases
         await write(world, step)
-    with pytest.raises(ContainerRefused, match=r"deleted and recreated.*reset --all"):
+    with pytest.raises(StoreRefused, match=r"deleted and recreated.*reset --all"):
         async with open_host(config, seen.see):
             pass
 

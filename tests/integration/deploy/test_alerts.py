@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import Context
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Sections
 from tests.support.promtool import RULES, check_alerts, check_expressions, promtool
 from tests.support.proxies import proxied
@@ -97,7 +97,7 @@ async def the_lease_container_goes_away(fleet: RecordedFleet) -> None:
 
     async def cable(_name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if away:
-            raise ContainerUnavailable("it does not answer")
+            raise StoreUnavailable("it does not answer")
         return await call()
 
     fleet.start("a", container=proxied(fleet.container, cable))

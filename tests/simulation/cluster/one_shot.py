@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, PartitionInfo, Topology
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.simulation.probes import BrokerProbe
 
 from .checker import Sent

@@ -11,13 +11,13 @@ from changefeed.feeds.brokers.protocol import (
     PartitionInfo,
     Topology,
 )
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.simulation.probes import BrokerProbe
 
 from .checker import Sent

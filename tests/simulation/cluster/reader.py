@@ -9,12 +9,12 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.protocol import ReadResult, Topology
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.simulation.probes import BrokerProbe
 from tests.simulation.progress import Violation
 

@@ -13,7 +13,8 @@ from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 
-from changefeed.feeds.brokers.stores.store import Listed, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.runtime.errors import StoreUnavailable
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
 

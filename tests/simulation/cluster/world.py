@@ -13,7 +13,7 @@ from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
 from tests.simulation.probes import BrokerProbe as Probe

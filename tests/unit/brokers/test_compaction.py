@@ -37,11 +37,12 @@ from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredSegment
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch, keys_of, put, virtual_us
 from tests.support.watched_store import LateStore, WatchedStore
 

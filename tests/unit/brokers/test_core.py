@@ -17,10 +17,10 @@ from changefeed.feeds.brokers.errors import (
 from changefeed.feeds.brokers.names import catalog_key
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended, Topology
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreRefused
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreRefused
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 from tests.support.watched_store import WatchedStore
 

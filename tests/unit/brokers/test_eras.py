@@ -13,10 +13,10 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch, first_broker, in_era, keys_of, open_ids, put
 from tests.support.watched_store import WatchedStore
 

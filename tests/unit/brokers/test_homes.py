@@ -16,10 +16,10 @@ from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import (
     QUICK,
     batch,

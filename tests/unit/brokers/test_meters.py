@@ -19,8 +19,8 @@ from changefeed.brokers.run import problems_of
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch
 from tests.support.watched_store import WatchedStore
 

@@ -10,8 +10,8 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import batch
 
 P1 = "e1.p01.v00-ff"

@@ -10,7 +10,8 @@ from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.remote_store import RemoteStore
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 pytestmark = pytest.mark.real_time
 

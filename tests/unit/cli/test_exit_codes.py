@@ -6,16 +6,9 @@ from changefeed.cli.exit_codes import exit_message
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
 from changefeed.host.balancing.membership import NameTaken
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.observers.errors import (
-    DeadLettersRefused,
-    DeadLettersUnavailable,
-    ObserverExhausted,
-    ObserverRefused,
-    ObserverStuck,
-)
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.observers.errors import ObserverExhausted, ObserverRefused, ObserverStuck
+from changefeed.runtime.errors import Failure, StoreRefused, StoreUnavailable, UserError
 
 
 @pytest.mark.parametrize(
@@ -24,15 +17,13 @@ from changefeed.runtime.errors import Failure, UserError
         (UserError("x"), 2),
         (Failure("x"), 1),
         (FeedRefused("x"), 2),
-        (ContainerRefused("x"), 2),
+        (StoreRefused("x"), 2),
         (ObserverRefused("x"), 2),
-        (DeadLettersRefused("x"), 2),
-        (DeadLettersUnavailable("x"), 1),
         (ObserverStuck(RangeId("r0"), "process", 15.0), 1),
         (ObserverExhausted(RangeId("r0"), "it ran out of memory"), 1),
         (NameTaken(HostName("a"), Incarnation("1")), 2),
         (FeedUnavailable("x"), 1),
-        (ContainerUnavailable("x"), 1),
+        (StoreUnavailable("x"), 1),
         (OSError(28, "No space left on device"), 1),
     ],
 )

@@ -8,8 +8,8 @@ from changefeed.cli.looks import Looks
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, Snapshot
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import StoreUnavailable
 
 
 class Slow(FleetInspector):
@@ -25,7 +25,7 @@ class Slow(FleetInspector):
         self.looks += 1
         await asyncio.sleep(self.seconds)
         if self.fails:
-            raise ContainerUnavailable("no answer")
+            raise StoreUnavailable("no answer")
         return await super().look()
 
 
@@ -36,7 +36,7 @@ def over(fleet: Slow) -> Looks:
 async def test_a_rare_scraper_gets_the_look_that_the_last_one_began() -> None:
     fleet = Slow(12)
     looks = over(fleet)
-    with pytest.raises(ContainerUnavailable, match="longer than 8 s; it goes on"):
+    with pytest.raises(StoreUnavailable, match="longer than 8 s; it goes on"):
         await looks.look(within=8)
     await asyncio.sleep(52)
     look = await looks.look(within=8)
@@ -73,7 +73,7 @@ async def test_a_look_that_fails_is_an_error_and_the_next_one_is_a_new_look() ->
     await looks.look(within=8)
     await asyncio.sleep(60)
     fleet.fails = True
-    with pytest.raises(ContainerUnavailable, match="no answer"):
+    with pytest.raises(StoreUnavailable, match="no answer"):
         await looks.look(within=8)
     fleet.fails = False
     assert (await looks.look(within=8)).age == 0
@@ -88,7 +88,7 @@ async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_te
     fleet.seconds = 10_000
     await asyncio.sleep(590)
     assert (await looks.look(within=8)).age == 598
-    with pytest.raises(ContainerUnavailable, match="longer than 8 s"):
+    with pytest.raises(StoreUnavailable, match="longer than 8 s"):
         await looks.look(within=8)
     await asyncio.sleep(120)
     fleet.seconds = 1

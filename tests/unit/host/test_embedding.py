@@ -15,13 +15,13 @@ from prometheus_client import generate_latest
 from changefeed import (
     Change,
     CloseReason,
-    ContainerUnavailable,
     Context,
     FeedUnavailable,
     Host,
     MemoryFeed,
     MemoryLeases,
     Settings,
+    StoreUnavailable,
     open_host,
 )
 from changefeed.host import wiring
@@ -203,7 +203,7 @@ async def test_stores_that_are_away_at_a_start_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     feed = Away(MemoryFeed(1), FeedUnavailable("no route"))
-    leases = Away(MemoryLeases(), ContainerUnavailable("refused"))
+    leases = Away(MemoryLeases(), StoreUnavailable("refused"))
     monkeypatch.setattr(wiring, "open_feed", feed)
     monkeypatch.setattr(wiring, "open_container", leases)
     with captured_logs() as logged:
@@ -236,7 +236,7 @@ async def test_a_store_that_goes_away_while_a_host_starts_is_waited_for() -> Non
         async def feed_identity(self) -> str | None:
             self.asked += 1
             if self.asked == 1:
-                raise ContainerUnavailable("gone")
+                raise StoreUnavailable("gone")
             return None
 
         async def keep_feed_identity(self, identity: str) -> None:

@@ -18,13 +18,13 @@ from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.operations.pause import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreUnavailable, UserError
 from tests.support import make
 from tests.support.looking import lease_in, now
 from tests.support.partless_feed import PartlessFeed
@@ -177,9 +177,9 @@ async def test_a_split_that_fails_leaves_the_range_to_be_read_as_before(
 ) -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
-    lost = ContainerUnavailable("no answer")
+    lost = StoreUnavailable("no answer")
     cut = Cutting(lost, at=at, after=after, only=lambda x: x in WRITES)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await parts.split(through=proxied(parts.leases, cut))
     assert await parts.state() == {"0": "5"}
 
@@ -499,7 +499,7 @@ async def test_to_merge_a_part_of_a_merge_that_was_cut_off_with_others_undoes_th
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
-    lost = ContainerUnavailable("the answer was lost")
+    lost = StoreUnavailable("the answer was lost")
     ends = Cutting(lost, at=2, after=True, only=lambda x: x == "replace")
     await parts.split(through=proxied(parts.leases, ends))
     assert (await parts.state())["0"] == "5 ended"
@@ -643,12 +643,12 @@ async def test_who_dies_while_a_tombstone_is_deleted_leaves_no_position_under_it
 ) -> None:
     """A part may come back under that name, and must begin where its range ended."""
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
-    dies = Cutting(ContainerUnavailable("it died"), at=at)
+    dies = Cutting(StoreUnavailable("it died"), at=at)
     parts = Parted()
     parts.leases = SeparateStores(ownership, checkpoints)
     await parts.leases.replace(make.closed(await parts.put(LOW, 8)))
     dying = SeparateStores(proxied(ownership, dies), proxied(checkpoints, dies))
-    with suppress(ContainerUnavailable):
+    with suppress(StoreUnavailable):
         await dying.delete(await lease_in(parts.leases, LOW))
     left = await checkpoints.read(LOW)
     assert left is None or await ownership.read(LOW) is not None

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.logs import captured_logs
@@ -30,7 +30,7 @@ class Refusing:
 
     async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if self.out and name in {"acquire", "replace", "checkpoint", "write"}:
-            raise ContainerUnavailable("503: not writable here")
+            raise StoreUnavailable("503: not writable here")
         return await call()
 
 
@@ -94,7 +94,7 @@ class OneLocked(MemoryLeases):
 
     async def acquire(self, lease: Lease) -> Lease:
         if lease.range_id == "r8":
-            raise ContainerUnavailable("another transaction holds the row")
+            raise StoreUnavailable("another transaction holds the row")
         return await super().acquire(lease)
 
 

@@ -10,7 +10,7 @@ from changefeed.leases.addresses import (
     open_stores,
     without_secrets,
 )
-from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.errors import StoreRefused
 from tests.support import make
 
 DATABASE = "postgresql://h/db"
@@ -29,9 +29,9 @@ async def test_two_stores_make_one_container(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["memory:", "nats://host", "leases.db", "sqlite:", ""])
 async def test_an_address_that_cannot_be_one_is_refused(address: str) -> None:
-    with pytest.raises(ContainerRefused):
+    with pytest.raises(StoreRefused):
         open_container(address)
-    with pytest.raises(ContainerRefused):
+    with pytest.raises(StoreRefused):
         async with open_stores(address, address):
             pass
 

@@ -11,11 +11,11 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.coverage import check_coverage, uncovered
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support import make
 
 
@@ -146,9 +146,9 @@ async def test_a_lease_that_its_store_cannot_give_is_named_and_the_others_are_lo
     class Broken(MemoryLeases):
         async def read(self, range_id: RangeId) -> Lease | None:
             if range_id == "r0":
-                raise ContainerRefused("its checkpoint is missing")
+                raise StoreRefused("its checkpoint is missing")
             if range_id == "r1":
-                raise ContainerUnavailable("away for a moment")
+                raise StoreUnavailable("away for a moment")
             return await super().read(range_id)
 
     feed, leases = MemoryFeed(3), Broken()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.listing import AskFleet, LeaseListing
 from changefeed.leases.memory import MemoryLeases
@@ -21,6 +20,7 @@ from changefeed.leases.postgres.store import PostgresStore
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import StoredLeases
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support import make
 from tests.support.shown_by_changes import ShownByChanges
 
@@ -39,7 +39,7 @@ class Counted(MemoryLeases):
         self, token: str = WHOLE, heartbeat: Member | None = None
     ) -> ListedFleet:
         if self.away:
-            raise ContainerUnavailable("no answer")
+            raise StoreUnavailable("no answer")
         found = await super().list_fleet(token, heartbeat)
         self.asked.append((token, len(found.leases)))
         return found
@@ -113,7 +113,7 @@ async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
     first, *_ = await stage.filled()
     await stage.leases.acquire(first.taken_by(A, A1))
     stage.leases.away = True
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await leases_of(stage.listing)
     stage.leases.away = False
     assert await stage.agrees()
@@ -160,7 +160,7 @@ async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_wh
         async def fetch(self, statement: str, *_: str) -> Sequence[Mapping[str, object]]:
             asked.append("changes" if "pg_walfile_name" in statement else "all")
             if asked[-1] == "changes":
-                raise ContainerRefused("there is no such function")
+                raise StoreRefused("there is no such function")
             return []
 
     store = PostgresStore(cast("Any", Database()), "public", "fleet")

@@ -9,8 +9,8 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.errors import translate_errors
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from changefeed.leases.redis.errors import translate_errors
     ],
 )
 def test_what_passes_is_known_with_its_first_word_and_without(error: RedisError) -> None:
-    with pytest.raises(ContainerUnavailable), translate_errors("redis"):
+    with pytest.raises(StoreUnavailable), translate_errors("redis"):
         raise error
 
 
 def test_what_a_server_refuses_may_pass() -> None:
-    with pytest.raises(ContainerRefused) as refused, translate_errors("redis"):
+    with pytest.raises(StoreRefused) as refused, translate_errors("redis"):
         raise AuthenticationError("invalid username-password pair")
     assert refused.value.may_pass

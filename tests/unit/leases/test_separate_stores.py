@@ -11,16 +11,11 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseError,
-    LeaseGone,
-)
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseError, LeaseGone
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.proxies import Around, Cutting, proxied
 
@@ -29,7 +24,7 @@ Result = TypeVar("Result")
 A, B, C = HostName("a"), HostName("b"), HostName("c")
 START = Incarnation("1")
 R0 = RangeId("r0")
-DIED = ContainerUnavailable("the process died here")
+DIED = StoreUnavailable("the process died here")
 
 
 def at(position: int) -> Continuation:
@@ -112,7 +107,7 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
         cut = Cutting(DIED, at=n, after=after)
         try:
             await story.run(stores.through(cut))
-        except ContainerUnavailable:
+        except StoreUnavailable:
             pass
         else:
             assert n > 15, "the story is shorter than it should be"
@@ -150,7 +145,7 @@ async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after
             cut = Cutting(DIED, at=n, after=after)
             try:
                 await step(stores.through(cut), owned)
-            except ContainerUnavailable:
+            except StoreUnavailable:
                 found = await stores.whole()
                 if found.owner == A:
                     assert found.epoch == owned.epoch
@@ -192,7 +187,7 @@ async def test_claiming_gives_up_when_the_old_owner_does_not_stop_writing(
             zombie = await stores.leases.checkpoint(zombie.advanced_to(at(1)))
         return await call()
 
-    with pytest.raises(ContainerUnavailable, match="faster than it can be claimed"):
+    with pytest.raises(StoreUnavailable, match="faster than it can be claimed"):
         await stores.with_checkpoints_through(always_before).acquire(listed.taken_by(B, START))
 
 
@@ -265,7 +260,7 @@ async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
     owned = await stores.owned_by_a()
     owned = await stores.leases.checkpoint(owned.advanced_to(at(3)))
     cut = Cutting(DIED, at=1, only=lambda name: name == "delete")
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await stores.with_checkpoints_through(cut).delete(owned)
     again = await stores.leases.create(NEW)
     assert (again.continuation, again.epoch) == (at(3), 1)

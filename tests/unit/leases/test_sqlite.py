@@ -14,10 +14,11 @@ import pytest
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import open_container, open_stores
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime import open_database
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support import make
 from tests.support.disks import small_disk_at
 
@@ -59,7 +60,7 @@ async def test_a_write_that_waits_too_long_is_unavailable_and_not_done(path: Pat
         lease = await leases.create(NEW)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("begin immediate")
-            with pytest.raises(ContainerUnavailable, match="in time"):
+            with pytest.raises(StoreUnavailable, match="in time"):
                 await leases.acquire(lease.taken_by(A, A1))
             assert await leases.read(R0) == lease  # readers do not wait for writers
         assert (await leases.acquire(lease.taken_by(A, A1))).owner == A
@@ -86,7 +87,7 @@ async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_roo
     await asyncio.to_thread(ballast.write_bytes, bytes(80_000))
     async with SqliteLeases(small_disk / "leases.db") as leases:
         await leases.create(NEW)
-        with pytest.raises(ContainerUnavailable, match="full"):
+        with pytest.raises(StoreUnavailable, match="full"):
             await write_400_times(leases)
         await asyncio.to_thread(ballast.unlink)
         await write_400_times(leases)
@@ -103,7 +104,7 @@ async def test_an_error_of_the_disk_is_unavailable(path: Path, code: int) -> Non
 
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
-        with pytest.raises(ContainerUnavailable, match="disk I/O error"):
+        with pytest.raises(StoreUnavailable, match="disk I/O error"):
             await leases._file.change(fail)
         assert (await leases.replace(lease.renewed())).renewals == 1
 
@@ -117,9 +118,9 @@ async def test_a_file_that_was_deleted_is_refused_by_hosts_that_use_it(
             lease = await others.create(NEW)
         lease = await leases.replace(lease.renewed())  # others may come and go
         await asyncio.to_thread(path.with_name(f"leases.db{end}").unlink)
-        with pytest.raises(ContainerRefused, match=f"leases.db{end} was deleted"):
+        with pytest.raises(StoreRefused, match=f"leases.db{end} was deleted"):
             await leases.replace(lease.renewed())
-        with pytest.raises(ContainerRefused):
+        with pytest.raises(StoreRefused):
             await leases.list()
 
 
@@ -131,7 +132,7 @@ async def test_a_file_that_was_replaced_is_refused_by_hosts_that_use_the_old_one
         await asyncio.to_thread(path.rename, path.with_suffix(".old"))
         async with SqliteLeases(path) as others:
             await others.create(NEW)
-            with pytest.raises(ContainerRefused, match="replaced"):
+            with pytest.raises(StoreRefused, match="replaced"):
                 await leases.replace(lease.renewed())
             assert [x.renewals for x in await others.list()] == [0]
 
@@ -155,7 +156,7 @@ async def test_a_file_that_is_overwritten_in_its_place_ends_the_hosts_that_use_i
             lease = await leases.replace(lease.renewed())
         await asyncio.to_thread(shutil.copyfile, other, path)
         for call in (leases.replace(lease.renewed()), a_second_host.list()):
-            with pytest.raises(ContainerRefused, match="was overwritten"):
+            with pytest.raises(StoreRefused, match="was overwritten"):
                 await call
 
 
@@ -170,7 +171,7 @@ async def test_an_older_copy_put_over_a_file_ends_the_hosts_that_use_it(path: Pa
         change(path, "pragma wal_checkpoint(truncate)")
         lease = await leases.replace(lease.renewed())
         await asyncio.to_thread(shutil.copyfile, backup, path)
-        with pytest.raises(ContainerRefused, match="was overwritten"):
+        with pytest.raises(StoreRefused, match="was overwritten"):
             await leases.replace(lease.renewed())
 
 
@@ -293,7 +294,7 @@ async def test_what_is_no_database_is_refused(
     path: Path, make_it: Callable[[Path], None]
 ) -> None:
     make_it(path)
-    with pytest.raises(ContainerRefused, match=str(path)):
+    with pytest.raises(StoreRefused, match=str(path)):
         async with SqliteLeases(path):
             pass
 
@@ -301,7 +302,7 @@ async def test_what_is_no_database_is_refused(
 async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
-        with pytest.raises(ContainerRefused, match="no such table"):
+        with pytest.raises(StoreRefused, match="no such table"):
             await leases._file.change(lambda opened: opened.execute("delete from nowhere"))
         assert (await leases.replace(lease.renewed())).renewals == 1
 
@@ -321,7 +322,7 @@ async def test_many_may_open_a_new_file_at_once(tmp_path: Path, name: str) -> No
 async def test_the_database_of_another_program_is_refused_and_left_as_it_is(path: Path) -> None:
     change(path, "create table customers (name text)")
     before = await asyncio.to_thread(path.read_bytes)
-    with pytest.raises(ContainerRefused, match="another program"):
+    with pytest.raises(StoreRefused, match="another program"):
         async with SqliteLeases(path):
             pass
     assert await asyncio.to_thread(path.read_bytes) == before
@@ -333,16 +334,16 @@ async def test_another_schema_is_refused(path: Path, schema: int) -> None:
         await leases.create(NEW)
     change(path, f"pragma user_version = {schema}")
     before = rows(path, "select * from sqlite_master join leases")
-    with pytest.raises(ContainerRefused, match=f"schema {schema}"):
+    with pytest.raises(StoreRefused, match=f"schema {schema}"):
         async with SqliteLeases(path):
             pass
     assert rows(path, "select * from sqlite_master join leases") == before
 
 
 async def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ContainerRefused, match=r"x: File name too long$"):
+    with pytest.raises(StoreRefused, match=r"x: File name too long$"):
         async with open_container(f"sqlite:{'x' * 5000}", OpenOptions(must_exist=True)):
             pass
-    with pytest.raises(ContainerRefused, match="nowhere"):
+    with pytest.raises(StoreRefused, match="nowhere"):
         async with SqliteLeases(tmp_path / "nowhere" / "leases.db"):
             pass

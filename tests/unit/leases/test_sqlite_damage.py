@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.leases.sqlite.store import open_store
 from changefeed.leases.stored import StoredCheckpoints
+from changefeed.runtime.errors import StoreRefused
 from tests.support import make
 
 R0, R1 = RangeId("r0"), RangeId("r1")
@@ -57,7 +57,7 @@ async def reasons(*ways: Callable[[], Awaitable[object]]) -> Sequence[str]:
     """Return why a row is refused, which it must be in each way."""
     said = []
     for way in ways:
-        with pytest.raises(ContainerRefused) as refused:
+        with pytest.raises(StoreRefused) as refused:
             await way()
         said.append(str(refused.value))
     return said
@@ -130,10 +130,10 @@ async def test_one_damaged_row_does_not_keep_others_from_being_written(path: Pat
         refused, written = await asyncio.gather(
             *(leases.replace(x.renewed()) for x in made), return_exceptions=True
         )
-        assert isinstance(refused, ContainerRefused)
+        assert isinstance(refused, StoreRefused)
         assert isinstance(written, Lease)
         assert (await leases.read(R1)) == written
-        with pytest.raises(ContainerRefused, match="'r0'"):
+        with pytest.raises(StoreRefused, match="'r0'"):
             await leases.list()
         change(path, "delete from records where key = 'r0'")
         assert await leases.read(R1) == written  # as text again

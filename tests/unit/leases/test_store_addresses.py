@@ -6,12 +6,12 @@ import pytest
 from redis.asyncio import ConnectionPool
 
 from changefeed.leases.blob import address as blob
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres import address as postgres
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.store import decode, encode
 from changefeed.leases.redis import address as redis
 from changefeed.leases.store import short_key
+from changefeed.runtime.errors import StoreRefused
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from changefeed.leases.store import short_key
     ],
 )
 def test_a_wrong_address_is_refused(read: Callable[..., object], given: list[str]) -> None:
-    with pytest.raises(ContainerRefused):
+    with pytest.raises(StoreRefused):
         read(*given)
 
 
@@ -65,7 +65,7 @@ def test_an_address_is_printed_without_its_password() -> None:
 
 @pytest.mark.real_time
 async def test_what_the_client_does_not_read_in_an_address_is_refused() -> None:
-    with pytest.raises(ContainerRefused, match=r"postgresql://h:five/d.*'five'"):
+    with pytest.raises(StoreRefused, match=r"postgresql://h:five/d.*'five'"):
         async with connect(postgres.read_address("//h:five/d")):
             pass
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.postgres.diagnostics import server_diagnostics
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.connection import require_fit
 from changefeed.runtime.diagnostics import Severity
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 POSTGRES = {
     "version": "15.8",
@@ -49,9 +49,9 @@ def test_a_postgresql_is_judged_by_its_version_and_by_what_a_commit_waits_for(
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"maxmemory_policy": "allkeys-lru"}, ContainerRefused),
-        ({"maxmemory_policy": "allkeys-random"}, ContainerRefused),
-        ({"role": "slave"}, ContainerUnavailable),
+        ({"maxmemory_policy": "allkeys-lru"}, StoreRefused),
+        ({"maxmemory_policy": "allkeys-random"}, StoreRefused),
+        ({"role": "slave"}, StoreUnavailable),
     ],
 )
 def test_a_redis_that_may_lose_leases_is_refused(
@@ -65,7 +65,7 @@ def test_a_redis_that_a_restart_empties_keeps_leases_and_no_changes() -> None:
     address, durable = RedisAddress(url="redis://h"), {**REDIS, "aof_enabled": 1}
     require_fit({**REDIS, "aof_enabled": 0}, address)
     require_fit(durable, address, keeps_changes=True)
-    with pytest.raises(ContainerRefused, match="appendonly yes"):
+    with pytest.raises(StoreRefused, match="appendonly yes"):
         require_fit({**REDIS, "aof_enabled": 0}, address, keeps_changes=True)
 
 

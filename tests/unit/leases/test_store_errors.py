@@ -16,9 +16,9 @@ from changefeed.feeds.cosmos.errors import Translator
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.leases.blob.errors import translate_errors as of_blob
 from changefeed.leases.cosmos.errors import translate_errors as of_cosmos
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.postgres.errors import translate_errors as of_postgres
 from changefeed.leases.redis.errors import translate_errors as of_redis
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 of_feed = Translator(unavailable=FeedUnavailable, refused=FeedRefused, advice={}).errors
 Translate = Callable[[str], AbstractContextManager[None]]
@@ -36,7 +36,7 @@ CLIENTS = [
 def test_a_connection_that_failed_is_tried_again(
     translate: Translate, raised: Exception
 ) -> None:
-    with pytest.raises((ContainerUnavailable, FeedUnavailable)), translate("there"):
+    with pytest.raises((StoreUnavailable, FeedUnavailable)), translate("there"):
         raise raised
 
 
@@ -51,7 +51,7 @@ def test_one_that_failed_for_its_certificate_is_refused_with_advice(
         raised.__cause__ = untrusted_node
     else:
         raised.__cause__ = untrusted
-    refusal = pytest.raises((ContainerRefused, FeedRefused), match="not trusted")
+    refusal = pytest.raises((StoreRefused, FeedRefused), match="not trusted")
     with refusal as refused, translate("there"):
         raise raised
     assert "=FILE" in str(refused.value) or "SSL_CERT_FILE" in str(refused.value)
@@ -66,12 +66,12 @@ def of_cluster(cause: Exception | None) -> RedisClusterException:
 @pytest.mark.parametrize(
     ("cause", "meaning"),
     [
-        (RedisConnectionError("refused"), ContainerUnavailable),
-        (OSError("no route"), ContainerUnavailable),
-        (of_cluster(None), ContainerUnavailable),
-        (None, ContainerUnavailable),
-        (AuthenticationError("WRONGPASS"), ContainerRefused),
-        (of_cluster(ResponseError("cluster support disabled")), ContainerRefused),
+        (RedisConnectionError("refused"), StoreUnavailable),
+        (OSError("no route"), StoreUnavailable),
+        (of_cluster(None), StoreUnavailable),
+        (None, StoreUnavailable),
+        (AuthenticationError("WRONGPASS"), StoreRefused),
+        (of_cluster(ResponseError("cluster support disabled")), StoreRefused),
     ],
 )
 def test_an_error_of_a_redis_cluster_is_what_its_node_answered(
@@ -82,5 +82,5 @@ def test_an_error_of_a_redis_cluster_is_what_its_node_answered(
 
 
 def test_a_postgresql_that_closed_the_connection_is_tried_again() -> None:
-    with pytest.raises(ContainerUnavailable), of_postgres("there"):
+    with pytest.raises(StoreUnavailable), of_postgres("there"):
         raise asyncpg.ConnectionDoesNotExistError("closed in the middle of operation")

@@ -13,7 +13,6 @@ import pytest
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.kinds import LETTER_PARTS, LETTERS
 from changefeed.leases.memory import MemoryStore
 from changefeed.leases.sqlite.file import SqliteFile
@@ -26,8 +25,9 @@ from changefeed.observers.dead_letters import (
     replay,
 )
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
-from changefeed.observers.errors import DeadLettersRefused, ObserverRaised
+from changefeed.observers.errors import ObserverRaised
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support import make
 
 pytestmark = pytest.mark.real_time
@@ -41,19 +41,19 @@ pytestmark = pytest.mark.real_time
     ],
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(DeadLettersRefused):
+    with pytest.raises(StoreRefused):
         open_dead_letters(address)
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
 async def test_a_path_that_no_file_can_have_is_refused_and_not_missing(scheme: str) -> None:
-    with pytest.raises(DeadLettersRefused, match=r"x: File name too long$"):
+    with pytest.raises(StoreRefused, match=r"x: File name too long$"):
         async with open_dead_letters(f"{scheme}:{'x' * 5000}", OpenOptions(must_exist=True)):
             pass
 
 
 async def refusal(address: str) -> str:
-    with pytest.raises(DeadLettersRefused) as refused:
+    with pytest.raises(StoreRefused) as refused:
         async with open_dead_letters(address):
             pass
     return str(refused.value)
@@ -287,7 +287,7 @@ class Upset(MemoryStore):
         written = await super().put(record)
         if record.kind == self.kind:
             self.kind = ""
-            raise ContainerUnavailable("no answer")
+            raise StoreUnavailable("no answer")
         return written
 
 

@@ -21,7 +21,6 @@ from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
 from changefeed.feeds.feed import Continuation, RangeId, Successor
 from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import open_container
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.checkpoint_dir import (
     Failures,
@@ -36,6 +35,7 @@ from changefeed.pipeline.checkpoint_dir import (
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
+from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.telemetry import Telemetry
 from tests.support import make
 from tests.support.pipeline_feeds import a_log, append_to
@@ -298,7 +298,7 @@ def test_leases_come_back_from_the_document_as_they_went_in() -> None:
     assert [(x.range, x.continuation, x.end, x.epoch, x.paused) for x in found] == [
         (x.range, x.continuation, x.end, x.epoch, x.paused) for x in leases
     ]
-    with pytest.raises(ContainerRefused, match="changefeed pipeline export"):
+    with pytest.raises(StoreRefused, match="changefeed pipeline export"):
         exchange.read(b'{"leases": []}')
 
 

@@ -48,7 +48,7 @@ def leaves(section: Any) -> int:
 
 
 def test_the_core_has_no_more_lines() -> None:
-    assert sum(len(x.read_text("utf-8").splitlines()) for x in files(*CORE)) <= 26_600
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in files(*CORE)) <= 26_480
 
 
 def test_there_are_no_more_protocols_and_settings() -> None:
@@ -64,7 +64,7 @@ def test_there_are_no_more_errors() -> None:
     while more := {x.name for x in every if bases(x) & known} - known:
         errors |= more
         known |= more
-    assert len(errors) <= 71, sorted(errors)
+    assert len(errors) <= 65, sorted(errors)
 
 
 class Walk:

@@ -10,7 +10,6 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.cancellation import (
@@ -18,6 +17,7 @@ from changefeed.runtime.cancellation import (
     cancelled_on_request,
     keep_cancellation,
 )
+from changefeed.runtime.errors import StoreUnavailable
 
 
 async def swallows() -> str:
@@ -103,7 +103,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 async def test_a_call_that_swallows_the_end_of_its_time_was_not_answered() -> None:
-    with pytest.raises(ContainerUnavailable, match="did not answer list within 60 s"):
+    with pytest.raises(StoreUnavailable, match="did not answer list within 60 s"):
         await container(_SwallowingLeases()).list()
 
 
@@ -123,7 +123,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_call() -
 
 
 async def test_what_a_client_gives_up_by_itself_was_not_answered() -> None:
-    with pytest.raises(ContainerUnavailable, match="gave list up by itself"):
+    with pytest.raises(StoreUnavailable, match="gave list up by itself"):
         await container(_GivenUpLeases()).list()
     with pytest.raises(FeedUnavailable, match="gave ranges up by itself"):
         await bounded_feed(_GivenUpFeed(), timeout=60).ranges()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from changefeed import Change, ContainerRefused, Member, MemoryFeed, MemoryLeases
+from changefeed import Change, Member, MemoryFeed, MemoryLeases, StoreRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
@@ -90,11 +90,11 @@ async def test_waiting_for_what_never_comes_ends_and_says_how_it_is() -> None:
 async def test_waiting_ends_with_what_a_host_failed_of() -> None:
     class Refusing(MemoryLeases):
         async def members(self) -> Sequence[Member]:
-            raise ContainerRefused("not a lease container")
+            raise StoreRefused("not a lease container")
 
     async with Fleet(container=Refusing()) as fleet:
         fleet.start("anna")
-        with pytest.raises(ContainerRefused):
+        with pytest.raises(StoreRefused):
             await fleet.balanced()
 
 

@@ -14,10 +14,10 @@ import msgspec
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.errors import ContainerMissing, ContainerRefused, ContainerUnavailable
 from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem
+from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed_shelf.settings import ShelfSettings
 
 _PAUSE = 0.005
@@ -97,7 +97,7 @@ class ShelfStore:
             limit = time.monotonic() + self._lock_timeout
             while not _try_lock(handle):
                 if time.monotonic() > limit:
-                    raise ContainerUnavailable(f"{self._file}: another process holds its lock")
+                    raise StoreUnavailable(f"{self._file}: another process holds its lock")
                 time.sleep(_PAUSE)
             yield
         finally:
@@ -121,11 +121,11 @@ async def _open(address: Address, options: OpenOptions) -> AsyncIterator[ShelfSt
     settings: ShelfSettings = options.settings
     directory = Path(address.place)
     if options.must_exist and not await asyncio.to_thread(directory.exists):
-        raise ContainerMissing(f"there are no leases at {directory} yet", made_by_run=True)
+        raise StoreMissing(f"there are no leases at {directory} yet", made_by_run=True)
     try:
         await asyncio.to_thread(partial(directory.mkdir, exist_ok=True))
     except OSError as error:
-        raise ContainerRefused(f"{directory}: {error.strerror}") from error
+        raise StoreRefused(f"{directory}: {error.strerror}") from error
     yield ShelfStore(directory / "records.json", settings.lock_timeout)
 
 

@@ -9,7 +9,7 @@ from changefeed.feeds.cosmos.errors import Problem, Translator, one_line, proble
 from changefeed.feeds.cosmos.requests import answering
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.leases.cosmos.errors import translate_errors
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 TRANSLATOR = Translator(
     unavailable=FeedUnavailable, refused=FeedRefused, advice={404: "create it"}
@@ -67,7 +67,7 @@ async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) ->
     with pytest.raises(FeedUnavailable):
         async with answering("here", 5):
             raise error
-    with pytest.raises(ContainerUnavailable), translate_errors("here"):
+    with pytest.raises(StoreUnavailable), translate_errors("here"):
         raise error
 
 
@@ -75,5 +75,5 @@ async def test_an_identity_that_is_not_accepted_is_refused_with_advice() -> None
     with pytest.raises(FeedRefused, match="az login"):
         async with answering("here", 5):
             raise ClientAuthenticationError("none")
-    with pytest.raises(ContainerRefused, match="az login"), translate_errors("here"):
+    with pytest.raises(StoreRefused, match="az login"), translate_errors("here"):
         raise ClientAuthenticationError("none")

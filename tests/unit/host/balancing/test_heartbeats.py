@@ -9,12 +9,12 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.host.balancing.membership import NameTaken
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause
 from changefeed.leases.operations.release import release
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, start
@@ -26,7 +26,7 @@ ONE_LISTING = 5.0 * 1.1
 BY_HEARTBEAT = {"leases": {"renewal": "host"}}
 
 
-NOT_NOW = ContainerUnavailable("not now")
+NOT_NOW = StoreUnavailable("not now")
 
 
 class Counted(Calls):

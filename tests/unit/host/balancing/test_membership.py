@@ -14,17 +14,17 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer, ListedFleet, Members
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.calls import Calls
 from tests.support.looking import now
 from tests.support.proxies import Cutting, proxied
 
 A = HostName("a")
 OnBeat = Callable[[float], None]
-LOST = ContainerUnavailable("lost on its way")
+LOST = StoreUnavailable("lost on its way")
 BEAT = 10.0
 WATCHED = 1.5 * BEAT + 10.0
 """A heartbeat that is a quarter late and gets no answer, and the next one a quarter later."""
@@ -207,7 +207,7 @@ async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_
     container = MemoryLeases()
     cut = Cutting(LOST, at=2, after=True, only=lambda x: x == "put_member")
     member = await joined(proxied(container, cut))
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await member.announce_stopping()
     await member.leave()
     assert await container.members() == []
@@ -288,7 +288,7 @@ async def test_a_container_that_is_not_written_is_listed_all_the_same() -> None:
             await asyncio.sleep(0.9 * BEAT)
             try:
                 await list_fleet()
-            except ContainerUnavailable:
+            except StoreUnavailable:
                 failed += 1
         assert failed == 1  # the first, that went with a heartbeat
         container.refuses = False
@@ -307,7 +307,7 @@ async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same()
         for _ in range(10):
             before = (await record(container)).heartbeats
             await asyncio.sleep(BEAT + 0.1)
-            with pytest.raises(ContainerUnavailable):
+            with pytest.raises(StoreUnavailable):
                 await list_fleet()
             await asyncio.sleep(0.01)
             assert (await record(container)).heartbeats == before + 1

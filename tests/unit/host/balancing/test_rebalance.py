@@ -15,12 +15,13 @@ from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.expiry import Moment
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.calls import Calls
@@ -84,7 +85,7 @@ async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() ->
 async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again() -> None:
     feed, container = MemoryFeed(1), MemoryLeases()
     feed.append("k")
-    cut = Cutting(ContainerUnavailable("lost"), at=1, only=lambda x: x == "acquire")
+    cut = Cutting(StoreUnavailable("lost"), at=1, only=lambda x: x == "acquire")
     async with Fleet(feed, container) as fleet:
         host = fleet.start("a", container=proxied(container, cut))
         await asyncio.sleep(1)

@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.host.page.live import ASK_AGAIN, Live, TooManyWatchers
 from changefeed.host.page.view import Known, Ownership, View, range_row
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 
 EVERY = 2.0
 
@@ -25,7 +25,7 @@ class Fleet:
         self.looks += 1
         await asyncio.sleep(0.5)
         if self.away:
-            raise ContainerUnavailable("the container is away")
+            raise StoreUnavailable("the container is away")
         row = range_row(Ownership(name="r", owner="anna"), Known(lag=self.looks))
         return View(
             at=float(self.looks),

@@ -9,9 +9,10 @@ import pytest
 
 from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, now
@@ -20,7 +21,7 @@ from tests.support.proxies import Around, Cutting, proxied
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
 C5, C9 = Continuation("5"), Continuation("9")
-LOST = ContainerUnavailable("lost on its way")
+LOST = StoreUnavailable("lost on its way")
 
 
 async def held(around: Around | None = None) -> tuple[MemoryLeases, OwnedLease]:
@@ -56,7 +57,7 @@ async def clear_request(leases: MemoryLeases, owned: OwnedLease) -> None:
 
 
 async def renew_without_answer(_: MemoryLeases, owned: OwnedLease) -> None:
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.renew()
 
 
@@ -125,7 +126,7 @@ async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
     cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     before = (await lease_in(leases)).renewals
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.renew()
     await owned.renew()
     assert (await lease_in(leases)).renewals == before + 1 + after
@@ -138,7 +139,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
         LOST, at=1, after=lost == "after its effect", only=lambda x: x == "checkpoint"
     )
     leases, owned = await held(cut)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.checkpoint(C5)
     await owned.checkpoint(C9)
     assert (owned.continuation, (await lease_in(leases)).continuation) == (C9, C9)
@@ -147,7 +148,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.give_up(Lease.released, C5)
     await owned.give_up(Lease.released, C5)
     assert ((await lease_in(leases)).owner, (await lease_in(leases)).continuation) == (None, C5)
@@ -165,7 +166,7 @@ async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_own
 ) -> None:
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.give_up(Lease.released, C5)
     assert (await leases.acquire(taken(await lease_in(leases)))).continuation == C5
     with pytest.raises(LeaseLost):
@@ -194,7 +195,7 @@ class Late:
 async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it() -> None:
     late = Late("checkpoint")
     leases, owned = await held(late)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.checkpoint(C5)
     await owned.checkpoint(C9)
     with pytest.raises(LeaseConflict):
@@ -205,7 +206,7 @@ async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it(
 async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_again() -> None:
     late = Late("checkpoint")
     leases, owned = await held(late)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.checkpoint(C5)
 
     async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -221,7 +222,7 @@ async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_aga
 
 async def test_a_claim_that_lands_late_is_our_own_and_acquired_again() -> None:
     late, leases = Late("acquire"), await make.leases(make.lease(at="0"))
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await make.owned(proxied(leases, late))
     assert (await lease_in(leases)).owner is None  # unknown is not owned
     await late.happens()
@@ -257,7 +258,7 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
 async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_gone() -> None:
     cut = Cutting(LOST, at=1, only=lambda x: x == "replace")
     leases, owned = await held(cut)
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.renew()
     await leases.delete(await lease_in(leases))
     with pytest.raises(LeaseGone, match="reset"):
@@ -325,7 +326,7 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
         return await call()
 
     owned._container = proxied(leases, asked_again_and_again)
-    with pytest.raises(ContainerUnavailable, match="5 times in a row"):
+    with pytest.raises(StoreUnavailable, match="5 times in a row"):
         await owned.renew()
     assert owned.may_act
 

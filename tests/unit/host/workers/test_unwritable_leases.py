@@ -2,8 +2,8 @@
 
 import asyncio
 
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.calls import Calls
 from tests.support.proxies import proxied
@@ -13,7 +13,7 @@ PAGE = 10
 
 REFUSED = dict.fromkeys(
     ("replace", "acquire", "checkpoint", "put_member", "list_fleet"),
-    ContainerUnavailable("503"),
+    StoreUnavailable("503"),
 )
 
 

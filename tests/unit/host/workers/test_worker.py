@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.cable import Cable
@@ -339,7 +339,7 @@ class UnansweredEnd(MemoryLeases):
         written = await super().replace(lease)
         if lease.ended and not self.lost:
             self.lost = True
-            raise ContainerUnavailable("the answer was lost")
+            raise StoreUnavailable("the answer was lost")
         return written
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from changefeed.leases.blob.metadata import LONGEST, Found, record_in, stored
 from changefeed.leases.blob.store import blob_name
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.store import Record
+from changefeed.runtime.errors import StoreRefused
 
 
 def found(metadata: dict[str, str], written: float = 1_700_000_000.5) -> Found:
@@ -68,7 +68,7 @@ def test_each_write_of_an_event_processor_is_a_sign_of_life() -> None:
 def test_other_blobs_are_refused(kind: str, metadata: dict[str, str]) -> None:
     if kind == "ownership" and not metadata:
         return  # a release, by services that drop an empty owner
-    with pytest.raises(ContainerRefused, match="a prefix of its own"):
+    with pytest.raises(StoreRefused, match="a prefix of its own"):
         record_in(kind, found(metadata))
 
 

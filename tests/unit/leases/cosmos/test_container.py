@@ -10,9 +10,10 @@ from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.documents import Document, Form
 from changefeed.leases.cosmos.items import Operations, PreconditionFailed
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.timeouts import BoundedContainer
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 
 NAMES = Names("p")
@@ -43,7 +44,7 @@ class FakeItems:
     async def query(self, _: str, *, begin: str) -> list[Document]:
         if begin != NAMES.leases and not self.well.is_set():
             await asyncio.sleep(1)
-            raise ContainerUnavailable("throttled")
+            raise StoreUnavailable("throttled")
         return []
 
     async def delete(self, *_: str) -> None:
@@ -68,7 +69,7 @@ async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_lat
     leases = CosmosLeases(items, Form(names=NAMES), changes=changes)
     bounded = BoundedContainer(leases, timeout=10, on_call=lambda _: None)
     await bounded.create(WHOLE)
-    with pytest.raises(ContainerUnavailable, match="throttled"):
+    with pytest.raises(StoreUnavailable, match="throttled"):
         await bounded.list_fleet()
     unanswered, items.well = items.well, asyncio.Event()
     items.well.set()

@@ -11,9 +11,9 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import Form
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
+from changefeed.runtime.errors import StoreRefused
 from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
@@ -222,13 +222,13 @@ def test_a_lease_of_java_is_read_down_to_the_raw_token() -> None:
 
 @pytest.mark.parametrize("tokens", [(), (None,), ('"1"', '"2"')])
 def test_a_state_of_java_without_one_token_is_refused(tokens: tuple[str | None, ...]) -> None:
-    with pytest.raises(ContainerRefused, match="until its splits are done"):
+    with pytest.raises(StoreRefused, match="until its splits are done"):
         documents.lease_in(java_lease(*tokens))
 
 
 def test_the_leases_of_java_are_not_shared() -> None:
     documents.check_not_java(DOTNET_OWNED)
-    with pytest.raises(ContainerRefused, match="changefeed leases import"):
+    with pytest.raises(StoreRefused, match="changefeed leases import"):
         documents.check_not_java(java_lease('"42"'))
 
 
@@ -339,7 +339,7 @@ def test_a_checkpoint_is_known_by_its_epoch_and_attempt() -> None:
 def test_an_entry_that_cannot_be_read_is_refused_with_advice() -> None:
     document = ours()
     document["properties"]["changefeed"] = '{"of": 7}'
-    with pytest.raises(ContainerRefused, match="newer version of this program"):
+    with pytest.raises(StoreRefused, match="newer version of this program"):
         documents.lease_in(document)
 
 
@@ -348,7 +348,7 @@ def test_an_entry_that_cannot_be_read_is_refused_with_advice() -> None:
     [("Full-Fidelity Feed", documents.INCREMENTAL), (None, documents.FULL_FIDELITY)],
 )
 def test_the_leases_of_another_mode_are_refused(found: str | None, mode: str) -> None:
-    with pytest.raises(ContainerRefused, match="a prefix of their own"):
+    with pytest.raises(StoreRefused, match="a prefix of their own"):
         documents.check_mode(DOTNET_OWNED | {"Mode": found}, mode)
     documents.check_mode(DOTNET_OWNED | {"Mode": found}, found or documents.INCREMENTAL)
 

@@ -9,12 +9,13 @@ from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import acquire
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.operations.release import release
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.proxies import Cutting, proxied
@@ -59,7 +60,7 @@ async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(
 async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_for_it() -> None:
     container = MemoryLeases()
     cut = Cutting(
-        ContainerUnavailable("no answer"), at=1, after=True, only=lambda x: x == "replace"
+        StoreUnavailable("no answer"), at=1, after=True, only=lambda x: x == "replace"
     )
     owned = await acquire(
         proxied(container, cut),
@@ -68,7 +69,7 @@ async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_f
         settings=LeaseSettings(),
         wall=time.time,
     )
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await owned.renew()
     before = await release(container, R0)
     assert before is not None

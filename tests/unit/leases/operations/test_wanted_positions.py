@@ -9,10 +9,10 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import read_document, written
+from changefeed.runtime.errors import StoreRefused
 from tests.support import make
 
 
@@ -78,7 +78,7 @@ async def test_what_hosts_keep_is_given_back() -> None:
 )  # fmt: skip
 async def test_an_entry_that_is_wrong_is_named(edit: Edit, says: str) -> None:
     feed, leases = await a_feed()
-    with pytest.raises(ContainerRefused, match=says):
+    with pytest.raises(StoreRefused, match=says):
         await refuse_wrong(feed, edit(leases))
 
 
@@ -88,9 +88,9 @@ async def test_the_same_range_twice_and_another_feed_are_refused() -> None:
     twice = msgspec.structs.replace(
         document, positions=(*document.positions, document.positions[1])
     )
-    with pytest.raises(ContainerRefused, match="'r1' is there 2 times"):
+    with pytest.raises(StoreRefused, match="'r1' is there 2 times"):
         await refuse_wrong_positions(twice, feed, start="now")
-    with pytest.raises(ContainerRefused, match=r"another feed .*theirs"):
+    with pytest.raises(StoreRefused, match=r"another feed .*theirs"):
         await refuse_wrong(feed, leases, "theirs")
 
 

@@ -13,7 +13,7 @@ from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
@@ -24,6 +24,7 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.stored_reader import StoredAccess
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support.brokers import batch, columns, first_broker, in_era, put
 from tests.support.pipeline_feeds import drained, names
 from tests.support.watched_store import WatchedStore
