@@ -15,6 +15,7 @@ COPY emulator emulator
 COPY feeds feeds
 COPY host host
 COPY leases leases
+COPY stores stores
 COPY observers observers
 COPY pipeline pipeline
 COPY runtime runtime

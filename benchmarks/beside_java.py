@@ -18,13 +18,14 @@ from time import perf_counter
 
 from azure.cosmos import PartitionKey
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import ObserverSettings
-from changefeed.leases.addresses import OpenOptions, open_container
+from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.middleware.stack import wrap

@@ -20,10 +20,11 @@ from typing import Any
 
 import aiohttp
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import open_cosmos
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
 from changefeed.host.settings import FeedSettings
-from changefeed.leases.addresses import OpenOptions, open_container
+from changefeed.leases.addresses import open_container
 from tests.integration.emulator.running import signed
 
 from .endpoint import DATABASE, client_of, counted, endpoint, make_container

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from changefeed.feeds.eventlog import EventLog
-from changefeed.leases.sqlite import SqliteLeases
+from tests.support.sqlite_leases import SqliteLeases
 
 from .logs import make_log
 from .one_host import Until, seconds_of_host

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from changefeed.feeds.eventlog import EventLog
-from changefeed.leases.sqlite import SqliteLeases
+from tests.support.sqlite_leases import SqliteLeases
 
 from .logs import make_log, seconds_to_select
 from .one_host import Parts, Until, seconds_of_host, seconds_of_loop

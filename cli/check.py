@@ -16,10 +16,11 @@ from changefeed.feeds.errors import FeedError
 from changefeed.host.operations.phrases import counted
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases.addresses import LEASES, check_leases
+from changefeed.leases.addresses import check_leases
 from changefeed.leases.coverage import check_coverage
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 from changefeed.runtime.errors import StoreError, StoreMissing, UserError
+from changefeed.stores.addresses import STORES
 
 _LONGEST = 60.0
 
@@ -65,7 +66,7 @@ def _missing(missing: StoreMissing, settings: Settings) -> Diagnostic:
 def _unused_sections(settings: Settings) -> Iterator[Diagnostic]:
     """Find settings of backends that neither feed, leases nor dead letters are kept in."""
     stores = *settings.leases.addresses, settings.observer.dead_letters
-    names = {LEASES.name(x) for x in stores}
+    names = {STORES.name(x) for x in stores}
     names.add(FEEDS.name(settings.feed.address))
     for name in sorted(settings.backends.sections.keys() - names):
         yield warning(

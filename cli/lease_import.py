@@ -17,11 +17,11 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.host.operations.phrases import counted
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases.addresses import LEASES
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import Positions
 from changefeed.runtime.errors import UserError
+from changefeed.stores.addresses import STORES
 
 _THEIR_RENEWAL = 20.0  # .NET and Java renew each lease every 17 s, by default
 
@@ -90,7 +90,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
     from changefeed.leases.cosmos import foreign as importing  # noqa: PLC0415 - only for those who use it
 
     scheme, _, place = source.partition(":")
-    if LEASES.name(source) != "cosmos":
+    if STORES.name(source) != "cosmos":
         raise UserError(
             f"{source!r} is no address of Cosmos DB: cosmos://HOST/DATABASE/CONTAINER"
         )

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from changefeed.host.settings import ObserverSettings, Settings
-from changefeed.leases.addresses import without_secrets
 from changefeed.leases.lease import HostName
 from changefeed.leases.load import HostLimits
+from changefeed.stores.addresses import without_secrets
 
 SharedSettings = Mapping[str, Any]
 """Values by the names of settings: ``leases.expiration``."""

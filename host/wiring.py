@@ -29,12 +29,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
-from changefeed.leases.addresses import (
-    lease_place,
-    open_container,
-    open_stores,
-    without_secrets,
-)
+from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName
@@ -50,6 +45,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.runtime.version import software_version
+from changefeed.stores.addresses import shared_place, without_secrets
 
 Opened = TypeVar("Opened")
 _PATIENCE = 5.0  # seconds for which a refusal counts as no answer, when a host starts
@@ -227,7 +223,7 @@ def _warning_if_slow(name: str, events: HostEvents) -> Iterator[None]:
 
 
 def _fleet(settings: LeaseSettings) -> str:
-    return " with ".join(map(lease_place, settings.addresses))
+    return " with ".join(map(shared_place, settings.addresses))
 
 
 def _tracing(

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import End, Lease, Member
-from changefeed.leases.store import WHOLE
+from changefeed.stores.store import WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

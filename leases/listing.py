@@ -22,8 +22,8 @@ from typing import TypeAlias
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.store import WHOLE
 from changefeed.runtime.clock import Clock
+from changefeed.stores.store import WHOLE
 
 _WHOLE_EVERY = 60.0
 

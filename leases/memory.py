@@ -1,65 +1,10 @@
 """Leases in memory: for one process, and for tests and simulations of many hosts.
 
-Not test doubles: they keep the whole contract. No call ever waits, so each is one step
-of the event loop, and the same calls in the same order give the same versions.
+No test doubles: they keep the whole contract, over the store in memory.
 """
 
-from collections.abc import Collection
-from dataclasses import replace
-from itertools import count
-from typing import NoReturn
-
-from changefeed.feeds.backend import OpenOptions
-from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
-from changefeed.runtime.backends import Address
-from changefeed.runtime.errors import StoreRefused
-
-
-class MemoryStore:
-    """Records of one process; they end with it."""
-
-    def __init__(self) -> None:
-        self._versions = count(1)
-        self._records: dict[tuple[str, str], Record] = {}
-
-    async def list(
-        self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
-    ) -> Listed:
-        written = None if put is None else await self.put(put)
-        here = [x for x in self._records.values() if x.kind in kinds]
-        newest = max((int(x.version) for x in here), default=0)
-        after = int(since or 0)
-        return Listed(
-            records=[replace(x, position=None) for x in here if int(x.version) > after],
-            total=len(here),
-            token=str(max(newest, after)),
-            put=written,
-        )
-
-    async def get(self, kind: str, key: str) -> Record | None:
-        return self._records.get((kind, key))
-
-    async def put(self, record: Record) -> Record | None:
-        place = record.kind, record.key
-        stored = self._records.get(place)
-        wanted = written_over(stored, record)
-        if wanted is None:
-            return None
-        version = str(next(self._versions))
-        assert stored is None or int(version) > int(stored.version), (
-            f"{place}: version {version} after {stored.version}"
-        )
-        self._records[place] = replace(wanted, version=version)
-        return self._records[place]
-
-    async def delete(self, kind: str, key: str, version: str) -> bool:
-        stored = self._records.get((kind, key))
-        if stored is None or stored.version != version:
-            return False
-        del self._records[kind, key]
-        return True
+from changefeed.stores.memory import MemoryStore
 
 
 class MemoryLeases(StoredLeases):
@@ -77,13 +22,3 @@ class MemoryOwnership(StoredOwnership):
 class MemoryCheckpoints(StoredCheckpoints):
     def __init__(self) -> None:
         super().__init__(MemoryStore())
-
-
-def _refuse(_: Address, __: OpenOptions) -> NoReturn:
-    raise StoreRefused(
-        "leases in memory are seen by one process only, and forgotten when it ends: use"
-        " sqlite:PATH, or make MemoryLeases() in a program that runs all its hosts"
-    )
-
-
-BACKEND = LeaseBackend(name="memory", place="", open_store=_refuse)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import End, Lease, Member
-from changefeed.leases.store import WHOLE
+from changefeed.stores.store import WHOLE
 
 
 class LeaseMemory:

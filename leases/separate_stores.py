@@ -46,9 +46,9 @@ from changefeed.leases.lease import (
     WriteId,
     require_continuation,
 )
-from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.store import WHOLE
 
 _ATTEMPTS = 10  # each that fails lost to another write
 

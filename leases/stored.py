@@ -15,7 +15,6 @@ import msgspec
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, MemberConflict
-from changefeed.leases.kinds import CHECKPOINTS, FEED, HOSTS, LEASES, OWNERSHIP
 from changefeed.leases.lease import (
     Checkpoint,
     End,
@@ -25,8 +24,9 @@ from changefeed.leases.lease import (
     WriteId,
     require_continuation,
 )
-from changefeed.leases.store import WHOLE, Record, Store
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.kinds import CHECKPOINTS, FEED, HOSTS, LEASES, OWNERSHIP
+from changefeed.stores.store import WHOLE, Record, Store
 
 _ATTEMPTS = 10
 

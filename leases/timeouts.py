@@ -13,11 +13,11 @@ from typing import TypeVar
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import End, Lease, Member
-from changefeed.leases.store import WHOLE
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
+from changefeed.stores.store import WHOLE
 
 T = TypeVar("T")
 _LONGEST_REST = 10  # expirations

@@ -4,7 +4,7 @@ A backend is a constant that describes how one kind of feed or lease container i
 and checked. Ours are in a table, because a checkout or a zip on Spark's executors has no
 metadata. Other packages name theirs by an entry point, whose name is the scheme::
 
-    [project.entry-points."changefeed.leases"]
+    [project.entry-points."changefeed.stores"]
     nats = "changefeed_nats.leases:BACKEND"
 
 A backend is imported when its scheme is first asked for. The schemes of the built-in ones

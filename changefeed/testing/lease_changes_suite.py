@@ -8,7 +8,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import Member, Version
 from changefeed.leases.listing import AskFleet, LeaseListing
-from changefeed.leases.store import WHOLE
+from changefeed.stores.store import WHOLE
 from changefeed.testing.lease_cast import A1, B1, C1, A, B, new
 
 

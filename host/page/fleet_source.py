@@ -32,9 +32,9 @@ from changefeed.host.page.view import (
 from changefeed.host.rates import rates
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
-from changefeed.leases.addresses import without_secrets
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Member
+from changefeed.stores.addresses import without_secrets
 
 _MOVES = 100
 _KEPT_MOVES = 200

@@ -27,11 +27,11 @@ from changefeed.host.page.view import (
     totals,
 )
 from changefeed.host.states import HostState, host_state
-from changefeed.leases.addresses import without_secrets
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
 from changefeed.runtime.version import software_version
+from changefeed.stores.addresses import without_secrets
 
 _MOVES = 100
 _NO_LAG = Lag(None, None)  # type: ignore[arg-type]

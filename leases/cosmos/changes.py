@@ -17,7 +17,7 @@ from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, RangeEnded, RangeId
-from changefeed.leases.cosmos.items import Document
+from changefeed.stores.cosmos.items import Document
 
 _TIMEOUT = 30.0
 _PAGE = 1000

@@ -32,16 +32,16 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
 from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
-from changefeed.leases.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
-from changefeed.leases.cosmos.store import CosmosStore
 from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
-from changefeed.leases.kinds import HOSTS
 from changefeed.leases.lease import Lease, Member, require_continuation
-from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
+from changefeed.stores.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
+from changefeed.stores.cosmos.store import CosmosStore
+from changefeed.stores.kinds import HOSTS
+from changefeed.stores.store import WHOLE
 
 _log = get_logger()
 

@@ -14,15 +14,15 @@ as we have watched it, for its whole life and a bit, is taken over.
 import asyncio
 from contextlib import suppress
 
-from changefeed.leases.cosmos.document_ids import Names
-from changefeed.leases.cosmos.items import (
+from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.items import (
     Document,
     ItemExists,
     ItemNotFound,
     Items,
     PreconditionFailed,
 )
-from changefeed.runtime.errors import StoreUnavailable
 
 _LOCK_SECONDS = 30
 _LOCK_SLACK = 5.0

@@ -12,19 +12,21 @@ from uuid import uuid4
 
 from azure.cosmos.aio import CosmosClient
 
-from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.cosmos.address import CosmosAddress
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.errors import translate_errors
-from changefeed.leases.cosmos.items import ItemNotFound, Items
-from changefeed.leases.cosmos.opening import (
+from changefeed.leases.cosmos.opening import mode_of
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.items import ItemNotFound, Items
+from changefeed.stores.cosmos.opening import (
     connect,
     container_of,
     lease_address,
-    mode_of,
     partitioned_by_id,
     prefix_of,
 )
-from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _CLOCK_WARNING = 5.0
 _CLOCK_PROBLEM = 300.0
@@ -32,10 +34,13 @@ _IDS = "SELECT c.id FROM c"
 _WEAK = {"Eventual", "ConsistentPrefix"}
 
 
-async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[Diagnostic]:
-    """Yield what is found. Raise as containers do where no more can be seen."""
-    address = lease_address(scheme, place)
-    async with connect(address, access) as (client, account):
+_ALL_VERSIONS = "mode=all-versions"
+
+
+async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
+    """Yield what is found. Raise as stores do where no more can be seen."""
+    address = lease_address(at.scheme, at.place)
+    async with connect(address, options.cosmos) as (client, account):
         yield fine("endpoint", f"{account.endpoint} answers")
         for found in await _account(client, address):
             yield found
@@ -52,6 +57,14 @@ async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[
             yield found
         for found in await _leases(items, prefix, mode_of(address)):
             yield found
+    # Both addresses have a mode; where they differ, .NET would misread the leases.
+    differ = (_ALL_VERSIONS in feed) != (_ALL_VERSIONS in at.place)
+    if differ and feed.startswith("cosmos"):
+        yield problem(
+            "mode",
+            "the feed is read in another mode than the leases say",
+            "give both addresses the same mode=…",
+        )
 
 
 async def _account(client: CosmosClient, address: CosmosAddress) -> list[Diagnostic]:

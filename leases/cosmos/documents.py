@@ -30,11 +30,11 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 from changefeed.leases.lease import End, HostName, Lease, Version
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.cosmos.document_ids import Names
 
 Document: TypeAlias = dict[str, Any]
 Operation: TypeAlias = dict[str, Any]

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.opening import open_container_at
+from changefeed.leases.cosmos.opening import mode_of
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.cosmos.opening import open_container_at
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 
@@ -40,14 +41,14 @@ class ForeignLease:
 async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[ForeignLease]:
     """Read the leases at an address, of any version. Nothing there is changed."""
     async with open_container_at(scheme, place, access) as opened:
-        found = await opened.items.query(_ALL, begin=opened.form.names.leases)
+        found = await opened.items.query(_ALL, begin=opened.names.leases)
     if not found:
         raise StoreRefused(
-            f"{opened.address} has no leases under the prefix {opened.form.names.prefix!r}: "
+            f"{opened.address} has no leases under the prefix {opened.names.prefix!r}: "
             "changefeed check lists the prefixes that it has"
         )
     for document in found:
-        documents.check_mode(document, opened.form.mode)
+        documents.check_mode(document, mode_of(opened.address))
     return [_foreign(x) for x in found]
 
 

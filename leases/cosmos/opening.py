@@ -1,227 +1,41 @@
-"""From an address to leases: the container found (or created), its form, its prefix.
+"""From an address to leases in the documents of .NET's processor."""
 
-``cosmos://HOST/DATABASE/CONTAINER``, with these options:
-
-``prefix``     what the id of every lease begins with; ``changefeed`` unless given
-``processor``  with ``feed=DATABASE/CONTAINER`` of the same account, instead: the prefix
-               that a .NET processor of that name gives its leases
-``mode``       ``latest-version`` or ``all-versions``, as the feed is read
-"""
-
-import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from contextlib import asynccontextmanager
 
-from azure.cosmos import PartitionKey
-from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
-
-from changefeed.feeds.cosmos.address import (
-    Account,
-    AddressWrong,
-    CosmosAccess,
-    CosmosAddress,
-    account_of,
-    read_address,
-)
-from changefeed.feeds.cosmos.client import client_of, hosts_of, lease_options
-from changefeed.feeds.cosmos.errors import no_account
+from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.cosmos.address import CosmosAddress
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
-from changefeed.leases.cosmos.errors import translate_errors
-from changefeed.leases.cosmos.items import Items
-from changefeed.leases.cosmos.store import CosmosStore
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.backends import Address
+from changefeed.stores.cosmos.opening import MODES, Opened, open_container_at
 
-_IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
-_ANY = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.id, @begin)"
-OPTIONS = ("prefix", "processor", "feed", "mode")
-DEFAULT_PREFIX = "changefeed"
-MODES = {"latest-version": INCREMENTAL, "all-versions": FULL_FIDELITY}
-KEYS = ("/id", "/partitionKey")
-
-INDEXING: dict[str, Any] = {
-    # Ids are always indexed, and nothing else is asked for.
-    "indexingMode": "consistent",
-    "automatic": True,
-    "includedPaths": [],
-    "excludedPaths": [{"path": "/*"}],
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A container that was found to be fit for leases."""
-
-    address: CosmosAddress
-    items: Items
-    form: Form
-    changes: LeaseChanges
+_IN_DOCUMENTS = dict(zip(MODES, (INCREMENTAL, FULL_FIDELITY), strict=True))
 
 
 @asynccontextmanager
-async def open_leases(
-    scheme: str,
-    place: str,
-    access: CosmosAccess,
-    *,
-    create: bool = False,
-    only_look: bool = False,
-) -> AsyncIterator[CosmosLeases]:
-    async with open_container_at(scheme, place, access, create=create) as opened:
+async def open_leases(at: Address, options: OpenOptions) -> AsyncIterator[CosmosLeases]:
+    """Open them. With ``options.only_look``, leases that cannot be shared are shown."""
+    opening = open_container_at(at.scheme, at.place, options.cosmos, create=options.create)
+    async with opening as opened:
         yield CosmosLeases(
-            opened.items, opened.form, only_look=only_look, changes=opened.changes
+            opened.items,
+            form_of(opened),
+            only_look=options.only_look,
+            changes=LeaseChanges(opened.proxy, str(opened.address), opened.properties),
         )
 
 
-@asynccontextmanager
-async def open_store(
-    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[CosmosStore]:
-    """Open the records of a fleet beside its leases, or without any."""
-    async with open_container_at(scheme, place, access, create=create) as opened:
-        yield CosmosStore(opened.items, opened.form.names)
-
-
-@asynccontextmanager
-async def open_container_at(
-    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[Opened]:
-    """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
-    address = lease_address(scheme, place)
-    mode = mode_of(address)
-    async with connect(address, access) as (client, account):
-        with translate_errors(str(address)):
-            if create:
-                await create_container(client, address)
-            proxy = container_of(client, address)
-            properties = await proxy.read()
-            if "_rid" not in properties:
-                raise StoreUnavailable(no_account(str(address), "no properties"))
-            by_id = partitioned_by_id(properties, address)
-            prefix = await prefix_of(client, account, address, proxy)
-        form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
-        items = Items(proxy, str(address), partitioned_by_id=by_id)
-        changes = LeaseChanges(proxy, str(address), properties)
-        yield Opened(address=address, items=items, form=form, changes=changes)
-
-
-def lease_address(scheme: str, place: str) -> CosmosAddress:
-    """Read the address of a lease container. Raise ``StoreRefused`` with advice."""
-    try:
-        return read_address(scheme, place, known=OPTIONS)
-    except AddressWrong as error:
-        raise StoreRefused(str(error)) from error
-
-
-@asynccontextmanager
-async def connect(
-    address: CosmosAddress, access: CosmosAccess
-) -> AsyncIterator[tuple[CosmosClient, Account]]:
-    """Open a client as long as the block lasts; it has spoken to the account by then."""
-    async with AsyncExitStack() as stack:
-        with translate_errors(address.endpoint or str(address)):
-            account = account_of(address, access)
-            opening = client_of(account, **lease_options(account))
-            client = await stack.enter_async_context(opening)
-        yield client, account
-
-
-def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
-    return client.get_database_client(address.database).get_container_client(address.container)
-
-
-async def create_container(client: CosmosClient, address: CosmosAddress) -> None:
-    """Create the lease container, and its database, if they are not there.
-
-    It is looked for first, because only keys may create; looking needs less. Hosts that
-    start together all find nothing, and all but one learn that it is there by now.
-    """
-    try:
-        await container_of(client, address).read()
-    except CosmosResourceNotFoundError:
-        pass
-    else:
-        return
-    await _create_database(client, address.database)
-    with suppress(CosmosResourceExistsError):
-        await client.get_database_client(address.database).create_container(
-            address.container, PartitionKey("/id"), default_ttl=-1, indexing_policy=INDEXING
-        )
-
-
-async def _create_database(client: CosmosClient, name: str) -> None:
-    try:
-        await client.get_database_client(name).read()
-    except CosmosResourceNotFoundError:
-        with suppress(CosmosResourceExistsError):
-            await client.create_database(name)
+def form_of(opened: Opened) -> Form:
+    """Return how the documents in a container look."""
+    return Form(
+        names=opened.names,
+        partitioned_by_id=opened.items.partitioned_by_id,
+        mode=mode_of(opened.address),
+    )
 
 
 def mode_of(address: CosmosAddress) -> str:
-    name = address.options.get("mode", "latest-version")
-    if name not in MODES:
-        raise StoreRefused(f"there is no mode {name!r}; there are: {', '.join(MODES)}")
-    return MODES[name]
-
-
-def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
-    """Return whether it is ``/id``, not ``/partitionKey``; else raise ``StoreRefused``."""
-    paths = properties.get("partitionKey", {}).get("paths") or ["none"]
-    if len(paths) != 1 or paths[0] not in KEYS:
-        raise StoreRefused(
-            f"{address} has the partition key {', '.join(paths)}, and leases need /id (or "
-            "/partitionKey): make another container for them, e.g. by naming a new one "
-            "with --create-lease-container"
-        )
-    return bool(paths[0] == "/id")
-
-
-async def prefix_of(
-    client: CosmosClient, account: Account, address: CosmosAddress, leases: ContainerProxy
-) -> str:
-    """Return the prefix that the address gives, or that a .NET processor would.
-
-    That one has the host of the account in it, as it is addressed. The account may have been
-    addressed otherwise when the leases were made: they are the same ones.
-    """
-    options = address.options
-    processor, feed = options.get("processor"), options.get("feed")
-    for name in ("prefix", "processor"):
-        if _IN_NO_ID.search(options.get(name, "")):
-            raise StoreRefused(
-                f"{name}={options[name]} in the address of leases begins the ids of their "
-                f"documents, and Cosmos DB takes no id with / \\ ? # or a control character: "
-                f"choose another"
-            )
-    if processor is None and feed is None:
-        return options.get("prefix") or DEFAULT_PREFIX
-    if processor is None or feed is None or "prefix" in options:
-        raise StoreRefused(
-            "processor=NAME and feed=DATABASE/CONTAINER go together in an address of "
-            "leases, and make a prefix of their own: give both, or prefix=… alone"
-        )
-    database, _, name = feed.partition("/")
-    if not database or not name:
-        raise StoreRefused(f"feed={feed} should be feed=DATABASE/CONTAINER")
-    monitored = client.get_database_client(database)
-    database_rid = (await monitored.read())["_rid"]
-    container_rid = (await monitored.get_container_client(name).read())["_rid"]
-    prefixes = [
-        processor_prefix(processor, x, database_rid, container_rid)
-        for x in await hosts_of(client, account)
-    ]
-    for prefix in prefixes:
-        if await _has_leases(leases, prefix):
-            return prefix
-    return prefixes[0]
-
-
-async def _has_leases(leases: ContainerProxy, prefix: str) -> bool:
-    begin: dict[str, object] = {"name": "@begin", "value": Names(prefix).leases}
-    found = leases.query_items(_ANY, parameters=[begin], max_item_count=1)
-    return bool([x async for x in found])
+    """Return the mode of leases at an address, as documents call it."""
+    return _IN_DOCUMENTS[address.options.get("mode", MODES[0])]

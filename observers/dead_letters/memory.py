@@ -1,7 +1,7 @@
 """Dead letters in memory: for one process, and gone with it. For tests, mostly."""
 
-from changefeed.leases.memory import MemoryStore
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
+from changefeed.stores.memory import MemoryStore
 
 
 class MemoryDeadLetters(StoredDeadLetters):

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.leases.addresses import open_store, without_secrets
-from changefeed.leases.store import Store
 from changefeed.observers.dead_letters.jsonl import open_jsonl
 from changefeed.observers.dead_letters.letter import DeadLetters, no_letters
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
 from changefeed.runtime.backends import why_unreadable
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable, answered
+from changefeed.stores.addresses import open_store, without_secrets
+from changefeed.stores.store import Store
 
 Opened = AbstractAsyncContextManager[DeadLetters]
 

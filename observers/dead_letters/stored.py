@@ -16,8 +16,6 @@ from uuid import uuid4
 
 import msgspec
 
-from changefeed.leases.kinds import LETTER_PARTS, LETTERS
-from changefeed.leases.store import LONGEST_BODY, Record, Store
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
     LetterHead,
@@ -26,6 +24,8 @@ from changefeed.observers.dead_letters.letter import (
     in_order,
 )
 from changefeed.runtime.errors import StoreError
+from changefeed.stores.kinds import LETTER_PARTS, LETTERS
+from changefeed.stores.store import LONGEST_BODY, Record, Store
 
 _LONGEST = 400_000
 """Characters of text in one record: they are ASCII, and at most double there."""

@@ -10,10 +10,10 @@ from hypothesis import given
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.addresses import open_store
 from changefeed.leases.lease import Checkpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints
+from changefeed.stores.addresses import open_store
 from tests.integration.emulator.running import running
 from tests.support.any_record import CHECKPOINTS, any_record
 from tests.support.lease_containers import KEYS, fresh_address

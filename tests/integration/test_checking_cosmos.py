@@ -10,12 +10,12 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
 from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.addresses import OpenOptions, check_leases, open_container
+from changefeed.leases.addresses import check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.leases.coverage import check_coverage
-from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.errors import StoreMissing
 from changefeed.runtime.secret import Secret
@@ -23,6 +23,7 @@ from tests.integration.emulator.running import running
 from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.dotnet_processor import DotNetHost
+from tests.support.sqlite_leases import SqliteLeases
 
 pytestmark = pytest.mark.real_time
 

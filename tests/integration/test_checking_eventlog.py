@@ -10,9 +10,9 @@ import pytest
 from changefeed.feeds.eventlog import EventLog, create_log
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.feed_identity import refuse_another_feed
-from changefeed.leases.sqlite import SqliteLeases
 from tests.support import make
 from tests.support.commands import PLACES, changefeed
+from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time

@@ -15,18 +15,19 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import client
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.addresses import OpenOptions, open_container
+from changefeed.leases.addresses import open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
-from changefeed.leases.store import WHOLE
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
+from changefeed.stores.store import WHOLE
 from tests.integration.emulator.running import running
 from tests.support import make
 from tests.support.dotnet_processor import DotNetHost

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess, read_address
 from changefeed.feeds.cosmos.feed import open_cosmos
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.leases.blob.address import BlobAccess
-from changefeed.leases.blob.opening import open_store as open_blob
-from changefeed.leases.cosmos.opening import open_leases as open_cosmos_leases
-from changefeed.leases.postgres.opening import open_store as open_postgres
-from changefeed.leases.redis.opening import open_store as open_redis
+from changefeed.leases.addresses import open_container
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
+from changefeed.stores.blob.address import BlobAccess
+from changefeed.stores.blob.opening import open_store as open_blob
+from changefeed.stores.postgres.opening import open_store as open_postgres
+from changefeed.stores.redis.opening import open_store as open_redis
 
 pytestmark = pytest.mark.real_time
 
@@ -59,8 +60,8 @@ def blob(port: int) -> AbstractAsyncContextManager[object]:
 
 
 def cosmos(port: int) -> AbstractAsyncContextManager[object]:
-    access = CosmosAccess(key=Secret.of(KEY))
-    return open_cosmos_leases("cosmos+http", f"//127.0.0.1:{port}/d/c", access)
+    options = OpenOptions(cosmos=CosmosAccess(key=Secret.of(KEY)))
+    return open_container(f"cosmos+http://127.0.0.1:{port}/d/c", options)
 
 
 def feed(port: int) -> AbstractAsyncContextManager[object]:

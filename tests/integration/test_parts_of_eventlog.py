@@ -18,9 +18,9 @@ from changefeed.host.parts.splitting import split
 from changefeed.host.settings import LeaseSettings, load_settings
 from changefeed.host.wiring import open_host
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
+from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time

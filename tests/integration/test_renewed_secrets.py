@@ -23,10 +23,10 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
 from changefeed.leases.addresses import open_container
-from changefeed.leases.postgres.address import read_address
-from changefeed.leases.postgres.connection import connect
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.secret import Secret
+from changefeed.stores.postgres.address import read_address
+from changefeed.stores.postgres.connection import connect
 from tests.integration.brokers.test_brokers_over_tls import over_tls
 from tests.integration.emulator.running import hand, running
 from tests.integration.test_store_certificates import signed

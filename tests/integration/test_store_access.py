@@ -7,10 +7,10 @@ import pytest
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.addresses import check_leases, open_container
-from changefeed.leases.postgres.address import read_address
-from changefeed.leases.postgres.connection import connect
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.postgres.address import read_address
+from changefeed.stores.postgres.connection import connect
 from tests.integration.test_store_leases import (
     azurite,
     one_node_cluster,

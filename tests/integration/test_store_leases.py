@@ -14,22 +14,22 @@ from azure.storage.blob.aio import ContainerClient
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
-from changefeed.leases.blob.address import BlobAccess
-from changefeed.leases.blob.address import read_address as read_blob_address
-from changefeed.leases.blob.connection import connect as connect_blob
-from changefeed.leases.blob.metadata import LONGEST
-from changefeed.leases.blob.store import BlobStore
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import AskFleet, LeaseListing
-from changefeed.leases.postgres.address import read_address
-from changefeed.leases.postgres.connection import connect
-from changefeed.leases.postgres.schema import VERSION, stored_version
-from changefeed.leases.store import WHOLE, Record
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
+from changefeed.stores.blob.address import BlobAccess
+from changefeed.stores.blob.address import read_address as read_blob_address
+from changefeed.stores.blob.connection import connect as connect_blob
+from changefeed.stores.blob.metadata import LONGEST
+from changefeed.stores.blob.store import BlobStore
+from changefeed.stores.postgres.address import read_address
+from changefeed.stores.postgres.connection import connect
+from changefeed.stores.postgres.schema import VERSION, stored_version
+from changefeed.stores.store import WHOLE, Record
 from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server

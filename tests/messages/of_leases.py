@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from changefeed.leases.addresses import open_container
-from changefeed.leases.postgres.address import read_address
-from changefeed.leases.sqlite import SqliteLeases
+from changefeed.stores.postgres.address import read_address
 from tests.support import make
+from tests.support.sqlite_leases import SqliteLeases
 
 from .table import Table
 

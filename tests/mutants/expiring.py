@@ -8,7 +8,7 @@ from changefeed.host.workers import owned_lease
 from changefeed.leases import life, plan
 from changefeed.leases.expiry import ExpiryWatch
 from changefeed.leases.lease import Lease
-from changefeed.leases.memory import MemoryStore
+from changefeed.stores.memory import MemoryStore
 
 from .mutant import Patch, mutant, nothing, put_in_any_version
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from changefeed.leases.memory import MemoryStore
-from changefeed.leases.store import Record
+from changefeed.stores.memory import MemoryStore
+from changefeed.stores.store import Record
 
 _MISSING = object()
 

@@ -13,9 +13,9 @@ from changefeed.host.workers.worker import Worker
 from changefeed.leases import plan
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.memory import MemoryStore
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
+from changefeed.stores.memory import MemoryStore
 
 from .mutant import Patch, mutant, put_in_any_version
 

@@ -16,9 +16,11 @@ from changefeed.emulator.patching import patched
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.documents import Form
-from changefeed.leases.cosmos.items import (
+from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.items import (
     Document,
     ItemExists,
     ItemNotFound,
@@ -26,8 +28,6 @@ from changefeed.leases.cosmos.items import (
     Operations,
     PreconditionFailed,
 )
-from changefeed.leases.lease import Lease
-from changefeed.runtime.errors import StoreUnavailable
 
 from .network import Replicas, Server, listing
 from .stores import Records, Surroundings

@@ -27,13 +27,13 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
-from changefeed.leases.cosmos.items import (
+from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.cosmos.items import (
     ItemExists,
     ItemNotFound,
     Items,
     PreconditionFailed,
 )
-from changefeed.runtime.errors import StoreUnavailable
 from tests.support.dotnet_processor import Document, new_lease, rewritten
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from typing import Any
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.store import WHOLE
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import show_methods
 
 from .scout import Fate

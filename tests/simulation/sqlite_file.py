@@ -18,12 +18,12 @@ from unittest.mock import patch
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.kinds import LEASES
 from changefeed.leases.lease import Lease
-from changefeed.leases.sqlite import SqliteStore
-from changefeed.leases.sqlite.file import SqliteFile
-from changefeed.leases.store import Record
 from changefeed.leases.stored import StoredLeases
+from changefeed.stores.kinds import LEASES
+from changefeed.stores.sqlite.file import SqliteFile
+from changefeed.stores.sqlite.store import SqliteStore
+from changefeed.stores.store import Record
 from changefeed.testing.proxies import show_methods
 
 from .probes import Probe

@@ -10,13 +10,11 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.lease import Checkpoint, Lease, Member
-from changefeed.leases.memory import (
-    MemoryLeases,
-    MemoryStore,
-)
+from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.separate_stores import SeparateStores
-from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
+from changefeed.stores.memory import MemoryStore
+from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import show_methods
 
 from .network import LATENCY, Link, Replicas, Server, Way, Weather

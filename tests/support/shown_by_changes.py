@@ -5,7 +5,7 @@ from dataclasses import replace
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.lease import Member
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.store import WHOLE
+from changefeed.stores.store import WHOLE
 
 
 class ShownByChanges(MemoryLeases):

@@ -17,10 +17,10 @@ from changefeed.host.settings import (
 )
 from changefeed.host.wiring import open_host
 from changefeed.leases.lease import Lease
-from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
 from changefeed.runtime.errors import StoreRefused
 from tests.support.cosmos_feeds import CosmosWorld
+from tests.support.sqlite_leases import SqliteLeases
 
 pytestmark = pytest.mark.real_time
 KEYS = [f"key-{n}" for n in range(12)]

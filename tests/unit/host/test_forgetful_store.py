@@ -8,13 +8,9 @@ import pytest
 from changefeed.feeds.feed import Continuation
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
-from changefeed.leases.memory import (
-    MemoryCheckpoints,
-    MemoryLeases,
-    MemoryOwnership,
-    MemoryStore,
-)
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import lease_in

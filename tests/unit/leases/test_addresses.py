@@ -4,13 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.leases.addresses import (
-    lease_place,
-    open_container,
-    open_stores,
-    without_secrets,
-)
+from changefeed.leases.addresses import open_container, open_stores
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.addresses import shared_place, without_secrets
 from tests.support import make
 
 DATABASE = "postgresql://h/db"
@@ -69,7 +65,7 @@ def test_a_printed_address_has_no_password(address: str, shown: str) -> None:
 def test_a_place_has_no_user_and_no_option_that_does_not_say_where(
     address: str, place: str
 ) -> None:
-    assert lease_place(address) == place
+    assert shared_place(address) == place
 
 
 def test_a_file_is_one_place_by_whatever_path_it_is_named(
@@ -79,10 +75,10 @@ def test_a_file_is_one_place_by_whatever_path_it_is_named(
     (tmp_path / "link").symlink_to("data")
     monkeypatch.chdir(tmp_path)
     named = ("data/leases.db", "./link/leases.db", f"{tmp_path}/data/../data/leases.db")
-    assert {lease_place(f"sqlite:{x}") for x in named} == {f"sqlite:{tmp_path}/data/leases.db"}
+    assert {shared_place(f"sqlite:{x}") for x in named} == {f"sqlite:{tmp_path}/data/leases.db"}
 
 
 def test_links_in_a_circle_are_a_place_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "here").symlink_to("there")
     (tmp_path / "there").symlink_to("here")
-    assert lease_place(f"sqlite:{tmp_path}/here").startswith("sqlite:/")
+    assert shared_place(f"sqlite:{tmp_path}/here").startswith("sqlite:/")

@@ -16,13 +16,13 @@ from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.listing import AskFleet, LeaseListing
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.postgres.store import PostgresStore
-from changefeed.leases.sqlite import SqliteLeases
-from changefeed.leases.store import WHOLE
 from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.postgres.store import PostgresStore
+from changefeed.stores.store import WHOLE
 from tests.support import make
 from tests.support.shown_by_changes import ShownByChanges
+from tests.support.sqlite_leases import SqliteLeases
 
 A, A1 = HostName("a"), Incarnation("a-1")
 

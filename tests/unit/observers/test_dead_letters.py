@@ -13,10 +13,6 @@ import pytest
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
-from changefeed.leases.kinds import LETTER_PARTS, LETTERS
-from changefeed.leases.memory import MemoryStore
-from changefeed.leases.sqlite.file import SqliteFile
-from changefeed.leases.store import Listed, Record
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import (
     DeadLetter,
@@ -28,6 +24,10 @@ from changefeed.observers.dead_letters.stored import StoredDeadLetters
 from changefeed.observers.errors import ObserverRaised
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.kinds import LETTER_PARTS, LETTERS
+from changefeed.stores.memory import MemoryStore
+from changefeed.stores.sqlite.file import SqliteFile
+from changefeed.stores.store import Listed, Record
 from tests.support import make
 
 pytestmark = pytest.mark.real_time

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 LINES_EACH = 60
 DENSE = [
     "leases",
+    "stores",
     "host/workers",
     "host/balancing",
     "feeds/eventlog",

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from changefeed.leases.addresses import LEASES
-from changefeed.leases.blob import address as blob
-from changefeed.leases.blob.backend import BACKEND as BLOB
-from changefeed.leases.postgres import address as postgres
-from changefeed.leases.postgres.backend import BACKEND as POSTGRES
-from changefeed.leases.redis import address as redis
-from changefeed.leases.redis.backend import BACKEND as REDIS
+from changefeed.stores.addresses import STORES
+from changefeed.stores.blob import address as blob
+from changefeed.stores.blob.backend import BACKEND as BLOB
+from changefeed.stores.postgres import address as postgres
+from changefeed.stores.postgres.backend import BACKEND as POSTGRES
+from changefeed.stores.redis import address as redis
+from changefeed.stores.redis.backend import BACKEND as REDIS
 
 ROOT = Path(__file__).parents[3]
 HERE = str(Path("FILE").absolute())
@@ -24,7 +24,7 @@ ADDRESSES = sorted(set(re.findall(rf"['`]({SCHEMES}://[^'`…\s]+)['`]", TEXT)))
 
 def parsed(address: str) -> Any:
     scheme, _, place = address.partition(":")
-    found, _ = LEASES.find(address)
+    found, _ = STORES.find(address)
     match found.name:
         case "postgres":
             return postgres.read_address(place)

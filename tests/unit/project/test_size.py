@@ -16,9 +16,10 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
 
 ROOT = Path(__file__).parents[3]
-CORE = ("host", "leases", "observers", "feeds/*.py", "feeds/cosmos")
+CORE = ("host", "leases", "stores", "observers", "feeds/*.py", "feeds/cosmos")
 PRODUCT = (
     "brokers", "cli", "emulator", "feeds", "host", "leases", "observers", "pipeline", "runtime",
+    "stores",
 )  # fmt: skip
 
 

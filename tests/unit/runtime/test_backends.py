@@ -10,9 +10,10 @@ from changefeed.feeds.addresses import FEEDS, open_feed
 from changefeed.feeds.backend import FeedBackend, OpenOptions, backend_sections
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.memory import BACKEND as MEMORY
-from changefeed.leases.addresses import LEASES, open_container
+from changefeed.leases.addresses import open_container
 from changefeed.runtime.backends import BackendTable, BuiltIn, own_settings
 from changefeed.runtime.errors import UserError
+from changefeed.stores.addresses import STORES
 from tests.support.thirdparty import importable, site_with_shelf, with_metadata
 
 pytestmark = pytest.mark.real_time
@@ -151,7 +152,7 @@ def test_the_environment_speaks_to_backends() -> None:
     assert backend_sections(environ) == {"shelf": {"max_page": "7", "lock_timeout": "2"}}
 
 
-@pytest.mark.parametrize("find", [FEEDS.find, LEASES.find])
+@pytest.mark.parametrize("find", [FEEDS.find, STORES.find])
 def test_our_own_backends_come_by_the_same_table(
     find: Callable[[str], tuple[object, object]],
 ) -> None:

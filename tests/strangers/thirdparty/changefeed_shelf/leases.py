@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.store import WHOLE, Listed, Record, written_over
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
+from changefeed.stores.backend import StoreBackend
+from changefeed.stores.store import WHOLE, Listed, Record, written_over
 from changefeed_shelf.settings import ShelfSettings
 
 _PAUSE = 0.005
@@ -140,7 +140,7 @@ async def _check(address: Address, _: OpenOptions, *, feed: str) -> AsyncIterato
         yield problem("directory", "feed and leases have one address", "give each its own")
 
 
-BACKEND = LeaseBackend(
+BACKEND = StoreBackend(
     name="shelf",
     place="DIRECTORY",
     open_store=_open,

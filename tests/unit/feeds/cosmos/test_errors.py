@@ -8,8 +8,8 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from changefeed.feeds.cosmos.errors import Problem, Translator, one_line, problem_of
 from changefeed.feeds.cosmos.requests import answering
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.cosmos.errors import translate_errors
 
 TRANSLATOR = Translator(
     unavailable=FeedUnavailable, refused=FeedRefused, advice={404: "create it"}

@@ -7,13 +7,13 @@ import pytest
 
 from changefeed.emulator.patching import patched
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.documents import Document, Form
-from changefeed.leases.cosmos.items import Operations, PreconditionFailed
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.items import Operations, PreconditionFailed
 from tests.support import make
 
 NAMES = Names("p")

@@ -9,11 +9,11 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.cosmos.document_ids import Names, processor_prefix
 from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="

@@ -1,0 +1,55 @@
+"""What describes a kind of store to those who open one by its address."""
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic
+from changefeed.stores.store import Store
+
+OpenStore: TypeAlias = Callable[[Address, OpenOptions], AbstractAsyncContextManager[Store]]
+
+
+class Check(Protocol):
+    def __call__(
+        self, address: Address, options: OpenOptions, /, *, feed: str
+    ) -> AsyncIterator[Diagnostic]:
+        """Yield what ``changefeed check`` shows; ``feed`` is the address of the feed.
+
+        Nothing is created. What stores raise becomes a diagnostic as well.
+        """
+        ...
+
+
+def _unchanged(place: str) -> str:
+    return place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreBackend:
+    """A kind of store. See ``changefeed.runtime.backends`` for how it is found.
+
+    ``open_store`` opens a place for records, as long as the block lasts. It raises
+    ``StoreRefused`` with advice, at once for an address that cannot be one, else on
+    entering the block. A store that is not there is created where ``options.create`` says so,
+    or where creating it costs nothing; but never where ``options.must_exist``: raise
+    ``StoreMissing`` then. Where ``options.keeps_changes``, each write is on the disk when
+    it returns. ``locating`` are the options of an address that say where its records are, and
+    not how they are reached; by default all are. ``absolute`` makes a place independent of the
+    working directory. A store that is ``apart`` has the checkpoint of each range in a record
+    of its own, beside that of its lease, because others read them so.
+    """
+
+    name: str
+    place: str
+    open_store: OpenStore
+    check: Check | None = None
+    settings: type[BaseModel] | None = None
+    locating: Collection[str] | None = None
+    absolute: Callable[[str], str] = _unchanged
+    apart: bool = False

@@ -1,0 +1,64 @@
+"""Azure Blob Storage among the lease containers: ``blob://ACCOUNT/CONTAINER/PREFIX``."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from pydantic import ConfigDict, SecretStr
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic
+from changefeed.runtime.secret import HasSecrets
+from changefeed.stores.backend import StoreBackend
+from changefeed.stores.blob import diagnostics, opening
+from changefeed.stores.blob.address import BlobAccess
+from changefeed.stores.store import Store
+
+
+class BlobSettings(HasSecrets):
+    """``[backends.blob]``: better set in the environment than written into a file."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    key: SecretStr | None = None
+    """A key of the storage account, or a shared access signature."""
+    connection_string: SecretStr | None = None
+    """May say where the account is, for addresses like ``blob:///CONTAINER/PREFIX``."""
+    key_file: Path | None = None
+    """A file that holds the key, as Kubernetes and Docker mount secrets."""
+    connection_string_file: Path | None = None
+    """A file that holds the connection string."""
+
+    @property
+    def access(self) -> BlobAccess:
+        return BlobAccess(
+            key=self.secret_of("key"), connection_string=self.secret_of("connection_string")
+        )
+
+
+def _access(options: OpenOptions) -> BlobAccess:
+    settings = options.settings
+    return settings.access if isinstance(settings, BlobSettings) else BlobAccess()
+
+
+def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
+    return opening.open_store(at.scheme, at.place, _access(options), create=options.create)
+
+
+async def _check(
+    address: Address, options: OpenOptions, *, feed: str
+) -> AsyncIterator[Diagnostic]:
+    del feed  # any feed's leases may be here
+    async for found in diagnostics.check(address.scheme, address.place, _access(options)):
+        yield found
+
+
+BACKEND = StoreBackend(
+    name="blob",
+    place="//ACCOUNT/CONTAINER/PREFIX",
+    open_store=_store,
+    check=_check,
+    settings=BlobSettings,
+    apart=True,  # as the Event Hubs SDKs have them
+)

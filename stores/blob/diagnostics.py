@@ -1,0 +1,49 @@
+"""Looking at leases in Azure Blob Storage before hosts run on it, or when they cannot."""
+
+from collections.abc import AsyncIterator
+
+from azure.storage.blob.aio import ContainerClient
+
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.blob.address import BlobAccess, BlobAddress, read_address
+from changefeed.stores.blob.connection import connect
+from changefeed.stores.blob.errors import translate_errors
+from changefeed.stores.blob.store import BlobStore
+from changefeed.stores.store import may_write
+
+
+async def check(
+    scheme: str, place: str, access: BlobAccess | None = None
+) -> AsyncIterator[Diagnostic]:
+    """Yield what is found. Raise as containers do where no more can be seen.
+
+    It writes one blob of its own and deletes it again, to see whether it may.
+    """
+    address = read_address(scheme, place)
+    async with connect(address, access) as client:
+        with translate_errors(str(address)):
+            properties = await client.get_container_properties()
+        yield fine("container", f"{address.container} is there")
+        if properties.has_immutability_policy or properties.has_legal_hold:
+            yield problem(
+                "immutability",
+                "the container keeps what was written (WORM): no lease can be renewed",
+                "use a container without an immutability policy or legal hold",
+            )
+        if properties.public_access:
+            yield warning(
+                "access",
+                "the container is open to the public: anybody can read where hosts are",
+                "switch public access off",
+            )
+        yield await _rights(client, address)
+
+
+async def _rights(client: ContainerClient, address: BlobAddress) -> Diagnostic:
+    if not await may_write(BlobStore(client, address)):
+        return problem(
+            "rights",
+            "a blob that was written could not be changed and deleted under its etag",
+            "is this Azure Blob Storage? Something between changes what is sent",
+        )
+    return fine("rights", "blobs can be created, changed and deleted under conditions")

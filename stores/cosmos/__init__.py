@@ -1,0 +1,1 @@
+"""Records in a container of Cosmos DB, beside leases of .NET or without any."""

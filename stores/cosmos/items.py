@@ -1,0 +1,214 @@
+"""The items of one container: conditional reads and writes, and what went wrong with them.
+
+The client sends a write again when its answer was lost, whatever its options say, so a
+conflict may be the echo of one's own success. Who writes must therefore be able to
+recognise his own write: ``Moved`` and ``Present`` say only that something is there.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+
+from azure.core import MatchConditions
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from changefeed.feeds.cosmos.client import forget_deleted
+from changefeed.stores.cosmos.errors import translate_errors
+
+Document: TypeAlias = dict[str, Any]
+Operations: TypeAlias = Sequence[Mapping[str, Any]]
+T = TypeVar("T")
+
+_AS_MUCH_AS_FITS = -1
+"""A page is as large as the service lets it be: 4 MB, which is a listing of most fleets."""
+
+_LONGEST_ETAG = 256
+_MOST_OPERATIONS = 10  # the service refuses more in one partial update
+
+
+class ItemNotFound(Exception):
+    """There is no such item."""
+
+
+class PreconditionFailed(Exception):
+    """The item has another etag than the one given."""
+
+
+class ItemExists(Exception):
+    """An item of that id is there already."""
+
+
+class Items:
+    """See the module. ``partitioned_by_id``: the partition key is ``/id``; else it is
+    ``/partitionKey``, which repeats the id in what is written here. Other processors may have
+    given their leases keys of their own: those are kept, and learned from what is read.
+    Raises ``StoreUnavailable`` and ``StoreRefused`` beside its own errors.
+    """
+
+    def __init__(self, proxy: ContainerProxy, where: str, *, partitioned_by_id: bool) -> None:
+        self._proxy = proxy
+        self._where = where
+        self.partitioned_by_id = partitioned_by_id
+        self._keys: dict[str, str] = {}  # of items whose key is not their id
+
+    def keyed(self, document: Document) -> Document:
+        """Return the document with its partition key in it."""
+        if self.partitioned_by_id:
+            return document
+        return {**document, "partitionKey": self._key(document["id"])}
+
+    async def read(self, name: str) -> Document | None:
+        try:
+            return dict(
+                await self._asked(
+                    lambda: self._proxy.read_item(name, self._key(name)), ItemNotFound
+                )
+            )
+        except ItemNotFound:
+            return await self._sought(name)
+
+    async def create(self, document: Document) -> Document:
+        """Raise ``Present``; the echo of a success looks the same."""
+        if await self._sought(document["id"]) is not None:
+            raise ItemExists
+        return dict(await self._asked(lambda: self._proxy.create_item(document), ItemExists))
+
+    async def replace(self, document: Document, etag: str) -> str:
+        """Write the whole item if its etag is unchanged. Return the new etag."""
+        await self._check(document["id"], etag)
+        answer = await self._asked(
+            lambda: self._proxy.replace_item(
+                document["id"],
+                document,
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+                no_response=True,
+            ),
+            *_REFUSED_WRITES,
+        )
+        return _etag_in(answer)
+
+    async def patch(self, name: str, operations: Operations, etag: str) -> str:
+        """Change parts of an item if its etag is unchanged. Return the new etag."""
+        return _etag_in(await self._patched(name, operations, etag, no_response=True))
+
+    async def patch_whole(self, name: str, operations: Operations, etag: str) -> Document:
+        """Change parts of an item if its etag is unchanged. Return all of it."""
+        return dict(await self._patched(name, operations, etag, no_response=False))
+
+    async def delete(self, name: str, etag: str) -> None:
+        await self._check(name, etag)
+        await self._asked(
+            lambda: self._proxy.delete_item(
+                name, self._key(name), etag=etag, match_condition=MatchConditions.IfNotModified
+            ),
+            *_REFUSED_WRITES,
+        )
+
+    async def query(self, text: str, **parameters: str) -> list[Document]:
+        """Return what a query over the whole container finds."""
+        given: list[dict[str, object]] = [
+            {"name": f"@{name}", "value": value} for name, value in parameters.items()
+        ]
+
+        async def found() -> list[Document]:
+            pages = self._proxy.query_items(
+                text, parameters=given, max_item_count=_AS_MUCH_AS_FITS
+            )
+            return [dict(x) async for x in pages]
+
+        documents = await self._asked(found)
+        if not self.partitioned_by_id:
+            for x in documents:
+                key, name = x.get("partitionKey"), x.get("id")
+                if isinstance(key, str) and isinstance(name, str) and key != name:
+                    self._keys[name] = key
+        return documents
+
+    def has_key_of_its_own(self, name: str) -> bool:
+        """Whether the partition key of an item that was read is not its id."""
+        return self._key(name) != name
+
+    def _key(self, name: str) -> str:
+        return self._keys.get(name, name)
+
+    async def _sought(self, name: str) -> Document | None:
+        """Look for an item under any partition key, where another may have chosen it."""
+        if self.partitioned_by_id:
+            return None
+        found = await self.query("SELECT * FROM c WHERE c.id = @id", id=name)
+        return found[0] if found else None
+
+    async def _check(self, name: str, etag: str) -> None:
+        """Raise ``Moved`` for what cannot be an etag: the client would leave out an empty
+        one, and overwrite whatever is there, and it cannot send every text.
+        """
+        if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
+            raise PreconditionFailed if await self.read(name) is not None else ItemNotFound
+
+    async def _patched(
+        self, name: str, operations: Operations, etag: str, *, no_response: bool
+    ) -> Any:
+        assert 0 < len(operations) <= _MOST_OPERATIONS, f"{len(operations)} changes to {name!r}"
+        await self._check(name, etag)
+        return await self._asked(
+            lambda: self._proxy.patch_item(
+                name,
+                self._key(name),
+                [dict(x) for x in operations],
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+                no_response=no_response,
+            ),
+            *_REFUSED_WRITES,
+        )
+
+    async def _asked(self, call: Callable[[], Awaitable[T]], *expected: type[Exception]) -> T:
+        """Raise what the call may answer about its item; any other error is the container's."""
+        with translate_errors(self._where), _conflicts_told(expected):
+            return await self._following(call)
+
+    async def _following(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call; where that fails as it does in a container that was deleted and made again, let
+        the client know the new one from the next call on.
+        """
+        try:
+            return await call()
+        except CosmosHttpResponseError as error:
+            if (error.status_code, error.sub_status) in _ANOTHER_CONTAINER:
+                with suppress(CosmosHttpResponseError):  # it is not made again yet
+                    await forget_deleted(self._proxy)
+            raise
+
+
+@contextmanager
+def _conflicts_told(expected: Sequence[type[Exception]]) -> Iterator[None]:
+    try:
+        yield
+    except CosmosHttpResponseError as error:
+        conflict = _CONFLICTS.get(error.status_code or 0)
+        if (
+            conflict is None
+            or conflict not in expected
+            or error.sub_status in _NOT_ABOUT_THE_ITEM
+        ):
+            raise
+        raise conflict from error
+
+
+_CONFLICTS: Mapping[int, type[Exception]] = {
+    404: ItemNotFound,
+    409: ItemExists,
+    412: PreconditionFailed,
+}
+_REFUSED_WRITES = (ItemNotFound, PreconditionFailed)
+_ANOTHER_CONTAINER = ((404, 1002), (404, 1003), (400, 1024))
+_NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
+
+
+def _etag_in(answer: Any) -> str:
+    """Take the etag from the answer: endpoints that send the item put it there as well."""
+    etag = str(answer.get("_etag") or answer.get_response_headers()["etag"])
+    assert etag, "a write that was answered has an etag"
+    return etag

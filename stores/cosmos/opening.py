@@ -1,0 +1,209 @@
+"""From an address to records: the container found (or created), its key, its prefix.
+
+``cosmos://HOST/DATABASE/CONTAINER``, with these options:
+
+``prefix``     what the id of every lease begins with; ``changefeed`` unless given
+``processor``  with ``feed=DATABASE/CONTAINER`` of the same account, instead: the prefix
+               that a .NET processor of that name gives its leases
+``mode``       ``latest-version`` or ``all-versions``, as the feed is read
+"""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
+
+from changefeed.feeds.cosmos.address import (
+    Account,
+    AddressWrong,
+    CosmosAccess,
+    CosmosAddress,
+    account_of,
+    read_address,
+)
+from changefeed.feeds.cosmos.client import client_of, hosts_of, lease_options
+from changefeed.feeds.cosmos.errors import no_account
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.cosmos.document_ids import Names, processor_prefix
+from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.items import Items
+from changefeed.stores.cosmos.store import CosmosStore
+
+_IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
+_ANY = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.id, @begin)"
+OPTIONS = ("prefix", "processor", "feed", "mode")
+DEFAULT_PREFIX = "changefeed"
+MODES = ("latest-version", "all-versions")
+KEYS = ("/id", "/partitionKey")
+
+INDEXING: dict[str, Any] = {
+    # Ids are always indexed, and nothing else is asked for.
+    "indexingMode": "consistent",
+    "automatic": True,
+    "includedPaths": [],
+    "excludedPaths": [{"path": "/*"}],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A container that was found to be fit for records."""
+
+    address: CosmosAddress
+    items: Items
+    names: Names
+    proxy: ContainerProxy
+    properties: Any
+
+
+@asynccontextmanager
+async def open_store(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
+) -> AsyncIterator[CosmosStore]:
+    """Open the records of a fleet beside its leases, or without any."""
+    async with open_container_at(scheme, place, access, create=create) as opened:
+        yield CosmosStore(opened.items, opened.names)
+
+
+@asynccontextmanager
+async def open_container_at(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
+) -> AsyncIterator[Opened]:
+    """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
+    address = lease_address(scheme, place)
+    async with connect(address, access) as (client, account):
+        with translate_errors(str(address)):
+            if create:
+                await create_container(client, address)
+            proxy = container_of(client, address)
+            properties = await proxy.read()
+            if "_rid" not in properties:
+                raise StoreUnavailable(no_account(str(address), "no properties"))
+            by_id = partitioned_by_id(properties, address)
+            prefix = await prefix_of(client, account, address, proxy)
+        yield Opened(
+            address=address,
+            items=Items(proxy, str(address), partitioned_by_id=by_id),
+            names=Names(prefix),
+            proxy=proxy,
+            properties=properties,
+        )
+
+
+def lease_address(scheme: str, place: str) -> CosmosAddress:
+    """Read the address of a lease container. Raise ``StoreRefused`` with advice."""
+    try:
+        address = read_address(scheme, place, known=OPTIONS)
+    except AddressWrong as error:
+        raise StoreRefused(str(error)) from error
+    mode = address.options.get("mode", MODES[0])
+    if mode not in MODES:
+        raise StoreRefused(f"there is no mode {mode!r}; there are: {', '.join(MODES)}")
+    return address
+
+
+@asynccontextmanager
+async def connect(
+    address: CosmosAddress, access: CosmosAccess
+) -> AsyncIterator[tuple[CosmosClient, Account]]:
+    """Open a client as long as the block lasts; it has spoken to the account by then."""
+    async with AsyncExitStack() as stack:
+        with translate_errors(address.endpoint or str(address)):
+            account = account_of(address, access)
+            opening = client_of(account, **lease_options(account))
+            client = await stack.enter_async_context(opening)
+        yield client, account
+
+
+def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
+    return client.get_database_client(address.database).get_container_client(address.container)
+
+
+async def create_container(client: CosmosClient, address: CosmosAddress) -> None:
+    """Create the lease container, and its database, if they are not there.
+
+    It is looked for first, because only keys may create; looking needs less. Hosts that
+    start together all find nothing, and all but one learn that it is there by now.
+    """
+    try:
+        await container_of(client, address).read()
+    except CosmosResourceNotFoundError:
+        pass
+    else:
+        return
+    await _create_database(client, address.database)
+    with suppress(CosmosResourceExistsError):
+        await client.get_database_client(address.database).create_container(
+            address.container, PartitionKey("/id"), default_ttl=-1, indexing_policy=INDEXING
+        )
+
+
+async def _create_database(client: CosmosClient, name: str) -> None:
+    try:
+        await client.get_database_client(name).read()
+    except CosmosResourceNotFoundError:
+        with suppress(CosmosResourceExistsError):
+            await client.create_database(name)
+
+
+def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
+    """Return whether it is ``/id``, not ``/partitionKey``; else raise ``StoreRefused``."""
+    paths = properties.get("partitionKey", {}).get("paths") or ["none"]
+    if len(paths) != 1 or paths[0] not in KEYS:
+        raise StoreRefused(
+            f"{address} has the partition key {', '.join(paths)}, and leases need /id (or "
+            "/partitionKey): make another container for them, e.g. by naming a new one "
+            "with --create-lease-container"
+        )
+    return bool(paths[0] == "/id")
+
+
+async def prefix_of(
+    client: CosmosClient, account: Account, address: CosmosAddress, leases: ContainerProxy
+) -> str:
+    """Return the prefix that the address gives, or that a .NET processor would.
+
+    That one has the host of the account in it, as it is addressed. The account may have been
+    addressed otherwise when the leases were made: they are the same ones.
+    """
+    options = address.options
+    processor, feed = options.get("processor"), options.get("feed")
+    for name in ("prefix", "processor"):
+        if _IN_NO_ID.search(options.get(name, "")):
+            raise StoreRefused(
+                f"{name}={options[name]} in the address of leases begins the ids of their "
+                f"documents, and Cosmos DB takes no id with / \\ ? # or a control character: "
+                f"choose another"
+            )
+    if processor is None and feed is None:
+        return options.get("prefix") or DEFAULT_PREFIX
+    if processor is None or feed is None or "prefix" in options:
+        raise StoreRefused(
+            "processor=NAME and feed=DATABASE/CONTAINER go together in an address of "
+            "leases, and make a prefix of their own: give both, or prefix=… alone"
+        )
+    database, _, name = feed.partition("/")
+    if not database or not name:
+        raise StoreRefused(f"feed={feed} should be feed=DATABASE/CONTAINER")
+    monitored = client.get_database_client(database)
+    database_rid = (await monitored.read())["_rid"]
+    container_rid = (await monitored.get_container_client(name).read())["_rid"]
+    prefixes = [
+        processor_prefix(processor, x, database_rid, container_rid)
+        for x in await hosts_of(client, account)
+    ]
+    for prefix in prefixes:
+        if await _has_leases(leases, prefix):
+            return prefix
+    return prefixes[0]
+
+
+async def _has_leases(leases: ContainerProxy, prefix: str) -> bool:
+    begin: dict[str, object] = {"name": "@begin", "value": Names(prefix).leases}
+    found = leases.query_items(_ANY, parameters=[begin], max_item_count=1)
+    return bool([x async for x in found])

@@ -1,0 +1,127 @@
+"""Records of our own beside the leases: members, the feed, ownership and checkpoints kept
+apart.
+
+One item for each record. It is written as a whole, if its etag is unchanged. ``attempt`` is new
+for every try to write, so that a writer whose answer was lost, and whose client sent the write
+again, knows its own.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from uuid import uuid4
+
+import msgspec
+
+from changefeed.runtime.errors import StoreRefused
+from changefeed.runtime.for_each import for_each
+from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.items import (
+    Document,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    PreconditionFailed,
+)
+from changefeed.stores.store import (
+    WHOLE,
+    Listed,
+    Record,
+    etag_of,
+    version_of,
+    with_position,
+)
+
+_ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
+
+
+class CosmosStore:
+    """The records of one fleet; versions are etags, with a mark where there is a position."""
+
+    def __init__(self, items: Items, names: Names) -> None:
+        self._items = items
+        self._names = names
+
+    async def list(
+        self,
+        kinds: Collection[str],
+        since: str = WHOLE,  # noqa: ARG002 - of the protocol: each listing has everything
+        put: Record | None = None,
+    ) -> Listed:
+        written = None if put is None else await self.put(put)
+
+        async def of_kind(kind: str) -> Sequence[Record]:
+            begin = self._names.records(kind)
+            return self.among(kind, await self._items.query(_ALL, begin=begin))
+
+        assert put is None or put.kind in kinds, f"{put} would not be listed"
+        found = await for_each(sorted(kinds), of_kind, at_once=len(kinds))
+        return Listed(
+            records=[replace(x, position=None) for records in found for x in records],
+            total=None,
+            token=WHOLE,
+            put=written,
+        )
+
+    def among(self, kind: str, documents: Iterable[Document]) -> Sequence[Record]:
+        """Return the records of a kind and of this fleet among documents of any."""
+        begin = self._names.records(kind)
+        return [self._record(kind, x) for x in documents if str(x["id"]).startswith(begin)]
+
+    async def get(self, kind: str, key: str) -> Record | None:
+        found = await self._items.read(self._names.record(kind, key))
+        return None if found is None else self._record(kind, found)
+
+    async def put(self, record: Record) -> Record | None:
+        whole = await with_position(self, record)
+        return None if whole is None else await self._put(whole)
+
+    async def _put(self, record: Record) -> Record | None:
+        document = self._document(record)
+        try:
+            if not record.version:
+                return self._record(record.kind, await self._items.create(document))
+            etag = await self._items.replace(document, etag_of(record.version))
+            return self._record(record.kind, {**document, "_etag": etag})
+        except ItemNotFound:
+            return None
+        except (ItemExists, PreconditionFailed):
+            found = await self._items.read(document["id"])
+            if found is None or found.get("attempt") != document["attempt"]:
+                return None
+            return self._record(record.kind, found)
+
+    async def delete(self, kind: str, key: str, version: str) -> bool:
+        try:
+            await self._items.delete(self._names.record(kind, key), etag_of(version))
+        except (ItemNotFound, PreconditionFailed):
+            return False
+        return True
+
+    def _document(self, record: Record) -> Document:
+        document = {
+            "id": self._names.record(record.kind, record.key),
+            "key": record.key,
+            "record": msgspec.json.decode(record.body),
+            "attempt": uuid4().hex,
+        }
+        if record.position is not None:
+            document["position"] = record.position
+        assert document["id"].startswith(self._names.records(record.kind)), (
+            f"{document['id']} would not be listed"
+        )
+        return self._items.keyed(document)
+
+    def _record(self, kind: str, document: Document) -> Record:
+        key, position = document.get("key"), document.get("position")
+        if not isinstance(key, str) or not isinstance(position, str | None):
+            raise StoreRefused(
+                f"{document['id']!r} is no {kind} record: give this fleet a prefix, or a "
+                "container, of its own"
+            )
+        return Record(
+            kind=kind,
+            key=key,
+            body=msgspec.json.encode(document.get("record")),
+            position=position,
+            version=version_of(document["_etag"], position),
+        )

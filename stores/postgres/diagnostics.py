@@ -1,0 +1,82 @@
+"""Looking at leases in PostgreSQL before hosts run on it, or when they cannot."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.postgres.address import PostgresAddress, read_address
+from changefeed.stores.postgres.connection import Database, PostgresAccess, Row, connect
+from changefeed.stores.postgres.schema import VERSION, quoted, require_schema
+
+_OLDEST = 120000
+_TABLES = ("records",)
+_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_SERVER = """
+    select current_setting('server_version') as version,
+        current_setting('server_version_num')::int as number,
+        current_setting('synchronous_commit') as synchronous_commit,
+        current_setting('fsync') as fsync,
+        current_setting('full_page_writes') as full_page_writes,
+        pg_is_in_recovery() as standby,
+        current_setting('max_connections')::int as connections"""
+
+
+async def check(place: str, access: PostgresAccess | None = None) -> AsyncIterator[Diagnostic]:
+    """Yield what is found. Raise as containers do where no more can be seen."""
+    address = read_address(place)
+    async with connect(address, access) as database:
+        server = await database.one(_SERVER)
+        assert server is not None, "a select without a table has one row"
+        for found in server_diagnostics(server):
+            yield found
+        async for found in _tables(database, address):
+            yield found
+
+
+def server_diagnostics(server: Row) -> Iterator[Diagnostic]:
+    """Judge the settings of a server."""
+    if server["number"] < _OLDEST:
+        yield warning(
+            "server", f"PostgreSQL {server['version']}", "upgrade it: it gets no fixes any more"
+        )
+    else:
+        yield fine("server", f"PostgreSQL {server['version']}, the primary")
+    if server["fsync"] == "off" or server["full_page_writes"] == "off":
+        yield problem(
+            "durability",
+            "fsync or full_page_writes is off: a power cut may destroy the database",
+            "switch both on (postgresql.conf)",
+        )
+    elif server["synchronous_commit"] == "off":
+        yield warning(
+            "durability",
+            "synchronous_commit is off: a crash of the server loses its last writes, and "
+            "checkpoints go back by about half a second",
+            "leave it, if that repetition is fine; or ALTER ROLE … SET synchronous_commit = on",
+        )
+    else:
+        yield fine("durability", f"synchronous_commit is {server['synchronous_commit']}")
+
+
+async def _tables(database: Database, address: PostgresAddress) -> AsyncIterator[Diagnostic]:
+    await require_schema(database, address.schema)
+    yield fine("tables", f"version {VERSION} in schema {address.schema!r}")
+    missing = [
+        f"{right} on {table}"
+        for table in _TABLES
+        for right in _RIGHTS
+        if not await _may(database, address.schema, table, right)
+    ]
+    if missing:
+        yield problem(
+            "rights",
+            f"this role lacks {', '.join(missing)}",
+            f"grant select, insert, update, delete on all tables in schema {address.schema}",
+        )
+    else:
+        yield fine("rights", "rows can be read, created, changed and deleted")
+
+
+async def _may(database: Database, schema: str, table: str, right: str) -> bool:
+    named = f"{quoted(schema)}.{table}"
+    row = await database.one("select has_table_privilege($1, $2) as may", named, right)
+    return bool(row and row["may"])

@@ -1,0 +1,73 @@
+"""Looking at leases in Redis before hosts run on it, or when they cannot."""
+
+from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
+
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.redis.address import RedisAddress, read_address
+from changefeed.stores.redis.connection import Calls, Info, RedisAccess, connect, evicts, info
+from changefeed.stores.redis.store import RedisStore
+from changefeed.stores.store import may_write
+
+_OLDEST = 5
+
+
+async def check(
+    scheme: str, place: str, access: RedisAccess | None = None
+) -> AsyncIterator[Diagnostic]:
+    """Yield what is found. Raise as containers do where no more can be seen.
+
+    It writes one record of its own and deletes it again, to see whether it may.
+    """
+    address = read_address(scheme, place)
+    async with connect(address, access) as client:
+        server = await info(client, address)
+        for found in server_diagnostics(server):
+            yield found
+        if server.get("role") != "slave":
+            yield await _rights(client, address)
+
+
+def server_diagnostics(server: Info) -> Iterator[Diagnostic]:
+    """Judge a server by what it says of itself (``INFO``)."""
+    version = str(server.get("redis_version", "unknown"))
+    first = version.partition(".")[0]
+    if first.isdecimal() and int(first) < _OLDEST:
+        yield warning(
+            "server", f"Redis {version}", f"leases are tested with {_OLDEST} and newer"
+        )
+    else:
+        yield fine("server", f"Redis {version}")
+    if server.get("role") == "slave":
+        yield problem("role", "it is a replica", "give the address of the primary")
+    policy = str(server.get("maxmemory_policy", "noeviction"))
+    if evicts(policy):
+        yield problem(
+            "eviction",
+            f"maxmemory-policy {policy} may throw leases away when memory is short",
+            "set noeviction, or use another Redis than that of your cache",
+        )
+    else:
+        yield fine("eviction", f"maxmemory-policy {policy} leaves leases alone")
+    yield _durability(server)
+
+
+def _durability(server: Info) -> Diagnostic:
+    if server.get("aof_enabled"):
+        return fine("durability", "there is an append-only file")
+    return warning(
+        "durability",
+        "there is no append-only file: a restart or failover loses the last writes, or all. "
+        "Ownership is found again by itself; checkpoints are not",
+        "keep checkpoints elsewhere (leases.checkpoints), or set appendonly yes",
+    )
+
+
+async def _rights(client: object, address: RedisAddress) -> Diagnostic:
+    """Write beside the fleet's keys: the name of the fleet may be wrong, and none have them."""
+    store = RedisStore(client, Calls(address), address, newest=f"check-{uuid4().hex}")
+    may = await may_write(store)
+    await store.drop_newest()
+    if not may:
+        return problem("rights", "a record that was written was not there", "is it a primary?")
+    return fine("rights", "records can be read, created, changed and deleted")

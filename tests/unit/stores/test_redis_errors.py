@@ -1,0 +1,32 @@
+"""What Redis answers, in the errors that its client makes of it."""
+
+import pytest
+from redis.exceptions import (
+    AuthenticationError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.redis.errors import translate_errors
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReadOnlyError("You can't write against a read only replica.", status_code="READONLY"),
+        OutOfMemoryError("command not allowed when memory is used", status_code="OOM"),
+        ResponseError("MISCONF Redis is configured to save RDB snapshots"),
+    ],
+)
+def test_what_passes_is_known_with_its_first_word_and_without(error: RedisError) -> None:
+    with pytest.raises(StoreUnavailable), translate_errors("redis"):
+        raise error
+
+
+def test_what_a_server_refuses_may_pass() -> None:
+    with pytest.raises(StoreRefused) as refused, translate_errors("redis"):
+        raise AuthenticationError("invalid username-password pair")
+    assert refused.value.may_pass
