@@ -46,7 +46,6 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     "acceptance/test_hosts.py": (
         "test_a_killed_host_is_started_again_and_the_leases_are_whole",
     ),
-    "acceptance/test_leases_survive_kills.py": (),
     "acceptance/test_operating.py": (
         "test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again",
         "test_a_reset_says_what_it_means_asks_and_delivers_again",

@@ -1,7 +1,6 @@
 """Observers with tasks of their own, one of which calls ``sys.exit`` on one change."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -67,11 +66,3 @@ async def test_the_change_is_put_aside_and_the_host_goes_on(
     assert replayed.returncode == 1, replayed.stdout
     again = changefeed("dead-letters", "list", "--json", LETTERS, cwd=place)
     assert len(again.stdout.splitlines()) == 1
-
-
-async def test_a_task_that_no_one_asks_for_its_result_ends_alone(place: Path) -> None:
-    observer = "--observer=exiting:behind_its_back"
-    async with running("run", *PLACES, *QUICK, observer, cwd=place) as host:
-        await host.says('"event": "task.exit_ignored"')
-        await host.reaches(lambda: handled(place) == {*range(100)} - {17})
-        await host.stops(signal.SIGINT)

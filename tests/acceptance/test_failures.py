@@ -30,7 +30,7 @@ import pytest
 
 from changefeed.feeds.eventlog import EventLogWriter
 from changefeed.runtime.errors import StoreError
-from changefeed.testing.history import repeated, violations
+from changefeed.testing.history import violations
 from tests.support import recorder
 from tests.support.commands import QUICK, a_log_of, running
 from tests.support.cutting_proxy import cutting
@@ -181,33 +181,6 @@ async def test_the_ranges_of_a_killed_host_go_on_elsewhere(fleet: Fleet) -> None
         await fleet.stop(ben, repeats=CRASH)
 
 
-async def test_a_killed_host_gets_its_ranges_back_and_goes_on_where_it_was(
-    fleet: Fleet,
-) -> None:
-    async with fleet.anna_and_ben() as (anna, ben):
-        anna.process.kill()
-        await anna.ends()
-        async with fleet.host("anna") as again:
-            # The leases of its former self have its name, too.
-            await again.says('"event": "lease.acquired"', times=2)
-            await fleet.until_owned(again, BOTH)
-            await fleet.until_handed(again)
-            await fleet.stop(again, ben, repeats=CRASH)
-
-
-async def test_a_fleet_that_was_killed_as_a_whole_goes_on_where_it_was(fleet: Fleet) -> None:
-    async with fleet.anna_and_ben() as (anna, ben):
-        for each in (anna, ben):
-            each.process.kill()
-            await each.ends()
-        before = fleet.history
-        async with fleet.host("anna") as again:
-            await fleet.until_handed(again)
-            await fleet.stop(again, repeats=CRASH)
-    assert repeated(fleet.history) <= PARTS * CRASH
-    assert fleet.history[: len(before)] == before
-
-
 async def test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_is_over(
     fleet: Fleet,
 ) -> None:
@@ -271,15 +244,6 @@ async def test_a_rolling_restart_delivers_nothing_twice(fleet: Fleet) -> None:
 
 
 @contextmanager
-def locked(kept: Path) -> Iterator[None]:
-    """Write to it for as long as the block lasts."""
-    with closing(sqlite3.connect(kept / "leases.db", timeout=PATIENCE)) as other:
-        other.execute("begin exclusive")
-        yield
-        other.rollback()
-
-
-@contextmanager
 def full(kept: Path) -> Iterator[None]:
     """Fill the disk with something else, and what SQLite can give back of its log of writes."""
     ballast = kept / "ballast"
@@ -324,44 +288,11 @@ async def lives_through(fleet: Fleet, trouble: Trouble, *, says: str = "") -> No
     assert len(fenced) < CHANGES  # it met them at it
 
 
-async def test_a_lock_that_lasts_longer_than_the_leases_stops_all_and_loses_nothing(
-    fleet: Fleet,
-) -> None:
-    says = "the lease container did not answer"
-    await lives_through(fleet, lambda: locked(fleet.folder / "kept"), says=says)
-
-
 @pytest.mark.usefixtures("small_disk")
 async def test_a_full_disk_stops_all_and_loses_nothing(fleet: Fleet) -> None:
     await lives_through(
         fleet, lambda: full(fleet.folder / "kept"), says="make room on the disk"
     )
-
-
-async def test_a_damaged_lease_ends_the_host_that_reads_it_and_once_mended_nothing_is_lost(
-    fleet: Fleet,
-) -> None:
-    def write(statement: str) -> None:
-        with closing(sqlite3.connect(fleet.folder / "kept/leases.db")) as leases, leases:
-            leases.execute(statement)
-
-    async with fleet.host("anna") as anna:
-        await fleet.until_owned(anna, {"anna": PARTS})
-        await fleet.append()
-        await fleet.until_all_go_on(anna)
-        write("create table kept as select key, body from records where key like '%.p02.%'")
-        write("update records set body = cast(x'ff' as text) where key like '%.p02.%'")
-        assert await anna.ends() == 2
-    async with fleet.host("ben") as ben:
-        assert await ben.ends() == 2
-    for said in (anna.said, ben.said):
-        assert "p02.v00-ff' of kind 'lease' in table records cannot be read" in said
-        assert "Traceback" not in said
-    assert len(fleet.history) < CHANGES  # it met it at it
-    write("update records set body = kept.body from kept where kept.key = records.key")
-    async with fleet.host("ben") as ben:
-        await fleet.until_handed(ben)
-        await fleet.stop(ben, repeats=CRASH)
 
 
 @pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-shm",)], ids="".join)

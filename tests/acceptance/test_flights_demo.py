@@ -1,10 +1,8 @@
 """``make demo`` as people run it, on a small part of the data: with processes and signals."""
 
 import asyncio
-import os
 import re
 import shutil
-import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections import Counter
@@ -55,11 +53,6 @@ async def outcome(
     async with demo(*arguments, temporary=temporary, **environ) as process:
         output, _ = await process.communicate()
         return process.returncode, output.decode()
-
-
-def unboxed(said: str) -> str:
-    """Return a message without the box around it, whose lines break where its width ends."""
-    return " ".join(x for x in said.split() if x != "│")
 
 
 def a_path_without_java(folder: Path) -> str:
@@ -199,68 +192,5 @@ async def proved_after_damage_to_the_tables(
     return await outcome(f"--prove={kept}", temporary=temporary)
 
 
-async def test_where_there_is_no_java_nothing_is_begun(tmp_path: Path) -> None:
-    code, said = await outcome(*SMALL, temporary=tmp_path, JAVA_HOME=str(tmp_path))
-    assert (code, said) == (
-        2,
-        f"demo: JAVA_HOME={tmp_path} holds no bin/java: correct it, or unset it\n",
-    )
-    assert names_in(tmp_path) == []
-
-
-async def test_a_demo_that_is_told_to_stop_leaves_no_process_and_no_file(
-    tmp_path: Path,
-) -> None:
-    async with demo(*SMALL, temporary=tmp_path) as process:
-        hosts = await started_hosts(process)
-        process.send_signal(signal.SIGTERM)
-        output, _ = await process.communicate()
-    assert process.returncode == 130
-    assert output.decode().endswith("demo: interrupted; what was started is stopped\n")
-    assert [x for x in hosts if is_alive(x)] == []
-    assert names_in(tmp_path) == []
-
-
-async def test_a_host_that_ends_by_itself_ends_the_demo_and_is_named(tmp_path: Path) -> None:
-    async with demo(*SMALL, temporary=tmp_path) as process:
-        hosts = await started_hosts(process)
-        os.kill(hosts[1], signal.SIGKILL)
-        output, _ = await process.communicate()
-    assert process.returncode == 1
-    assert b"ended by itself, with code -9; its log ends:" in output
-    assert [x for x in hosts if is_alive(x)] == []
-    assert names_in(tmp_path) == []
-
-
-async def started_hosts(process: Process) -> list[int]:
-    """Wait until the demo has started its hosts; return their process ids."""
-    assert process.stdout is not None
-    while b"started 4 hosts" not in (line := await process.stdout.readline()):
-        assert line, "the demo ended before it had started its hosts"
-    children = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
-    assert len(children) == 4
-    return [int(x) for x in children]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be collected does not."""
-    try:
-        return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def names_in(directory: Path) -> list[str]:
     return [x.name for x in directory.iterdir()]
-
-
-def _read(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
-
-
-async def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("precious")
-    code, said = await outcome(f"--keep={tmp_path}", temporary=tmp_path)
-    assert code == 2
-    assert "is not empty" in unboxed(said)
-    assert names_in(tmp_path) == ["mine.txt"]

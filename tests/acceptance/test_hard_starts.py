@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tests.support.commands import COMMAND, PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.commands import COMMAND, QUICK, a_log_of, running
 from tests.support.emulator_process import free_port
 from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
-
-RUN = ("run", *PLACES, *QUICK, "--observer=count", "--set=log.format=json")
 
 
 @pytest.fixture
@@ -52,24 +49,6 @@ async def test_a_host_waits_for_stores_that_are_away_and_says_so(tmp_path: Path)
         assert (status, shown["ready"]) == (503, False)
         await host.stops()
         assert "Traceback" not in host.said
-
-
-def test_a_wrong_address_is_refused_at_once(tmp_path: Path) -> None:
-    done = changefeed("run", "--feed=nonsense:x", "--observer=count", cwd=tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-
-
-async def test_a_hang_up_that_is_ignored_stays_so(place: Path) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; it is inherited
-    try:
-        async with running(*RUN, cwd=place) as host:
-            await host.says('"event": "lease.acquired"')
-            host.process.send_signal(signal.SIGHUP)
-            await asyncio.sleep(1)
-            assert host.process.returncode is None
-            assert not host.events("host.stopping")
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_end_of_a_standard_input_that_is_no_pipe_is_a_mistake_with_advice(

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 from random import Random
 from subprocess import CompletedProcess
@@ -25,16 +24,6 @@ def run(arguments: str, cwd: Path, **environ: str) -> CompletedProcess[str]:
     return ended(*shell, cwd=cwd, env={**os.environ, **environ})
 
 
-@pytest.mark.parametrize("command", ["run", "leases import"])
-def test_help_is_printed_where_the_locale_has_no_such_letters(
-    tmp_path: Path, command: str
-) -> None:
-    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = run(f"{command} --help", tmp_path, **ascii_only)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage:" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("command", "unbuffered"), [("--version", ""), ("--help", "1"), (f"status {PLACES}", "")]
 )
@@ -47,30 +36,6 @@ def test_a_full_output_is_said_in_one_line(
         1,
         "changefeed: [Errno 28] No space left on device\n",
     )
-
-
-@pytest.mark.parametrize(
-    ("command", "file"),
-    [
-        (f"run {PLACES} --observer=log", "catalog.db"),
-        ("produce log - --key=k", "brokers/1/records.db"),
-        ("log seal log", "catalog.db"),
-    ],
-)
-def test_a_log_that_is_damaged_where_it_has_no_checksums_is_refused(
-    tmp_path: Path, file: str, command: str
-) -> None:
-    a_log_of(5, tmp_path)
-    damaged = tmp_path / "log" / file
-    damaged.write_bytes(damaged.read_bytes().replace(b"TABLE log", b"TABLE \xffog"))
-    done = run(f"{command} <&0", tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert "The log is damaged: restore its directory from a copy" in done.stderr
-
-
-def test_a_reader_that_has_enough_is_no_failure_to_speak_of(tmp_path: Path) -> None:
-    done = run("run --help | true", tmp_path)
-    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
@@ -109,32 +74,6 @@ def test_who_gives_no_answer_has_changed_nothing(
     done = run(f"{command} {PLACES} {given}", tmp_path)
     assert (done.returncode, "nothing was changed" in done.stdout) == (1, True), done.stderr
     assert stored(tmp_path, "position") == before
-
-
-WATCHED = """
-import atexit, signal, sys
-
-def note(where):
-    handlers = {signal.SIG_DFL: "system", signal.default_int_handler: "Python"}
-    print(where, handlers[signal.getsignal(signal.SIGINT)], file=sys.stderr)
-
-class Noting:
-    def find_spec(self, name, path, target=None):
-        if name in ("changefeed.cli.app", "changefeed.cli.init_config"):
-            note(name.rpartition(".")[2])
-
-sys.meta_path.insert(0, Noting())
-sys.argv = ["changefeed", "init-config", "a.toml"]
-atexit.register(note, "end")
-from changefeed.cli import main
-main()
-"""
-
-
-def test_ctrl_c_is_no_exception_as_long_as_modules_are_imported(tmp_path: Path) -> None:
-    done = ended(sys.executable, "-P", "-c", WATCHED, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "wrote a.toml\n")
-    assert done.stderr.splitlines() == ["app system", "init_config system", "end Python"]
 
 
 # Python itself loses an interrupt, or shows a traceback, before it runs anything of ours. On a

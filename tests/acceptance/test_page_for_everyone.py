@@ -108,25 +108,6 @@ async def test_axe_finds_no_fault_where_people_act(
             assert await violations(page) == []
 
 
-async def test_a_large_fleet_is_a_short_page_on_a_phone(chromium: str) -> None:
-    async with a_thousand() as (_, url), browsing(chromium, url, **PHONE) as page:
-        rows = page.locator("#range-table tbody tr")
-        await expect(rows).to_have_count(20)
-        await expect(page.locator("#host-table tbody tr")).to_have_count(8)
-        size = await page.evaluate(
-            "[document.scrollingElement.scrollWidth, document.scrollingElement.scrollHeight]"
-        )
-        assert size[0] <= 390
-        assert size[1] <= 3500, "some four screens"
-        first = await rows.first.get_by_role("button").inner_text()
-        await page.get_by_role("button", name="Next").click()
-        await expect(page.locator("#range-count")).to_contain_text("21 to 40 are shown")
-        await expect(rows).to_have_count(20)
-        assert await rows.first.get_by_role("button").inner_text() != first
-        await page.set_viewport_size({"width": 1200, "height": 800})
-        await expect(rows).to_have_count(200)
-
-
 async def test_dead_letters_are_counted_for_all_who_see_the_page(
     chromium: str, tmp_path: Path
 ) -> None:

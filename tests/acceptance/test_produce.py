@@ -66,14 +66,6 @@ async def test_a_bad_line_is_named_and_what_stood_before_it_stays(tmp_path: Path
     assert await bodies(tmp_path / "log") == list(range(2500))
 
 
-async def test_bad_lines_are_left_out_and_counted_if_that_is_wanted(tmp_path: Path) -> None:
-    text = "[]\n" + lines(range(10)) + '{"k": null}\n{"n": 1}'
-    ended = changefeed("produce", "log", "--key=k", "--skip-bad", cwd=tmp_path, stdin=text)
-    assert ended.returncode == 0
-    assert "10 changes appended to log, 3 bad lines left out" in ended.stdout
-    assert await bodies(tmp_path / "log") == list(range(10))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_slow_input_is_appended_as_it_comes_and_a_stop_says_how_far_it_got(
     tmp_path: Path, number: signal.Signals
@@ -89,15 +81,6 @@ async def test_slow_input_is_appended_as_it_comes_and_a_stop_says_how_far_it_got
         "stopped before the end\n3 changes appended to log; go on from line 4" in producer.said
     )
     assert "Traceback" not in producer.said
-
-
-async def test_a_pipe_that_closes_in_the_middle_of_a_line_loses_that_line_only(
-    tmp_path: Path,
-) -> None:
-    ended = changefeed("produce", "log", "--key=k", cwd=tmp_path, stdin=lines(range(9))[:-5])
-    assert ended.returncode == 2
-    assert "line 9: it is no JSON" in ended.stderr
-    assert await bodies(tmp_path / "log") == list(range(8))
 
 
 @pytest.fixture

@@ -44,26 +44,3 @@ def test_every_change_is_handled_though_redis_forgets_all() -> None:
     assert found is not None
     assert found[1] == "800"
     assert int(found[2]) <= 8 * 20  # what is in hand of each range
-
-
-def test_servers_that_are_given_are_used_and_other_fleets_left_alone() -> None:
-    try:
-        redis, azurite = servers.redis(), servers.azurite()
-    except servers.Missing as missing:
-        pytest.skip(str(missing))
-    redis.ask("SET", "changefeed:{other}:leases", "kept")
-    blobs = f"blob+{azurite.endpoint}/leases/of-the-sample"
-    done = sample(
-        "--changes=400", f"--ownership={redis.url}", f"--checkpoints={blobs}", path=""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "all 400 changes are handled" in done.stdout
-    assert "kept" in redis.ask("GET", "changefeed:{other}:leases")
-
-
-def test_a_server_that_is_not_installed_is_named_with_what_installs_it() -> None:
-    done = sample(path="")
-    assert done.returncode == 1
-    assert done.stderr.strip() == (
-        "redis-server is not on the PATH: apt-get install redis-server"
-    )

@@ -198,20 +198,3 @@ def test_a_port_in_use_is_told_before_anything_else_is_done(place: Path) -> None
     assert "is in use by another program" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (place / "leases.db").exists()
-
-
-def test_an_exporter_that_is_not_installed_is_named(place: Path) -> None:
-    env = {"OTEL_METRICS_EXPORTER": "nonesuch"}
-    ended = changefeed(*RUN, "--observer=log", cwd=place, env=env)
-    assert ended.returncode == 2
-    assert "install opentelemetry-exporter-nonesuch, or set the variable" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-def test_an_odd_variable_of_opentelemetry_is_named_and_nothing_is_written(place: Path) -> None:
-    env = {"OTEL_LOGS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}
-    ended = changefeed(*RUN, "--observer=log", cwd=place, env=env)
-    assert ended.returncode == 2
-    assert "OTEL_EXPORTER_OTLP_TIMEOUT" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert not (place / "leases.db").exists()

@@ -1,11 +1,8 @@
 """The small samples, run as their README says, and as no README would."""
 
 import asyncio
-import json
-import os
 import re
 import shlex
-import signal
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -19,7 +16,7 @@ from changefeed.testing.observers import RecordingContext
 from samples.ledger import booking
 from samples.word_counts.counting import WordCounts, newest_totals
 from tests.support import make
-from tests.support.commands import PLACES, QUICK, changefeed, running
+from tests.support.commands import QUICK, changefeed, running
 from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
@@ -142,40 +139,3 @@ def totals(directory: Path) -> Counter[str]:
     for folder in directory.iterdir():
         counts.update(newest_totals(folder).words)
     return counts
-
-
-async def test_words_are_counted_once_though_the_counting_is_killed(tmp_path: Path) -> None:
-    lines = [
-        json.dumps({"by": f"a{n % 20}" if n % 7 else "spammer", "text": f"word w{n % 100}"})
-        for n in range(20_000)
-    ]
-    produced = changefeed(
-        "produce", "log", "-", "--key=by", "--parts=3", cwd=tmp_path, stdin="\n".join(lines)
-    )
-    assert produced.returncode == 0, produced.stderr
-    wanted = Counter(
-        word
-        for x in map(json.loads, lines)
-        if x["by"] != "spammer"
-        for word in x["text"].split()
-    )
-    run = (
-        *("run", *PLACES, *QUICK, "--name=anna"),
-        "--observer=samples.word_counts.counting:WordCounts",
-        "--option=directory=words",
-        "--option=seconds=0.1",
-        "--set=observer.checkpoint=manual",
-        "--set=feed.page_size=50",
-        "--set=observer.max_unacknowledged=500",
-    )
-    words = tmp_path / "words"
-    async with running(*run, cwd=tmp_path, env=FROM_HERE) as host:
-        await host.reaches(lambda: words.exists() and totals(words)["word"] > 0)
-        os.kill(host.process.pid, signal.SIGKILL)
-        await host.ends()
-    assert 0 < totals(words)["word"] < wanted["word"]
-    async with running(*run, cwd=tmp_path, env=FROM_HERE) as host:
-        await host.reaches(lambda: totals(words) == wanted)
-        await host.stops()
-    assert [x["reason"] for x in host.events("lease.released")] == ["the host is stopping"] * 3
-    assert totals(words) == wanted

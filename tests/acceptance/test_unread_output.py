@@ -47,10 +47,6 @@ def run(
     )
 
 
-def at_the_beginning(place: Path) -> bool:
-    return all(str(x).endswith("/0") for x in stored(place, "position"))
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     asyncio.run(make_leased_log(tmp_path))
@@ -81,23 +77,6 @@ def test_what_was_done_is_said_where_it_can_be_read(
     assert all(line.startswith(x) for line, x in zip(lines, says, strict=False)), lines
 
 
-@pytest.mark.parametrize("errors_too", [False, True])
-def test_all_ranges_are_moved_though_nobody_reads_of_the_first(
-    place: Path, *, errors_too: bool
-) -> None:
-    with unread() as pipe:
-        err = pipe if errors_too else subprocess.PIPE
-        done = run(f"reset --all --to=beginning --yes {PLACES}", place, pipe, err)
-    assert done.returncode == 0
-    assert at_the_beginning(place)
-    if not errors_too:
-        assert done.stderr.startswith(SAID)
-        assert [x.split(" moved")[0] for x in done.stderr.splitlines()[-2:]] == [
-            f"{FIRST}:",
-            f"{SECOND}:",
-        ]
-
-
 def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path) -> None:
     before = stored(place, "position")
     with unread() as pipe:
@@ -114,12 +93,3 @@ def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
     closed = ended(*shell, *COMMAND, cwd=place)
     says = "changefeed: standard output is closed: let it go to a file, or name one\n"
     assert (closed.returncode, closed.stderr) == (2, says)
-
-
-def test_commands_that_only_look_end_without_a_word(place: Path) -> None:
-    for command in ("status", "status --json", "positions restore nothing --dry-run"):
-        with unread() as pipe:
-            done = run(f"{command} {PLACES}", place, pipe)
-        assert "Traceback" not in done.stderr
-        assert done.returncode == (2 if "restore" in command else 1)
-        assert ("changefeed: " in done.stderr) == ("restore" in command)
