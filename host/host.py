@@ -45,8 +45,9 @@ from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from changefeed.leases.timeouts import BoundedContainer, LeaseWrites
-from changefeed.observers.middleware.fence import ObserverMaker
+from changefeed.observers.call import ObserverMaker
 from changefeed.observers.observer import CloseReason
+from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError, StoreUnavailable
@@ -81,6 +82,7 @@ class Host:
         feed: Feed,
         container: LeaseContainer,
         make_observer: ObserverMaker,
+        tracing: BatchTracing | None = None,
         events: HostEvents | None = None,
         address: str = "",
         registry: CollectorRegistry | None = None,
@@ -96,6 +98,7 @@ class Host:
             feed, timeout=settings.feed.read_timeout, patience=Patience(_PATIENCE)
         )
         self._make_observer = make_observer
+        self._tracing = tracing
         self._events = events or HostEvents(self.name, wall=wall)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._clock = clock
@@ -310,6 +313,7 @@ class Host:
             feed=self._feed,
             container=self._container,
             make_observer=self._make_observer,
+            tracing=self._tracing,
             is_alive=lambda name: name in self._balancer.fleet,
             renew_each=lambda: self._balancer.renew_each,
             settings=self._settings,

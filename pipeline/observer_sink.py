@@ -44,10 +44,10 @@ from pyspark.sql.types import StructType
 from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.observers.call import ObserverMaker
 from changefeed.observers.dead_letters import DeadLetter, Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
-from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.middleware.poison import PoisonSuspicion
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Observer

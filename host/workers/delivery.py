@@ -9,7 +9,7 @@ be read, and a host that ended for it would leave the next host the same.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 
 from changefeed.feeds.errors import RangeRefused
@@ -223,7 +223,8 @@ class Delivery:
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
         """Hand over a page, in pieces that there is room for."""
-        size = self._settings.observer.max_unacknowledged
+        size, context = self._settings.observer.max_unacknowledged, self._context
+        tracing = self._environment.tracing
         for first in range(0, len(page.changes), size):
             changes = page.changes[first : first + size]
             await self._until_room_for(len(changes))
@@ -238,7 +239,8 @@ class Delivery:
             )
             self._acknowledgements.deliver(changes)
             async with self._in_hand("process"):
-                await observer.process(self._context, changes)
+                with nullcontext() if tracing is None else tracing.batch(context, changes):
+                    await observer.process(context, changes)
             if self._policy.automatic:
                 last = first + size >= len(page.changes)
                 self._count_as_done(changes, page.continuation if last else None)

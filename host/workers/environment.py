@@ -12,7 +12,8 @@ from changefeed.host.settings import Settings
 from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
-from changefeed.observers.middleware.fence import ObserverMaker
+from changefeed.observers.call import ObserverMaker
+from changefeed.observers.tracing import BatchTracing
 
 _GIVE_UPS_AT_ONCE = 64
 """A host that stops gives up all its leases: ten thousand calls at once would wait for each
@@ -24,12 +25,14 @@ class WorkerEnvironment:
     """``is_alive`` says whether a host is known to live: leases are handed to no others;
     ``renew_each`` whether each lease must be renewed, because not all who share them go by
     the heartbeats of their owners. ``give_ups`` bounds how many leases are given up at once.
+    Without ``tracing`` batches have no spans.
     """
 
     host: HostName
     feed: Feed
     container: LeaseContainer
     make_observer: ObserverMaker
+    tracing: BatchTracing | None
     is_alive: Callable[[HostName], bool]
     renew_each: Callable[[], bool]
     settings: Settings

@@ -9,9 +9,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 from changefeed.feeds.feed import Change, FeedRange
+from changefeed.observers.call import CalledObserver
 from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters
 from changefeed.observers.errors import ObserverRefused
-from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.observer import CloseReason, ObserverFactory
 
 _ACKNOWLEDGE_TIMEOUT = 60.0
@@ -35,7 +35,7 @@ async def replay(
     context = _ReplayContext(
         range=FeedRange(id=letter.range_id), host=letter.host, epoch=letter.epoch
     )
-    observer = ErrorBoundary(make())
+    observer = CalledObserver(make())
     reason = CloseReason.FAILED
     try:
         await observer.open(context)

@@ -135,7 +135,8 @@ async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Wait until all have ended; then raise what the first of them raised.
 
     Not a ``TaskGroup``, which would cancel the others, and keep a second cancellation,
-    the one that gives up a plain call, to itself.
+    the one that gives up a plain call, to itself. Each of them is passed on, and the calls are
+    waited for until each has ended or is left behind.
     """
     tasks = [asyncio.create_task(x) for x in calls]
     try:
@@ -154,17 +155,13 @@ async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _cancelled(tasks: "Sequence[asyncio.Task[None]]") -> None:
-    try:
-        _cancel(tasks)
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        _cancel(tasks)
-        raise
-
-
-def _cancel(tasks: "Iterable[asyncio.Task[None]]") -> None:
     for task in tasks:
         task.cancel()
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        await _cancelled(tasks)
+        raise
 
 
 def _errors(tasks: "Iterable[asyncio.Task[None]]") -> list[BaseException]:

@@ -10,9 +10,9 @@ from itertools import groupby
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
+from changefeed.observers.call import Fence
 from changefeed.observers.dead_letters.letter import Failure
 from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.fence import Fence
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 

@@ -8,19 +8,15 @@ from random import Random
 from typing import Protocol
 
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.observers.call import CalledObserver, Fence, ObserverMaker
 from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.middleware.concurrency import KeyedConcurrency
-from changefeed.observers.middleware.fence import Fence, FencedObserver, ObserverMaker
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.readable import ReadableOnly
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
-from changefeed.observers.middleware.timeout import TimeLimitedObserver
-from changefeed.observers.middleware.tracing import TracedObserver
 from changefeed.observers.observer import Observer, ObserverFactory
-from changefeed.observers.tracing import BatchTracing
 
 _PROBING_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
 
@@ -52,14 +48,12 @@ def wrap(
     dead_letters: DeadLetters | None = None,
     origin: Origin | None = None,
     suspicions: Mapping[RangeId, PoisonSuspicion] | None = None,
-    tracing: BatchTracing | None = None,
 ) -> ObserverMaker:
     """Put around each observer what the settings ask for, the innermost first.
 
     Without ``dead_letters`` nothing is put aside; with them, ``origin`` distinguishes these
     letters from those of others in the same place. ``suspicions`` has one for each range asked
-    for; give it where what is returned does not live as long as the process. With ``tracing``
-    each batch has a span.
+    for; give it where what is returned does not live as long as the process.
     """
     known = (
         defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
@@ -74,7 +68,6 @@ def wrap(
         dead_letters=dead_letters,
         origin=origin,
         suspicions=known,
-        tracing=tracing,
     )
 
 
@@ -89,13 +82,8 @@ class _Stack:
     dead_letters: DeadLetters | None
     origin: Origin | None
     suspicions: Mapping[RangeId, PoisonSuspicion]
-    tracing: BatchTracing | None
 
     def __call__(self, feed_range: FeedRange, gate: Fence) -> Observer:
-        observer = self._all_partitions(feed_range, gate)
-        return observer if self.tracing is None else TracedObserver(observer, self.tracing)
-
-    def _all_partitions(self, feed_range: FeedRange, gate: Fence) -> Observer:
         one_partition = partial(self._one_partition, feed_range, gate)
         if self.settings.concurrency == 1:
             return one_partition()
@@ -108,17 +96,15 @@ class _Stack:
         return self.settings.checkpoint == "manual"
 
     def _one_partition(self, feed_range: FeedRange, gate: Fence) -> Observer:
-        observer: Observer = FencedObserver(ErrorBoundary(self.make()), gate)
-        if self.settings.timeout is not None:
-            observer = TimeLimitedObserver(observer, self.settings.timeout)
+        called = CalledObserver(self.make(), fence=gate, seconds=self.settings.timeout)
         wrap_in_retries = partial(
             Retrying,
-            observer,
+            called,
             random=self.random,
             on_retry=partial(self.events.observer_retrying, feed_range.id),
             sleep=gate.sleep,
         )
-        observer = wrap_in_retries(self.settings.retry)
+        observer: Observer = wrap_in_retries(self.settings.retry)
         aside = self._aside()
         if aside is not None:
             observer = PoisonIsolation(

@@ -21,13 +21,13 @@ from changefeed.host.workers.renewer import Renewer
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.keymap import KeyMap, _Segments
 from changefeed.leases.lease import End
+from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
+from changefeed.observers.call import CalledObserver
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware import concurrency, poison
 from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.middleware.poison import PoisonIsolation, Verdict
-from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 
 from .mutant import Patch, mutant
@@ -58,15 +58,15 @@ def nothing_renews_a_lease_while_the_observer_works(m: Patch) -> None:
     m.patch(Renewer, "run", run)
 
 
-@mutant(rule=8, kills="unit/observers/middleware/test_timeout.py")
+@mutant(rule=8, kills="unit/observers/test_call_in_time.py")
 def a_call_that_cannot_be_ended_is_taken_for_a_failed_one(m: Patch) -> None:
-    old = TimeLimitedObserver._end
+    old = call._end
 
-    async def end(self: TimeLimitedObserver, *call: Any, **within: Any) -> None:
+    async def end(*running: Any) -> None:
         with suppress(ObserverStuck):
-            await old(self, *call, **within)
+            await old(*running)
 
-    m.patch(TimeLimitedObserver, "_end", end)
+    m.patch(call, "_end", end)
 
 
 @mutant(rule=8, kills="unit/host/workers/test_trouble_in_leases.py")
@@ -134,12 +134,14 @@ def what_cannot_be_put_aside_is_dropped(m: Patch) -> None:
     m.patch(Aside, "put", put)
 
 
-@mutant(rule=10, kills="unit/observers/middleware/test_boundary.py")
+@mutant(rule=10, kills="unit/observers/test_call.py")
 def what_an_observer_raises_goes_through(m: Patch) -> None:
-    async def process(self: ErrorBoundary, context: Context, changes: Sequence[Change]) -> None:
+    async def process(
+        self: CalledObserver, context: Context, changes: Sequence[Change]
+    ) -> None:
         await self._observer.process(context, changes)
 
-    m.patch(ErrorBoundary, "process", process)
+    m.patch(CalledObserver, "process", process)
 
 
 @mutant(rule=10, kills="unit/host/workers/test_pool.py")

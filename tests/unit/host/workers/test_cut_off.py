@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -116,3 +117,33 @@ async def test_an_observer_that_does_not_close_and_leaves_changes_repeats_them()
     async with handed_to(observer, 6, manual) as running:
         await asyncio.sleep(2)
         await cut_off(running, "a", match=r"work in hand.*r0")
+
+
+class Deaf(Handed):
+    """Swallows every cancellation, until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = asyncio.Event()
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        while not self.let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.let_go.wait()
+
+
+@pytest.mark.parametrize("settings", [{}, {"timeout": 3600.0}, {"concurrency": 2}])
+async def test_an_observer_that_swallows_every_cancellation_is_left_behind_with_its_lease(
+    settings: dict[str, object],
+) -> None:
+    observer = Deaf()
+    async with handed_to(observer, 6, {"observer": settings}) as running:
+        await asyncio.sleep(2)
+        stopping = asyncio.ensure_future(cut_off(running, "a", match=r"work in hand.*r0"))
+        await asyncio.wait({stopping}, timeout=10)
+        has_stopped = stopping.done()
+        observer.let_go.set()
+        await stopping
+        assert has_stopped
+        assert (await lease_in(running.container)).owner == "a"

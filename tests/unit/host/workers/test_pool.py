@@ -10,7 +10,7 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.middleware.fence import Fence
+from changefeed.observers.call import Fence
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.runtime.cancellation import CancelledByClient
 from changefeed.testing.fleet import Fleet

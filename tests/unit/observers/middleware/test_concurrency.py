@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Change
 from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.observers.call import CalledObserver
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware.concurrency import (
     KeyedConcurrency,
     spread_always_alike,
     spread_evenly,
 )
-from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.observers import RecordingContext
 from tests.support import make
@@ -180,7 +180,7 @@ async def test_a_lane_that_is_stuck_goes_before_one_that_has_failed() -> None:
     made = Lanes(fails_on=[1, 2])
     numbers = iter((1, 2))
     observer = KeyedConcurrency(
-        lambda: TimeLimitedObserver(Stubborn(made, next(numbers)), 10), 2
+        lambda: CalledObserver(Stubborn(made, next(numbers)), seconds=10), 2
     )
     await observer.open(make.context())
     with pytest.raises(ObserverStuck):

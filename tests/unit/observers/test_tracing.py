@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
 
+from changefeed import MemoryLeases, Settings, open_host
 from changefeed.feeds.feed import Change
 from changefeed.host.settings import ObserverSettings
 from changefeed.observers.adapters import adapt
@@ -39,7 +40,7 @@ class Scene:
         self.tracers = TracerProvider(shutdown_on_exit=False)
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.letters = MemoryDeadLetters()
-        tracing = BatchTracing(
+        self.tracing = BatchTracing(
             tracer=self.tracers.get_tracer("changefeed"),
             system="eventlog",
             feed="eventlog:data/log",
@@ -56,13 +57,13 @@ class Scene:
             Random(1),
             dead_letters=letters,
             origin=Origin(feed="f"),
-            tracing=tracing,
         )
         self.observer = build(context.range, Gate())
 
     async def process(self, *changes: Change) -> None:
         await self.observer.open(self.context)
-        await self.observer.process(self.context, changes)
+        with self.tracing.batch(self.context, changes):
+            await self.observer.process(self.context, changes)
 
     @property
     def span(self) -> ReadableSpan:
@@ -107,6 +108,20 @@ async def test_a_batch_has_a_span_in_the_words_of_messaging() -> None:
         "changefeed.sequence.last": 9,
     }
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
+
+
+async def test_a_host_has_a_span_for_each_batch() -> None:
+    scene = Scene(takes_all)
+    settings = Settings.model_validate({"host": {"name": "anna"}})
+    feed, leases = make.memory_feed(1, 3), MemoryLeases()
+    async with open_host(
+        settings, takes_all, feed=feed, leases=leases, tracers=scene.tracers
+    ) as host:
+        running = asyncio.create_task(host.run())
+        await asyncio.sleep(10)
+        host.stop()
+        await running
+    assert (scene.span.attributes or {})["messaging.batch.message_count"] == 3
 
 
 async def test_the_span_links_to_those_that_made_the_changes() -> None:

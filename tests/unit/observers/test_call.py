@@ -13,11 +13,10 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.adapters import adapt
+from changefeed.observers.call import CalledObserver
 from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import ObserverRaised
-from changefeed.observers.middleware.boundary import ErrorBoundary
-from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason
 from tests.support import make
 from tests.support.logs import captured_logs
@@ -74,10 +73,10 @@ def observer_that_raises(error: BaseException) -> Any:
     ids=["open", "process", "close"],
 )
 async def test_whatever_is_raised_comes_out_as_a_failure_of_the_observer(
-    call: Callable[[ErrorBoundary], Any], error: BaseException
+    call: Callable[[CalledObserver], Any], error: BaseException
 ) -> None:
     with pytest.raises(ObserverRaised) as raised:
-        await call(ErrorBoundary(observer_that_raises(error)))
+        await call(CalledObserver(observer_that_raises(error)))
     assert raised.value.__cause__ is error
     assert raised.value.kind == kind_of(error)
     letter = failure_of(raised.value)
@@ -93,7 +92,7 @@ async def test_what_a_plain_function_raises_in_its_thread_is_a_failure(
     def process(_changes: Sequence[Change]) -> None:
         raise error
 
-    observer = ErrorBoundary(adapt(process)())
+    observer = CalledObserver(adapt(process)())
     await observer.open(CONTEXT)
     with pytest.raises(ObserverRaised):
         await observer.process(CONTEXT, [make.change(1)])
@@ -162,12 +161,12 @@ async def times_out_as_libraries_did() -> None:
 async def test_an_observer_that_cancels_its_own_task_has_failed_and_no_more(
     call: Callable[[], Awaitable[None]], kind: str
 ) -> None:
-    boundary = ErrorBoundary(Calling(call, partial(asyncio.sleep, 1)))
+    called = CalledObserver(Calling(call, partial(asyncio.sleep, 1)))
     with pytest.raises(ObserverRaised) as raised:
-        await boundary.process(CONTEXT, [])
+        await called.process(CONTEXT, [])
     assert raised.value.kind == kind
     assert raised.value.__cause__ is not None
-    await boundary.process(CONTEXT, [])
+    await called.process(CONTEXT, [])
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -189,7 +188,7 @@ async def ended(call: Callable[[], Awaitable[None]], *, cancelled_at: Sequence[i
     """Return when a call ended that was cancelled then, as it must."""
     clock = asyncio.get_running_loop().time
     began = clock()
-    task = asyncio.ensure_future(ErrorBoundary(Calling(call)).process(CONTEXT, []))
+    task = asyncio.ensure_future(CalledObserver(Calling(call)).process(CONTEXT, []))
     for at in cancelled_at:
         await asyncio.sleep(began + at - clock())
         task.cancel()
@@ -234,11 +233,11 @@ def at_the_same_moment(seconds: float) -> tuple[asyncio.Future[None], Calling]:
 
 async def test_a_call_that_has_returned_when_its_time_is_over_has_done_its_work() -> None:
     arrived, observer = at_the_same_moment(10)
-    await TimeLimitedObserver(ErrorBoundary(observer), 10).process(CONTEXT, [])
+    await CalledObserver(observer, seconds=10).process(CONTEXT, [])
     assert arrived.done()
     _, observer = at_the_same_moment(10)
     async with asyncio.timeout(10):
-        await ErrorBoundary(observer).process(CONTEXT, [])
+        await CalledObserver(observer).process(CONTEXT, [])
     await asyncio.sleep(1)  # nothing is left of the timeout
 
 
@@ -247,7 +246,7 @@ async def test_who_is_cancelled_when_a_call_has_returned_is_cancelled_behind_it(
     _, observer = at_the_same_moment(10)
 
     async def deliver() -> None:
-        await ErrorBoundary(observer).process(CONTEXT, [])
+        await CalledObserver(observer).process(CONTEXT, [])
         reached.append("counted")
         await asyncio.sleep(0)
         reached.append("went on")
@@ -268,11 +267,11 @@ async def test_what_it_raises_when_we_cancel_it_is_in_the_log() -> None:
 
 
 async def test_a_cancelled_error_after_a_failure_in_a_task_group_is_a_failure_as_well() -> None:
-    boundary = ErrorBoundary(Grouping())
+    called = CalledObserver(Grouping())
     with pytest.raises(ObserverRaised, match="ExceptionGroup"):
-        await boundary.process(CONTEXT, [])
+        await called.process(CONTEXT, [])
     with pytest.raises(ObserverRaised, match="CancelledError"):
-        await boundary.process(CONTEXT, [])
+        await called.process(CONTEXT, [])
 
 
 class Grouping(Bare):
@@ -295,7 +294,7 @@ class Grouping(Bare):
 
 
 async def test_a_coroutine_that_is_thrown_away_ends_in_silence() -> None:
-    call = ErrorBoundary(Sleeping()).open(CONTEXT)
+    call = CalledObserver(Sleeping()).open(CONTEXT)
     call.send(None)
     with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
         elsewhere.submit(call.close).result()
@@ -309,7 +308,7 @@ def test_a_call_whose_loop_is_thrown_away_ends_in_silence(
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # it says that a task was pending
-    call = loop.create_task(ErrorBoundary(Sleeping()).open(CONTEXT))
+    call = loop.create_task(CalledObserver(Sleeping()).open(CONTEXT))
     for _ in range(2):
         loop.call_soon(loop.stop)
         loop.run_forever()

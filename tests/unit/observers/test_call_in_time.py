@@ -1,15 +1,20 @@
+"""A call that takes too long, or does not end when it is cancelled."""
+
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from changefeed.feeds.feed import Change
+from changefeed.observers.call import CalledObserver
 from changefeed.observers.errors import ObserverStuck, ObserverTimedOut
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
-from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
+from tests.support.logs import captured_logs
+from tests.support.observers import Bare
 
 CONTEXT = make.context()
 BATCH = [make.change(1)]
@@ -53,7 +58,7 @@ def now() -> float:
 
 async def test_what_ends_in_time_is_left_alone() -> None:
     inner = Slow(9)
-    limited = TimeLimitedObserver(inner, 10)
+    limited = CalledObserver(inner, seconds=10)
     await limited.open(CONTEXT)
     await limited.process(CONTEXT, BATCH)
     await limited.close(CONTEXT, CloseReason.STOPPING)
@@ -63,7 +68,7 @@ async def test_what_ends_in_time_is_left_alone() -> None:
 
 @pytest.mark.parametrize("call", ["open", "process"])
 async def test_an_attempt_that_takes_too_long_is_cancelled_and_has_failed(call: str) -> None:
-    limited = TimeLimitedObserver(Slow(1000), 10)
+    limited = CalledObserver(Slow(1000), seconds=10)
     with pytest.raises(ObserverTimedOut, match=f"'{call}' did not end within 10 s"):
         await (limited.open(CONTEXT) if call == "open" else limited.process(CONTEXT, BATCH))
     assert now() == 10
@@ -71,21 +76,24 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_has_failed(call: 
 
 async def test_what_ends_within_the_grace_has_merely_failed() -> None:
     with pytest.raises(ObserverTimedOut):
-        await TimeLimitedObserver(Slow(1000, after_cancel=4), 10).process(CONTEXT, BATCH)
+        await CalledObserver(Slow(1000, after_cancel=4), seconds=10).process(CONTEXT, BATCH)
     assert now() == 14
 
 
-async def test_what_it_raises_when_it_is_cancelled_is_the_error_of_the_attempt() -> None:
-    limited = TimeLimitedObserver(Slow(1000, end=OSError("disk")), 10)
-    with pytest.raises(OSError, match="disk"):
+async def test_what_it_raises_when_it_is_cancelled_is_in_the_log() -> None:
+    limited = CalledObserver(Slow(1000, end=OSError("disk")), seconds=10)
+    with captured_logs() as logs, pytest.raises(ObserverTimedOut):
         await limited.process(CONTEXT, BATCH)
+    assert [(x["event"], x["error"]) for x in logs] == [
+        ("observer failed after it was cancelled", "disk")
+    ]
 
 
 async def test_what_ends_not_even_then_is_stuck_and_not_tried_again() -> None:
     inner = Slow(1000, after_cancel=1000)
     settings = RetrySettings(attempts=5)
     with pytest.raises(ObserverStuck, match=r"'process' did not end within 15 s"):
-        await Retrying(TimeLimitedObserver(inner, 10), settings, random=Random(1)).process(
+        await Retrying(CalledObserver(inner, seconds=10), settings, random=Random(1)).process(
             CONTEXT, BATCH
         )
     assert now() == 15
@@ -96,13 +104,13 @@ async def test_a_cancellation_is_passed_on_and_waited_for() -> None:
     inner = Slow(1000, after_cancel=2, end=OSError("late"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(3):
-            await TimeLimitedObserver(inner, 10).process(CONTEXT, BATCH)
+            await CalledObserver(inner, seconds=10).process(CONTEXT, BATCH)
     assert now() == 5
 
 
 async def test_a_cancelled_call_that_does_not_end_in_the_time_it_had_is_stuck() -> None:
     inner = Slow(1000, after_cancel=1000)
-    task = asyncio.create_task(TimeLimitedObserver(inner, 10).process(CONTEXT, BATCH))
+    task = asyncio.create_task(CalledObserver(inner, seconds=10).process(CONTEXT, BATCH))
     await asyncio.sleep(3)
     task.cancel()
     with pytest.raises(ObserverStuck):
@@ -110,13 +118,37 @@ async def test_a_cancelled_call_that_does_not_end_in_the_time_it_had_is_stuck() 
     assert now() == 15
 
 
-async def test_a_second_cancellation_gives_up_at_once() -> None:
-    task = asyncio.create_task(
-        TimeLimitedObserver(Slow(1000, after_cancel=1000), 10).process(CONTEXT, BATCH)
-    )
-    for _ in range(2):
+class Deaf(Bare):
+    """Swallows so many cancellations."""
+
+    def __init__(self, cancellations: int) -> None:
+        self._left = cancellations
+
+    async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
+        while self._left:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1000)
+            self._left -= 1
+
+
+@pytest.mark.parametrize("seconds", [None, 100])
+@pytest.mark.parametrize(
+    ("cancellations", "end"),
+    [
+        (2, 2),  # it has ended with the second one
+        (3, 3),
+        (9, 4),  # it was left behind
+    ],
+)
+async def test_each_cancellation_is_passed_on_and_the_fourth_is_not_waited_for(
+    cancellations: int, end: float, seconds: float | None
+) -> None:
+    called = CalledObserver(Deaf(cancellations), seconds=seconds)
+    task, ends = asyncio.create_task(called.process(CONTEXT, BATCH)), list[float]()
+    task.add_done_callback(lambda _: ends.append(now()))
+    for _ in range(4):
         await asyncio.sleep(1)
         task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert now() == 2
+    assert ends == [end]

@@ -1,0 +1,205 @@
+"""One call of the user's code: fenced, in a task of its own, in its time, and contained.
+
+The fence is asked before *every* call: between two attempts a lease may be lost, and a process
+may have been frozen for longer than its lease lived. A wrapper that waits does it through the
+fence as well.
+
+What the user's code raises goes no further than here: outside it is an ``ObserverRaised``.
+Everything but a cancellation of ours is a failure of the observer, to be tried again, isolated
+and put aside like any other: ``SystemExit`` of a library that calls ``sys.exit``,
+``KeyboardInterrupt``, ``GeneratorExit``, the panics of extensions in Rust, and a
+``CancelledError`` that comes from the user's own tasks. So are our own errors, which mean
+something else where we raise them: an observer may call our clients, and raise what it likes.
+No other layer has to look at an object of the user's, which may not even let itself be printed.
+
+A cancellation from outside the task of a call is ours; if the task ends cancelled without one,
+that is the observer's doing: ``asyncio.current_task().cancel()``, a library that cancels to end
+a wait, what a ``TaskGroup`` leaves behind. Ours are passed on, and the call is waited for until
+it has ended. What it makes of them is no success: it may have swallowed one with its work half
+done. But a call that had returned when we were cancelled, as after the process was stopped for
+a while, has done its work. Who cancels several times more has stopped waiting for the call to
+end: it is left behind.
+
+A call that takes too long is cancelled, and the attempt fails like any other. A plain call
+cannot be cancelled: ``adapt`` waits until it has ended in its thread, or gives it up at the
+second cancellation. What has not ended after a grace of some seconds is left behind, and
+``ObserverStuck`` says so: it is not known what it still does. A call that we have cancelled has
+what is left of its time, and the grace.
+
+Limits: what is bound to a task does not last from one call to the next, as a cancel scope of
+anyio or a context variable. A task that the user's code starts by itself is not called from
+here. If that raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with
+it; processes of ours run theirs on (``runtime/main_task.py``). An async observer that blocks
+the event loop stops the clock of its time limit, too.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from changefeed.feeds.feed import Change, FeedRange
+from changefeed.observers.error_text import kind_of, text_of
+from changefeed.observers.errors import ObserverRaised, ObserverStuck, ObserverTimedOut
+from changefeed.observers.observer import CloseReason, Context, Observer
+from changefeed.observers.unawaited import log_what_nobody_awaits
+
+_LONGEST_GRACE = 5.0
+_WAITS_FOR_AN_END = 3
+"""How often we are cancelled, before a call that does not end is left behind."""
+
+_Code = Callable[[], Awaitable[None]]
+"""A call of the user's code that is yet to be made."""
+
+
+class Fence(Protocol):
+    """What the caller of the observers of one range allows."""
+
+    def check(self) -> None:
+        """Raise ``LeaseFenced`` if nothing may be delivered any more."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; raise ``ObserverFailed`` when waiting has lost its point."""
+        ...
+
+
+ObserverMaker = Callable[[FeedRange, Fence], Observer]
+"""Makes the observer of one range, wrapped as the settings say, behind a fence."""
+
+
+class CalledObserver:
+    """Calls ``observer``. ``open`` and ``process`` ask ``fence`` first, and have so many
+    ``seconds``; who calls ``close`` bounds that.
+
+    Raise ``ObserverRaised`` for whatever the observer raises, ``ObserverTimedOut`` if a call
+    was ended at the end of its time, and ``ObserverStuck`` if it could not be: the observer
+    must then not be called any more.
+    """
+
+    def __init__(
+        self, observer: Observer, *, fence: Fence | None = None, seconds: float | None = None
+    ) -> None:
+        self._observer = observer
+        self._fence = fence
+        self._seconds = seconds
+
+    async def open(self, context: Context) -> None:
+        call = partial(self._observer.open, context)
+        await _call("open", context, call, fence=self._fence, seconds=self._seconds)
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        call = partial(self._observer.process, context, changes)
+        await _call("process", context, call, fence=self._fence, seconds=self._seconds)
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        await _call("close", context, partial(self._observer.close, context, reason))
+
+
+async def _call(
+    name: str,
+    context: Context,
+    code: _Code,
+    *,
+    fence: Fence | None = None,
+    seconds: float | None = None,
+) -> None:
+    if fence is not None:
+        fence.check()
+    caller = asyncio.current_task()
+    assert caller is not None, "a coroutine is awaited in a task"
+    requests, began = caller.cancelling(), asyncio.get_running_loop().time()
+    task = asyncio.create_task(_contained(code))
+    try:
+        await asyncio.wait((task,), timeout=seconds)
+    except asyncio.CancelledError:
+        if _has_returned(task):
+            _cancel_later(caller, above=requests)
+            return
+        await _end(task, name, context, seconds, began)
+        raise
+    if not task.done():
+        assert seconds is not None, f"{name!r} is waited for until it has ended"
+        await _end(task, name, context, seconds, began)
+        raise ObserverTimedOut(name, seconds)
+    try:
+        task.result()
+    except asyncio.CancelledError as error:
+        raise _raised(error) from error
+
+
+async def _end(
+    task: "asyncio.Task[None]", name: str, context: Context, seconds: float | None, began: float
+) -> None:
+    """Cancel a call, and wait for its end. Raise ``ObserverStuck`` if that does not come."""
+    task.add_done_callback(log_what_nobody_awaits)
+    if seconds is None:
+        await _cancel(task, None)
+        return
+    longest = seconds + min(_LONGEST_GRACE, seconds)
+    await _cancel(task, began + longest)
+    if not task.done():
+        raise ObserverStuck(context.range.id, name, longest)
+
+
+async def _cancel(
+    task: "asyncio.Task[None]", until: float | None, waits: int = _WAITS_FOR_AN_END
+) -> None:
+    """Cancel it, again each time that we are, and wait until it has ended, or until then.
+
+    The last time that we are cancelled, we do not wait for it any more.
+    """
+    task.cancel()
+    if not waits:
+        return
+    left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+    try:
+        await asyncio.wait((task,), timeout=left)
+    except asyncio.CancelledError:
+        await _cancel(task, until, waits - 1)
+        raise
+    if not task.done():
+        task.cancel()
+
+
+def _has_returned(task: "asyncio.Task[None]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _cancel_later(caller: "asyncio.Task[object]", *, above: int) -> None:
+    """Cancel the caller again once it goes on, if it still is to be cancelled by then: a
+    timeout that is left meanwhile takes its request back.
+    """
+
+    def cancel_again() -> None:
+        if caller.cancelling() > above:
+            caller.cancel()
+            caller.uncancel()  # it is the same request, which a timeout counts once
+
+    asyncio.get_running_loop().call_soon(cancel_again)
+
+
+async def _contained(call: _Code) -> None:
+    """Run it. No task may end with what ends an event loop, such as ``SystemExit``."""
+    task = asyncio.current_task()
+    try:
+        await call()
+    except asyncio.CancelledError:
+        raise
+    except GeneratorExit as error:
+        if not _is_running(task):  # the coroutine is being thrown away
+            raise
+        raise _raised(error) from error
+    except BaseException as error:
+        raise _raised(error) from error
+
+
+def _raised(error: BaseException) -> ObserverRaised:
+    return ObserverRaised(kind_of(error), text_of(error))
+
+
+def _is_running(task: "asyncio.Task[None] | None") -> bool:
+    try:
+        return task is not None and asyncio.current_task() is task
+    except RuntimeError:  # no event loop runs any more
+        return False
