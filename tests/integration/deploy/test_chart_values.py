@@ -146,10 +146,3 @@ def test_the_values_of_the_documentation_are_taken(
 ) -> None:
     (file := tmp_path / "values.json").write_text(json.dumps(given))
     assert "kind: StatefulSet" in template("shop", "--values", file)
-
-
-@pytest.mark.parametrize("tag", ["2", "20261125"])
-def test_a_tag_may_be_a_number(tag: str, tmp_path: Path) -> None:
-    (file := tmp_path / "values.yaml").write_text(f"image: {{ tag: {tag} }}")
-    for given in (f"--values={file}", f"--set=image.tag={tag}"):
-        assert f'image: "changefeed-host:{tag}"' in template("shop", given)

@@ -5,27 +5,19 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.lease import End, Lease
-from changefeed.pipeline.lease_offsets import leases_of, offset_of
+from changefeed.pipeline.lease_offsets import offset_of
 from changefeed.pipeline.settings import PipelineSettings
-from changefeed.pipeline.source import counting
-from changefeed.pipeline.source.addresses import feed_kind
-from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
     Target,
     first_offset,
@@ -34,7 +26,6 @@ from changefeed.pipeline.source.planning import (
     target_at,
 )
 from changefeed.pipeline.source.reader import Access, Slice
-from changefeed.pipeline.source.spark import StreamReader
 from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
 
@@ -221,31 +212,6 @@ def test_throttling_in_mid_batch_is_waited_out_and_what_lasts_is_told(
         assert cosmos.requests()["change_feed"] <= 8  # each after the time it was told
 
 
-def test_an_empty_range_begins_is_idle_and_is_read_when_something_comes(
-    wide: ServedCosmos,
-) -> None:
-    with wide.access() as access:
-        start = first_offset(access, "beginning")
-        assert {x.continuation for x in start.marks.values()} == {'"0"'}
-        assert next_offset(access, start) == next_offset(access, start, limit=5) == start
-        wide.put(1)
-        end = next_offset(access, start)
-        assert [len(x) for x in drained(access, start)[1]] == [1]
-        assert sum(x.continuation == '"0"' for x in end.marks.values()) == 3
-    with wide.access() as access:
-        assert first_offset(access, "now").marks == end.marks
-
-
-def test_what_a_range_only_seems_to_have_is_given_to_the_others(wide: ServedCosmos) -> None:
-    wide.put(120, keys=120)
-    wide.put_together(["first"], "hot0")
-    for n in range(60):
-        wide.put(1, keys=1, key="hot", n=n)  # 61 LSNs, of which two are left
-    with wide.access() as access:
-        _, found = drained(access, first_offset(access, "beginning"), limit=20)
-    assert [len(x) for x in found] == [20] * 6 + [2]
-
-
 def test_a_transaction_is_never_cut_and_only_a_first_one_may_go_beyond_the_limit(
     cosmos: ServedCosmos,
 ) -> None:
@@ -295,58 +261,6 @@ def test_of_the_latest_versions_a_repeated_batch_lacks_what_has_moved_on_and_get
     assert ids(read(cosmos, end, later, "latest-version")) == Counter(f"i{n}" for n in range(4))
 
 
-def test_an_idle_plan_asks_each_range_once_and_all_at_the_same_time() -> None:
-    with served_cosmos(ranges=12) as cosmos, cosmos.access() as access:
-        start = first_offset(access, "beginning")
-        cosmos.requests()
-        assert next_offset(access, start) == start
-        assert cosmos.requests() == {"change_feed": 12}
-        slow = {"effect": "delay", "operation": "change_feed", "seconds": 1}
-        cosmos.do(cosmos.world.fault(**slow))
-        began = time.monotonic()
-        assert next_offset(access, start) == start
-        assert time.monotonic() - began < 12 / 2
-
-
-def test_an_idle_stream_asks_nothing_more_to_report_where_it_is(wide: ServedCosmos) -> None:
-    one = StreamReader(Options.of({"feed": wide.address(), "idleSeconds": "0"}))
-    try:
-        start = one.initialOffset()
-        wide.requests()
-        assert one.latestOffset(start, ReadMaxRows(10)) == start
-        assert one.reportLatestOffset() == start
-        assert wide.requests() == {"change_feed": 8}  # asked, and asked again after a while
-    finally:
-        one.stop()
-
-
-def test_what_a_limited_batch_was_counted_by_is_not_asked_for_again(
-    cosmos: ServedCosmos, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cosmos.put(5000)
-    monkeypatch.setattr(counting, "PAGE", 4000)
-    with cosmos.access() as planner:
-        begin = first_offset(planner, "beginning")
-        for limit, sizes in ((4500, [1125] * 4), (400, [400])):
-            cosmos.requests()
-            end = next_offset(planner, begin, limit=limit)
-            pages = -(-limit // 4000)
-            assert cosmos.requests() == {"change_feed": 1 + pages}  # how many are there
-            pieces = slices(planner, begin, end, changes=1000)
-            with cosmos.access() as task:
-                cosmos.requests()
-                found = [rows(task, [x]) for x in pieces]
-                assert "change_feed" not in cosmos.requests()
-                assert [len(x) for x in found] == sizes
-                again = [replace(x, kept=f"{x.kept}-gone") for x in pieces]
-                assert [rows(task, [x]) for x in again] == found, "as on another machine"
-                assert cosmos.requests()["change_feed"] >= len(pieces)
-            begin = end
-        kept = Path(pieces[0].kept)
-        assert len([*kept.parent.iterdir()]) == 1, "what the batch before had is gone"
-    assert not kept.parent.exists()
-
-
 def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
     cosmos: ServedCosmos,
 ) -> None:
@@ -359,39 +273,6 @@ def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
             batch(access, start, beyond)
         cosmos.put(2, n=1)
         assert len(batch(access, end, beyond)) == 2
-
-
-def test_an_account_that_does_not_answer_is_told_in_time() -> None:
-    began = time.monotonic()
-    opening = lambda: open_feed("cosmos+http://127.0.0.1:9/d/c")  # noqa: E731 - a story
-    with pytest.raises(FeedUnavailable, match=r"no answer|did not answer"):
-        FeedAccess(opening, feed_kind(position_traits()), patience=0.5)
-    assert time.monotonic() - began < 35
-
-
-def test_positions_cross_both_ways_though_ranges_were_split_and_merged_in_between(
-    wide: ServedCosmos,
-) -> None:
-    mode = "all-versions"
-    start = start_of(wide, mode)
-    wide.put(40, keys=40)
-    half = planned(wide, start, mode, limit=20)
-    seen = read(wide, start, half, mode)
-    wide.merge(*wide.living()[:2])
-    wide.split(wide.living()[-1])
-    told = planned(wide, half, mode)  # the ends, and who goes on
-    seen += read(wide, half, told, mode)
-    with wide.access(mode) as access:
-        leases = leases_of(told, access)
-        assert not any(x.ended for x in leases)
-        wide.put(40, keys=40, n=1)
-        wide.split(wide.living()[0])
-    with wide.access(mode) as access:
-        back = offset_of(leases, access)
-        assert back.feed == told.feed
-        _, rest = drained(access, back)
-    seen += [x for y in rest for x in y]
-    assert ids(seen) == Counter([f"i{n}" for n in range(40)] * 2)
 
 
 def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_without_a_gap(
@@ -496,20 +377,3 @@ def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_m
     rows = found.where("id = 'i3'").orderBy("generation", "sequence").collect()
     assert [x.operation for x in rows] == ["insert", "replace", "delete"]
     assert found.count() == 81
-
-
-@spark_warnings
-def test_a_batch_has_the_latest_versions_and_is_read_by_several_tasks(
-    spark: "SparkSession", cosmos: ServedCosmos
-) -> None:
-    cosmos.put(40)
-    cosmos.put(10, n=1)
-    changes = (
-        spark.read.format("changefeed")
-        .options(feed=cosmos.address(), sliceChanges="10", columns="range,sequence,id,body")
-        .load()
-    )
-    assert changes.rdd.getNumPartitions() == 5
-    rows = changes.collect()
-    assert len(rows) == len({x.id for x in rows}) == len({x.sequence for x in rows}) == 40
-    assert sum('"n":1' in x.body for x in rows) == 10

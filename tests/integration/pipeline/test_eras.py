@@ -100,25 +100,6 @@ def test_eras_that_came_and_went_while_no_query_ran_are_read_one_after_the_other
     assert limit is None or max(map(len, read)) == limit
 
 
-def test_a_range_that_joins_two_is_read_when_both_have_been_though_one_is_slow(
-    log: Log,
-) -> None:
-    log.write(1)
-    log.era([WHOLE], (0, 15), (16, 255))
-    log.write(6)
-    low, high = RangeId("e2.p00.v00-0f"), RangeId("e2.p00.v10-ff")
-    with log.access() as access:
-        start = first_offset(access, "now")
-        log.write(6)
-        log.era([low, high], (0, 255))
-        log.write(3)
-        read = [x for y in batches(access, start, 5) for x in y]
-    assert start.marks.keys() == {low, high}
-    assert by_key(read) == {x: [0, 1, 2, 3, 4, 5, 0, 1, 2] for x in KEYS}
-    order = [x[0] for x in read]
-    assert order == sorted(order)
-
-
 def test_hosts_get_leases_also_for_what_is_over_so_that_they_do_not_read_it_again(
     log: Log,
 ) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from changefeed.feeds.feed import RangeId
 from tests.support.pipeline_feeds import a_log, append_to
@@ -78,13 +76,6 @@ def test_a_batch_lies_between_two_times_or_offsets(
     assert [x.sequence for x in ten] == list(range(11, 21))
 
 
-def test_a_long_range_is_read_by_several_tasks(spark: "SparkSession", tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 1000}, parts=1)
-    changes = read(spark, feed, sliceChanges="250", columns="sequence")
-    assert changes.rdd.getNumPartitions() == 4
-    assert changes.agg(F.sum("sequence")).collect()[0][0] == 1000 * 1001 // 2
-
-
 def test_what_is_there_is_read_in_bounded_batches_and_what_follows_in_the_next_run(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -109,30 +100,3 @@ def test_a_stream_goes_on_through_a_new_era(spark: "SparkSession", tmp_path: Pat
     rows = written(spark, tmp_path)
     assert len(rows) == len({(x.range, x.sequence) for x in rows}) == 39
     assert sorted(x.generation for x in rows) == [0] * 25 + [1] * 14
-
-
-def test_a_schema_of_ours_chooses_columns_and_another_one_is_refused(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    reading = spark.read.format("changefeed").option("feed", a_log(tmp_path / "log", {"a": 2}))
-    rows = reading.schema("sequence BIGINT, key STRING").load().collect()
-    assert sorted(tuple(x) for x in rows) == [(1, "a"), (2, "a")]
-    with pytest.raises(PySparkException, match=r"with_bodies\(changes, 'n INT'\)"):
-        reading.schema("n INT").load().collect()
-
-
-def test_an_idle_stream_does_not_hurry(spark: "SparkSession", tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 1}, parts=1)
-    query = (
-        stream(spark, feed, idleSeconds="0.5")
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    try:
-        query.processAllAvailable()
-        asked = [x for x in query.recentProgress if x["numInputRows"] == 0]
-        assert len(asked) <= 4
-        assert query.exception() is None
-    finally:
-        query.stop()

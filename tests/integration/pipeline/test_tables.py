@@ -17,7 +17,6 @@ from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import Keeping
-from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_feeds import a_log
 from tests.support.succession import replace_partitions
 
@@ -103,41 +102,6 @@ def test_every_change_is_appended_and_the_latest_of_each_item_is_kept(
     }
 
 
-def test_duckdb_reads_the_tables_as_deltalake_does(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    a_log(tmp_path / "log", {"a": 3, "b": 2}, parts=2)
-    figures = {
-        "name": "hourly",
-        "window": "1 hour",
-        "by": {"k": "key"},
-        "sums": {"n": "value.n"},
-    }
-    wanted = settings(tmp_path, body_schema="n INT", aggregates=[figures])
-    kept(spark, wanted)
-    gone = Record(key="b", operation=Operation.DELETE)
-    append(tmp_path / "log", put("a", '{"n": 70, "who": "ß"}'.encode()), gone)
-    kept(spark, wanted)
-    for name, size in (("changes", 7), ("latest", 2), ("hourly", 2)):
-        rows = table(wanted, name)
-        assert len(rows) >= size
-        assert sorted(read_by_duckdb(wanted.table(name)), key=repr) == sorted(rows, key=repr)
-
-
-def test_a_deleted_item_stays_deleted_when_all_is_merged_again_from_the_beginning(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    a_log(tmp_path / "log", {"a": 2}, parts=1)
-    append(tmp_path / "log", Record(key="a", operation=Operation.DELETE))
-    changes = {"enabled": False}
-    kept(spark, settings(tmp_path, changes=changes))
-    (tmp_path / "tables/_checkpoints").rename(tmp_path / "lost")
-    again = settings(tmp_path, changes=changes, max_changes=1)
-    kept(spark, again)
-    (row,) = table(again, "latest")
-    assert (row["deleted"], row["sequence"], row["body"]) == (True, 3, None)
-
-
 def test_the_latest_is_that_of_the_newest_era_though_its_sequences_begin_again(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -184,43 +148,6 @@ def test_figures_by_a_time_in_the_body_have_each_change_once_however_late(
 
 def hourly(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, str], tuple[int, int]]:
     return {(x["window_start"].hour, x["who"]): (x["changes"], x["total"]) for x in rows}
-
-
-def test_figures_of_each_window_grow_over_several_runs(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    a_log(tmp_path / "log", {}, parts=2)
-    hour = 3600
-    append(
-        tmp_path / "log",
-        put("a", b'{"n": 1}', 0),
-        put("a", b'{"n": 2}', 10),
-        put("b", b'{"n": 5}', 20),
-    )
-    figures = {
-        "name": "hourly",
-        "window": "1 hour",
-        "by": {"who": "key"},
-        "sums": {"total": "value.n"},
-        "where": "value.n < 100",
-    }
-    wanted = settings(
-        tmp_path, changes=OFF, latest=OFF, body_schema="n INT", aggregates=[figures]
-    )
-    kept(spark, wanted)
-    assert hourly(table(wanted, "hourly")) == {(0, "a"): (2, 3), (0, "b"): (1, 5)}
-    append(
-        tmp_path / "log",
-        put("a", b'{"n": 4}', hour),
-        put("a", b'{"n": 8}', 30),  # an hour late: without a watermark it counts
-        put("b", b'{"n": 100}', 30),
-    )
-    kept(spark, wanted)
-    assert hourly(table(wanted, "hourly")) == {
-        (0, "a"): (3, 11),
-        (0, "b"): (1, 5),
-        (1, "a"): (1, 4),
-    }
 
 
 def test_a_watermark_drops_what_comes_for_windows_that_ended_before_it_and_nothing_else(
