@@ -43,14 +43,6 @@ def test_the_build_has_all_that_the_wheel_is_made_of() -> None:
     assert needed | {"requirements.txt"} == copied()
 
 
-def test_uv_is_pinned_where_the_build_looks_for_it() -> None:
-    (found,) = re.findall(
-        r"^uv==([^ ;]*)", (ROOT / "requirements.txt").read_text(), re.MULTILINE
-    )
-    assert re.fullmatch(r"\d+\.\d+\.\d+", found)
-    assert r"sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirements.txt" in DOCKERFILE
-
-
 def test_no_shell_stands_between_signals_and_the_host_and_root_does_not_run_it() -> None:
     (entry,) = lines("ENTRYPOINT")
     assert json.loads(entry) == ["changefeed"]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,44 +84,3 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     assert len(pages) > 30
     assert [x.name for x in pages if LOADED.search(x.read_text())] == []
     assert [x.name for x in site.rglob("*.css") if "url(http" in x.read_text()] == []
-
-
-def small_project(root: Path, link: str, *, nav: bool = True) -> Path:
-    """Make a project with the site's own settings, and two pages."""
-    config = {**CONFIG, "nav": ["index.md", *(["page.md"] if nav else [])]}
-    (root / "docs").mkdir()
-    (root / "mkdocs.yml").write_text(yaml.safe_dump(config))
-    (root / "README.md").write_text("# Small\n\n[page](docs/page.md)\n")
-    (root / "docs/page.md").write_text(f"# Page\n\n## One, two\n\n[there]({link})\n")
-    (root / "code.py").write_text("x = 1\n")
-    (root / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci/site_pages.py", root / ".ci")
-    return root
-
-
-def test_a_link_to_code_and_one_to_a_heading_are_followed(tmp_path: Path) -> None:
-    for n, link in enumerate(("../code.py", "#one-two")):
-        (tmp_path / str(n)).mkdir()
-        built = build(small_project(tmp_path / str(n), link), tmp_path / f"site-{n}")
-        assert built.returncode == 0, built.stderr
-    page = (tmp_path / "site-0/page.html").read_text()
-    assert 'href="source/code.py.html"' in page
-
-
-@pytest.mark.parametrize(
-    ("link", "nav", "complaint"),
-    [
-        ("missing.md", True, "missing.md: no such file"),
-        ("../../outside.py", True, "no such file"),
-        ("#three", True, "#three"),
-        ("#one-two", False, 'not included in the "nav"'),
-    ],
-)
-def test_a_link_that_leads_nowhere_or_a_page_out_of_the_navigation_ends_the_build(
-    tmp_path: Path,
-    link: str,
-    nav: bool,  # noqa: FBT001 - a column of the table
-    complaint: str,
-) -> None:
-    built = build(small_project(tmp_path, link, nav=nav), tmp_path / "site")
-    assert (built.returncode != 0, complaint in built.stderr) == (True, True), built.stderr
