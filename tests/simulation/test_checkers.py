@@ -94,22 +94,6 @@ def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
         checker.finished(R1.id, found[3:])
 
 
-def test_what_is_done_of_a_transaction_that_is_cut_counts_beside_what_may_be_repeated() -> None:
-    class Pairs(Numbers):
-        def transaction(self, change: Change) -> int:
-            return change.sequence // 2
-
-    found = [make.change(n, body=b"%d" % n) for n in range(1, 6)]
-    checker = Checker(Pairs(), strict=True)
-    for one in found:
-        checker.appended(one.key, int(one.body))
-    checker.progress.most_unstored = 3
-    checker.finished(R1.id, found[1:5])  # 2 and 3 are one transaction, 4 and 5 another
-    checker.progress.most_unstored = 2
-    with pytest.raises(Violation, match="4 changes of r1 are done and not stored"):
-        checker.finished(R1.id, found[1:5])
-
-
 def test_a_change_that_was_put_aside_is_done_and_one_that_was_not_is_missed() -> None:
     checker, taken, found = watched(2)
     checker.put_aside(found[0])
@@ -151,18 +135,6 @@ def test_epochs_begin_anew_only_where_a_lease_was_deleted_by_hand() -> None:
         else:
             with pytest.raises(Violation, match="the epoch of r1 fell to 0"):
                 checker.stored(None, FREE, "b/1")
-
-
-def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() -> None:
-    checker, taken, _ = watched(1)
-    third = replace(taken, epoch=3)
-    checker.stored(taken, third, "a/1")
-    checker.stored(third, third.ended_in(make.CLOSED), "a/1")
-    checker.deleted(third.ended_in(make.CLOSED), "a/1")
-    checker.stored(None, FREE, "b/1")
-    with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
-        checker.stored(FREE, taken, "b/1")
-    checker.stored(FREE, replace(taken, epoch=4), "b/1")
 
 
 def call_of(taken: Lease, process: str = "a/1") -> Call:
@@ -298,24 +270,3 @@ def test_a_neighbour_may_steal_at_once_and_store_nothing_that_passes_a_change_ov
     checker.done_by_neighbour("n/1", found[:1])
     with pytest.raises(Violation, match="passed over change 2"):
         checker.stored(stolen, stolen.advanced_to(Continuation("2")), "n/1")
-
-
-def test_a_neighbour_is_given_no_change_before_an_earlier_one_of_its_key() -> None:
-    checker = Checker(Numbers(), strict=True)
-    for n in (1, 2):
-        checker.appended("k", n)
-    with pytest.raises(Violation, match="came before an earlier one"):
-        checker.done_by_neighbour("n/1", [make.change(2, key="k", body=b"2")])
-
-
-def test_what_a_neighbour_goes_on_in_may_be_read_beside_the_range_that_has_not_ended() -> None:
-    for writer in ("n/1", "b/1"):
-        checker, taken, _ = watched(0)
-        checker.neighbours.add("n/1")
-        found = FeedRange(id=RangeId("r2"), low="4", high="8")
-        half = Lease(range=found, continuation=taken.continuation, epoch=1)
-        if writer == "n/1":
-            checker.stored(None, half, writer)
-        else:
-            with pytest.raises(Violation, match="are read, with same keys"):
-                checker.stored(None, half, writer)

@@ -1,6 +1,5 @@
 """The command: it lives through the same story as its line says, and judges what seeds hit."""
 
-import shlex
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 
@@ -9,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from . import __main__ as command
-from .mixture import HOSTS, MIXTURE, AnyKind, BrokersKind, WorldKind
+from .mixture import AnyKind
 from .outcome import Outcome
 from .probes import ALL_PROBES, Probes
 
@@ -24,22 +23,6 @@ def run(*arguments: str) -> Result:
     app = typer.Typer()
     app.command()(command.main)
     return CliRunner().invoke(app, arguments)
-
-
-@pytest.mark.parametrize("kind", [*HOSTS[::3], BrokersKind()], ids=lambda x: x.flags)
-def test_the_flags_of_a_world_are_those_that_the_command_takes_for_it(
-    kind: AnyKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lived = list[tuple[AnyKind, int]]()
-
-    def live(self: AnyKind, seed: int) -> Outcome:
-        lived.append((self, seed))
-        return outcome(seed, Probes())
-
-    monkeypatch.setattr(WorldKind, "live", live)
-    monkeypatch.setattr(BrokersKind, "live", live)
-    ended = run("--seed", "7", *shlex.split(kind.flags))
-    assert (ended.exit_code, lived) == (0, [(kind, 7)])
 
 
 @pytest.mark.parametrize(
@@ -66,11 +49,6 @@ def test_only_the_pinned_seeds_must_hit_every_probe(
 
     monkeypatch.setattr(command, "_many", many)
     assert run(*arguments.split()).exit_code == code
-
-
-def test_worlds_come_with_troubles_and_without_and_brokers_in_between() -> None:
-    assert len(HOSTS) == 2 * sum(x.troubled for x in HOSTS) + sum(x.aimed for x in HOSTS)
-    assert MIXTURE.count(BrokersKind()) == len(HOSTS) // 10
 
 
 def test_two_days_have_no_seed_in_common() -> None:
