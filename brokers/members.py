@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from changefeed.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.names import BROKERS, broker_key
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.leases.expiry import ExpiryWatch, Moment
@@ -234,8 +235,8 @@ class Members:
         if data is None:
             return None
         try:
-            return msgspec.json.decode(data, type=Sign)
-        except msgspec.MsgspecError as error:
+            return from_json(data, Sign)
+        except Undecodable as error:
             _log.warning("broker.sign_unreadable", extra={"key": key, "error": str(error)})
             return None
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.wire import Refusal
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
@@ -44,8 +45,8 @@ class WantedRetention(msgspec.Struct, forbid_unknown_fields=True):
 async def body_of(request: web.Request, kind: type[T]) -> T:
     """Return the body of a request, which may be empty. Raise ``Refused``."""
     try:
-        return msgspec.json.decode(await request.read() or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return from_json(await request.read() or b"{}", kind)
+    except Undecodable as error:
         raise Refused(400, "bad-body", f"the body cannot be read: {error}") from error
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
@@ -182,8 +183,8 @@ def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
     what = f"catalog {number}"
     body = checked(data, what)
     try:
-        header = msgspec.json.decode(body, type=_Header)
-    except msgspec.MsgspecError as error:
+        header = from_json(body, _Header)
+    except Undecodable as error:
         raise ClusterRefused(_damaged(what, str(error))) from error
     if header.identity != identity:
         raise ClusterRefused(
@@ -192,8 +193,8 @@ def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
         )
     require_format(header.format, what)
     try:
-        catalog = msgspec.json.decode(body, type=Catalog)
-    except msgspec.MsgspecError as error:
+        catalog = from_json(body, Catalog)
+    except Undecodable as error:
         raise ClusterRefused(_damaged(what, str(error))) from error
     if catalog.number != number:
         raise ClusterRefused(_damaged(what, f"it says that it is number {catalog.number}"))

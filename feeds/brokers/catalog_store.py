@@ -17,6 +17,7 @@ from changefeed.feeds.brokers.catalog import (
     first_catalog,
     require_format,
 )
+from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -37,8 +38,8 @@ async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
     if data is None:
         raise ClusterRefused("there is no cluster here: start a broker over this place first")
     try:
-        cluster = msgspec.json.decode(data, type=Cluster)
-    except msgspec.MsgspecError as error:
+        cluster = from_json(data, Cluster)
+    except Undecodable as error:
         raise ClusterRefused(
             f"{CLUSTER} is none of a cluster ({error}): give the place of a cluster, or an "
             f"empty one"

@@ -17,6 +17,7 @@ import msgspec
 
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import PLAIN, TLS, BrokersAddress
+from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.protocol import Answer, Batch, ReadResult, Topology
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import (
@@ -324,8 +325,8 @@ def _refuse(
 ) -> NoReturn:
     """Raise what an answer that is no success means."""
     try:
-        said = msgspec.json.decode(content, type=Refusal)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        said = from_json(content, Refusal)
+    except Undecodable:
         said = Refusal(error="", message=f"it answered {answer.status} {answer.reason}")
     if answer.status >= _SERVER or answer.status == _TOO_MANY:
         raise FeedUnavailable(f"{url}: {said.message}", _retry_after(answer))
@@ -368,8 +369,8 @@ def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
 
 def _decoded(body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return from_json(body, kind)
+    except Undecodable as error:
         shown: Any = body[:80]
         raise FeedRefused(
             f"what answers there is no broker of this version: {shown!r} ({error})"

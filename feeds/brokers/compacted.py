@@ -33,6 +33,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.flush import MOST_HEADER, FlushDamaged, PartitionEnd
 from changefeed.feeds.brokers.names import segment_key
 from changefeed.feeds.eventlog.segment_rows import Group, SegmentFile
@@ -164,8 +165,8 @@ def decode_run(data: bytes, cluster: str, era: int, broker: str, first: int) -> 
     if size > MOST_HEADER or size != len(body) or check != zlib.crc32(body):
         raise FlushDamaged("its checksum is wrong")
     try:
-        run = msgspec.msgpack.decode(body, type=CompactedRun)
-    except msgspec.MsgspecError as error:
+        run = from_msgpack(body, CompactedRun)
+    except Undecodable as error:
         raise FlushDamaged(f"it cannot be read: {error}") from error
     if (run.cluster, run.era, run.broker, run.first) != (cluster, era, broker, first):
         raise FlushDamaged(

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.feed import RangeId
 
@@ -227,8 +228,8 @@ def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
     if len(data) < end or _FIXED.unpack_from(data)[2] != zlib.crc32(head):
         raise FlushDamaged("the checksum of its header is wrong")
     try:
-        header = msgspec.msgpack.decode(head, type=FlushHeader)
-    except msgspec.MsgspecError as error:
+        header = from_msgpack(head, FlushHeader)
+    except Undecodable as error:
         raise FlushDamaged(f"its header cannot be read: {error}") from error
     if header.cluster != cluster or header.place != place:
         raise FlushDamaged(

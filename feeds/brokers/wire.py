@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.feed import FeedRange, RangeId
@@ -242,8 +243,8 @@ def _split(body: bytes, kind: type[_Head]) -> tuple[_Head, memoryview]:
         raise WireDamaged(f"the head is to have {size} bytes, and the body {len(body)}")
     view = memoryview(body)
     try:
-        head = msgspec.msgpack.decode(view[_SIZE.size : _SIZE.size + size], type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        head = from_msgpack(view[_SIZE.size : _SIZE.size + size], kind)
+    except Undecodable as error:
         raise WireDamaged(f"the head cannot be read: {error}") from error
     return head, view[_SIZE.size + size :]
 

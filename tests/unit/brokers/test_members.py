@@ -45,6 +45,17 @@ async def test_a_sign_that_was_never_seen_to_move_counts_only_with_a_place_in_th
     assert set(me.membership({"b": "older"}).living) == {"a"}
 
 
+@pytest.mark.parametrize(
+    "sign", [b"", b"{}", b'{"name": "\xff", "incarnation": "1", "beat": 1}']
+)
+async def test_a_sign_that_cannot_be_read_is_no_sign(sign: bytes) -> None:
+    store = MemoryStore()
+    store.objects["brokers/b"] = sign
+    me = member(store, "a", "1")
+    await me.look()
+    assert set(me.membership({"b": "1"}).living) == {"a"}
+
+
 async def test_membership_is_quiet_since_the_last_change() -> None:
     store = MemoryStore()
     me, other = member(store, "a", "1"), member(store, "b", "1")

@@ -1,0 +1,77 @@
+"""What is stored and is no value of its kind is refused as such, whatever is wrong with it."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from changefeed import brokers, feeds
+from changefeed.feeds.brokers.catalog import decode_catalog
+from changefeed.feeds.brokers.catalog_store import open_cluster
+from changefeed.feeds.brokers.compacted import MAGIC as RUN
+from changefeed.feeds.brokers.compacted import decode_run
+from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.flush import MAGIC, FlushDamaged, Place, decode_header
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.wire import WireDamaged, parsed_append
+
+FLUSH = (1, "b", "i", 1, 1)
+ENDED = (1, "b", 1, 1, 1, False, (), ())
+IN_A_ROW = (
+    b'c","eras":[{"number":1,"began_us":1,"rows":[{"broker":"\xff","incarnation":"i"}]}],"x":"'
+)
+NO_TEXT = b"\xff"
+"""As the text of a first field; its checksum is right."""
+
+
+def _packed(magic: bytes, *fields: object) -> bytes:
+    body = msgspec.msgpack.encode(("x", *fields)).replace(b"x", NO_TEXT)
+    return struct.pack("<8sII", magic, len(body), zlib.crc32(body)) + body
+
+
+def _json(identity: bytes) -> bytes:
+    body = b'{"number":1,"identity":"%s","format":2}' % identity
+    return b"%08x\n%s" % (zlib.crc32(body), body)
+
+
+def _append() -> bytes:
+    head = msgspec.msgpack.encode((0, [["x", "p", 1, 1, [0] * 10]])).replace(b"x", NO_TEXT)
+    return struct.pack("<I", len(head)) + head
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (lambda: decode_header(_packed(MAGIC, *FLUSH), "c", Place(1, "b", 1)), FlushDamaged),
+        (lambda: decode_run(_packed(RUN, *ENDED), "c", 1, "b", 1), FlushDamaged),
+        (lambda: decode_catalog(_json(NO_TEXT), 1, "c"), ClusterRefused),
+        (lambda: decode_catalog(_json(IN_A_ROW), 1, "c"), ClusterRefused),
+        (lambda: parsed_append(_append()), WireDamaged),
+    ],
+)
+def test_a_text_that_is_no_utf_8_is_damage_like_any_other(
+    read: Callable[[], object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        read()
+
+
+async def test_a_cluster_whose_name_is_no_utf_8_is_none_of_ours() -> None:
+    store = MemoryStore()
+    store.objects["cluster.json"] = b'{"identity":"\xff"}'
+    with pytest.raises(ClusterRefused, match="none of a cluster"):
+        await open_cluster(store)
+
+
+def test_bytes_become_values_in_one_place() -> None:
+    folders = [Path(x) for x in (*brokers.__path__, *(f"{y}/brokers" for y in feeds.__path__))]
+    decoding = {
+        path.name
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if "json.decode(" in path.read_text() or "msgpack.decode(" in path.read_text()
+    }
+    assert decoding == {"decoding.py"}
