@@ -139,8 +139,8 @@ class Retention:
         return row
 
     async def _by_age(self, catalog: Catalog, collection: Collection) -> Cuts:
-        assert collection.retain_seconds is not None
-        until_us = self._wall_us() - int(collection.retain_seconds * 1e6)
+        assert collection.retain_us is not None
+        until_us = self._wall_us() - collection.retain_us
         found: dict[Key, Gone] = {}
         for (era, broker), partitions in _by_row(collection).items():
             rest = []

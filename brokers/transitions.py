@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from changefeed.brokers.division import new_partitions
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Partition, Row
+from changefeed.feeds.brokers.catalog import (
+    MOST_SECONDS,
+    Catalog,
+    Collection,
+    Era,
+    Partition,
+    Row,
+)
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.names import check_name, natural_order
@@ -47,8 +54,13 @@ def with_retention(
     catalog: Catalog, name: str, *, seconds: float | None, bytes_: int | None
 ) -> Catalog:
     """Keep so many seconds or bytes of a collection's records; ``None``: all."""
-    if (seconds is not None and seconds <= 0) or (bytes_ is not None and bytes_ < 0):
-        raise ClusterRefused("what is retained is a time above 0, or a number of bytes")
+    if seconds is not None and not 1 <= seconds <= MOST_SECONDS:
+        raise ClusterRefused(
+            f"records are kept for 1 to {MOST_SECONDS:,} seconds, not for {seconds:g}; to keep "
+            f"them for ever, give no time"
+        )
+    if bytes_ is not None and not 0 <= bytes_ < 2**63:
+        raise ClusterRefused(f"what is kept is a number of bytes below 2**63, not {bytes_}")
     changed = replace(catalog.collection(name), retain_seconds=seconds, retain_bytes=bytes_)
     return _with(catalog, changed)
 

@@ -25,6 +25,8 @@ from changefeed.feeds.feed import RangeId
 
 FORMAT = 2
 """The only format that is read and written. Lower numbers were never released."""
+MOST_SECONDS = 100 * 366 * 86400
+"""The longest that a collection may keep its records for, if not for ever: a century."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +118,13 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     retain_bytes: int | None = None
     partitions: tuple[Partition, ...] = ()
     homes: Mapping[RangeId, str] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def retain_us(self) -> int | None:
+        """How long records are kept, in microseconds. A catalog may say more than may be."""
+        if self.retain_seconds is None:
+            return None
+        return int(min(self.retain_seconds, MOST_SECONDS) * 1e6)
 
     @property
     def chosen_homes(self) -> Mapping[RangeId, str]:

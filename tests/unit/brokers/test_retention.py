@@ -4,13 +4,15 @@ import asyncio
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.retention import Gone, is_as_it_was, with_cuts
 from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
 from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
@@ -48,6 +50,32 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
             assert (await keys_of(other, "orders", P1, 130))[0] == "k131"
             with pytest.raises(PositionGone):  # this one has nothing of it in memory
                 await other.read("orders", RangeId(P1), 0)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, -1, 1e308, float("inf"), float("nan")])
+async def test_what_is_no_time_to_keep_records_for_is_refused(seconds: float) -> None:
+    async with first_broker(MemoryStore(), parts=1) as core:
+        number = core.catalog.number
+        with pytest.raises(ClusterRefused, match="kept for 1 to"):
+            await retain(core.catalogs, "orders", seconds=seconds, bytes_=None)
+        assert core.catalog.number == number
+
+
+async def test_a_catalog_that_keeps_records_for_longer_than_there_is_time_deletes_none() -> (
+    None
+):
+    async with first_broker(MemoryStore(), parts=1, settings=KEEPING) as core:
+        await put(core, "orders", batch(P1, "a"))
+
+        def keep(catalog: Catalog) -> Catalog:
+            orders = structs.replace(catalog.collection("orders"), retain_seconds=1e308)
+            number = catalog.number + 1
+            return structs.replace(catalog, number=number, collections=(orders,))
+
+        await core.catalogs.change(keep)
+        await asyncio.sleep(60)
+        assert not core.failing
+        assert await keys_of(core, "orders", P1) == ["a"]
 
 
 async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None:
