@@ -38,7 +38,7 @@ from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Compactor:
         try:
             while await self._run(catalog, era, row, everything=everything):
                 catalog = self._catalogs.newest
-        except (StoreUnavailable, RowDamaged, FlushDamaged, ClusterRefused) as error:
+        except (StoreError, RowDamaged, FlushDamaged, ClusterRefused) as error:
             _log.warning("compaction.failed", extra={**where, "error": str(error)})
             self.done.failures += 1
             return False

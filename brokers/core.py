@@ -44,7 +44,7 @@ from changefeed.feeds.brokers.wire import Storage
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
 class BrokerCore:
     """Run it with ``open_core``. Many tasks may call at once.
 
-    Every method may raise ``StoreUnavailable`` when the store does not answer; ``append``
+    Every method may raise ``StoreError`` when the store does not answer, or refuses; ``append``
     does not while it writes: it waits. Those that name a collection raise
     ``CollectionUnknown``, and ``RangeUnknown`` for a partition it does not have.
     """
@@ -104,6 +104,8 @@ class BrokerCore:
         self.wall_us = wall_us
         self.catalogs = CatalogStore(store, cluster, clock)
         self.watch = CatalogWatch(self.catalogs, settings.catalog_interval, clock)
+        self.failing: dict[str, str] = {}
+        """The loops that fail, by what they do, and what was said when they did last."""
         self._clock = clock
         self._store = store
         self.readers = RowReaders(store, cluster.identity, settings.cache_bytes)
@@ -211,7 +213,7 @@ class BrokerCore:
     async def _moved(self, collection: str, batch: Batch) -> Answer:
         try:
             reached = await self._reads.reached(collection, batch)
-        except (RangeDamaged, StoreUnavailable) as error:
+        except (RangeDamaged, StoreError) as error:
             # It may be restored, or answer by then; batches beside this one go on.
             _log.warning("broker.reached_unknown", extra={"error": str(error)})
             return await self._not(batch, "moving")

@@ -108,7 +108,12 @@ class EraWriter:
         task.add_done_callback(self.tasks.discard)
 
     async def _run(self, row: RowWriter) -> None:
-        await row.run()
+        """Write a row. What fails in that ends the row, and the next era has another."""
+        try:
+            await row.run()
+        except Exception:  # noqa: BLE001 - the border of a row
+            _log.exception("broker.row_failed", extra={"era": row.place.era})
+            row.lose()
         assert not row.is_open, f"row {row.place} is open and has no writer"
         if row.lost:
             self.lost = max(self.lost, row.place.era)

@@ -32,7 +32,7 @@ from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -308,10 +308,13 @@ class RowWriter:
         delay = self._settings.retry_delay
         while not self.lost:
             try:
-                return await self._store.create(key, data) or (
-                    await self._store.get(key) == data
-                )
-            except StoreUnavailable as error:
+                if await self._store.create(key, data):
+                    return True
+                there = await self._store.get(key)
+                if there is not None:
+                    return there == data
+                _log.warning("broker.flush_not_found", extra={"key": key})
+            except StoreError as error:
                 _log.warning("broker.flush_failed", extra={"key": key, "error": str(error)})
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.max_retry_delay)

@@ -111,6 +111,7 @@ def problems_of(core: BrokerCore, store: MeteredStore) -> list[str]:
         core.check_sight()
     except StoreUnavailable as error:
         found.append(str(error))
+    found += [f"it fails to {what}: {why}" for what, why in core.failing.items()]
     if not found and not core.status().writing:
         found.append(
             "it takes no records: it has no partitions in the newest era yet, or any more"

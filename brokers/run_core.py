@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.members import Sign
+from changefeed.brokers.members import NameTaken, Sign
 from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
@@ -18,9 +18,14 @@ from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedRefused, RangeDamaged
 from changefeed.runtime.clock import elapsed_time
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
+
+Act = Callable[[], Awaitable[None]]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+"""Before a loop that failed is tried again, beside its usual rest, in seconds."""
 
 
 @asynccontextmanager
@@ -39,8 +44,9 @@ async def open_core(
     ``address`` (``host:port``) is where clients reach it. The cluster is created where there
     is none. ``work`` runs what takes long. Leaving the block stops at once, as a crash would,
     unless ``leave`` was awaited.
-    Raise ``NameTaken`` if a living broker has the name, also later: then inside an
-    exception group.
+    What fails at the start is raised. Later a loop that fails stops no other: it is tried
+    again, and ``BrokerCore.failing`` says why it failed. Raise ``NameTaken`` if a living
+    broker has the name, also later: then inside an exception group.
     """
     settings = settings or CoreSettings()
     sign = Sign(
@@ -51,18 +57,19 @@ async def open_core(
     await core.members.claim_name()
     await core.catalogs.load()
     async with asyncio.TaskGroup() as tasks:
-        loops = [
-            _every(_sleep(settings.catalog_interval), "homes", core.homes.step),
-            _every(_sleep(settings.retention_interval), "retention", lambda: _retain(core)),
-            _every(_sleep(settings.heartbeat), "beat", lambda: _beat(core)),
-            _every(lambda: asyncio.sleep(core.members.rest()), "look", lambda: _look(core)),
-            _every(core.watch.rest, "follow", lambda: _follow(core, tasks)),
-            _every(core.watch.rest, "master", core.master.run),
+        sleep = asyncio.sleep
+        loops: list[tuple[str, Act, Act]] = [
+            ("homes", core.homes.step, lambda: sleep(settings.catalog_interval)),
+            ("retention", lambda: _retain(core), lambda: sleep(settings.retention_interval)),
+            ("beat", lambda: _beat(core), lambda: sleep(settings.heartbeat)),
+            ("look", lambda: _look(core), lambda: sleep(core.members.rest())),
+            ("follow", lambda: _follow(core, tasks), core.watch.rest),
+            ("master", core.master.run, core.watch.rest),
         ]
         if settings.compaction and _can_compact():
-            pause = _sleep(settings.compaction_interval)
-            loops.append(_every(pause, "compaction", lambda: _compact(core)))
-        running = [tasks.create_task(x) for x in loops]
+            pause = settings.compaction_interval
+            loops.append(("compaction", lambda: _compact(core), lambda: sleep(pause)))
+        running = [tasks.create_task(_every(*x, core.failing)) for x in loops]
         try:
             yield core
         finally:
@@ -135,19 +142,31 @@ def _can_compact() -> bool:
     return True
 
 
-def _sleep(seconds: float) -> Callable[[], Awaitable[None]]:
-    return lambda: asyncio.sleep(seconds)
+async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> None:
+    """Do something again and again, whatever becomes of it. ``NameTaken`` alone ends it.
 
-
-async def _every(
-    rest: Callable[[], Awaitable[None]], what: str, act: Callable[[], Awaitable[None]]
-) -> None:
-    """Do something again and again; what the store cannot do now is tried the next time."""
+    What the store cannot do now, or what is damaged, is tried after the usual rest, all else
+    ever more rarely. ``failing`` has what was said, until it succeeds.
+    """
+    pause = 0.0
     while True:
+        failed: Exception | None = None
         try:
             await act()
-        except StoreUnavailable as error:
+        except NameTaken:
+            raise
+        except StoreError as error:  # it refuses in passing, too: a start alone ends by that
             _log.warning("broker.store_unavailable", extra={"doing": what, "error": str(error)})
         except (RowDamaged, RangeDamaged) as error:
+            failed = error
             _log.exception("broker.row_damaged", extra={"doing": what, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - the border of a loop, not of the broker
+            failed, pause = error, min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
+            _log.exception("broker.loop_failed", extra={"doing": what, "error": str(error)})
+            await asyncio.sleep(pause)
+        if failed is None:
+            failing.pop(what, None)
+            pause = 0.0
+        else:
+            failing[what] = str(failed) or type(failed).__name__
         await rest()

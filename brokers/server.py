@@ -68,7 +68,7 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
+from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.scrape import Scrape, accepts_gzip
 from changefeed.runtime.secret import Secret
@@ -97,7 +97,6 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (WireDamaged, 400, "bad-body"),
     (ClusterRefused, 409, "cluster"),
     (FeedUnavailable, 503, "unavailable"),
-    (StoreUnavailable, 503, "store"),
     (StoreError, 503, "store"),
     (FeedRefused, 400, "refused"),
     (UserError, 400, "refused"),

@@ -22,7 +22,7 @@ from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.runtime.clock import elapsed_time
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 
 
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
@@ -104,7 +104,7 @@ class CatalogStore:
                 created = await self._store.create(key, data) or (
                     await self._store.get(key) == data  # a client of the store tried twice
                 )
-            except StoreUnavailable:
+            except StoreError:
                 if await self._store.get(key) != data:
                     raise
                 created = True

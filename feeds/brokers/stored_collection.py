@@ -30,7 +30,7 @@ from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 from changefeed.runtime.together import together
 
 _CACHE_BYTES = 32 * 1024 * 1024
@@ -254,10 +254,10 @@ def _damage_of(name: RangeId) -> Iterator[None]:
 def _answers_of_feeds() -> Iterator[None]:
     try:
         yield
+    except StoreRefused as error:
+        raise answered(FeedRefused(str(error))) from error
     except StoreUnavailable as error:
         raise FeedUnavailable(str(error)) from error
-    except StoreRefused as error:
-        raise FeedRefused(str(error)) from error
 
 
 def damaged(name: RangeId, after: int, end: int) -> RangeDamaged:

@@ -92,7 +92,16 @@ class RemoteStore:
     async def create(self, key: str, data: bytes) -> bool:
         try:
             await self._put(key, data, "create")
-        except (AlreadyExistsError, PreconditionError):
+        except (AlreadyExistsError, PreconditionError) as error:
+            if await self._has(key):
+                return False
+            raise self._translated(error) from error  # S3's 409 means "conflict: try again"
+        return True
+
+    async def _has(self, key: str) -> bool:
+        try:
+            await self._call(obstore.head_async(self._store, key))
+        except FileNotFoundError:
             return False
         return True
 

@@ -19,15 +19,17 @@ class Listed(NamedTuple):
 class ObjectStore(Protocol):
     """A place in an object store. Keys are relative to it: names with slashes between.
 
-    Every method raises ``StoreUnavailable`` when it may be asked again, and
-    ``StoreRefused`` when that cannot help. Many tasks may call at once.
+    Every method raises ``StoreUnavailable`` when it may be asked again, and ``StoreRefused``
+    when it says that this may not be. Stores of clouds say so in passing, too, while keys are
+    renewed or rights spread: so a refusal ends a start, and a broker that runs asks again.
+    Many tasks may call at once.
     """
 
     async def create(self, key: str, data: bytes) -> bool:
         """Write an object if there is none of this name. Return whether it did.
 
         Once it has returned ``True`` the object is whole, durable, and readable by all.
-        After ``StoreUnavailable`` it may exist, or come into being later.
+        After ``StoreError`` it may exist, or come into being later.
         """
         ...
 

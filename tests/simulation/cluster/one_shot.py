@@ -9,7 +9,7 @@ from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 from tests.simulation.probes import BrokerProbe
 
 from .checker import Sent
@@ -72,7 +72,7 @@ class OneShot:
             process = writer
         try:
             answers = await process.ask(lambda x: x.append(self.collection, [batch]), 5.0)
-        except (Unreachable, FeedUnavailable, StoreUnavailable):
+        except (Unreachable, FeedUnavailable, StoreError):
             self._note(sent, None)
         except FeedRefused:
             self._world.probes.hit(BrokerProbe.BATCH_REFUSED)

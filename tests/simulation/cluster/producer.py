@@ -17,7 +17,7 @@ from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 from tests.simulation.probes import BrokerProbe
 
 from .checker import Sent
@@ -116,7 +116,7 @@ class SimProducer:
             return
         try:
             found = await process.ask(self._ask_topology, 2.0)
-        except (Unreachable, FeedError, StoreUnavailable):
+        except (Unreachable, FeedError, StoreError):
             return
         if self._topology is None or found.catalog >= self._topology.catalog:
             self._topology = found
@@ -182,7 +182,7 @@ class SimProducer:
                 lambda core: core.append(self.collection, [batch]),
                 self._random.choice([0.5, 3.0, 10.0]),
             )
-        except (Unreachable, FeedError, StoreUnavailable):
+        except (Unreachable, FeedError, StoreError):
             return None
         return answers[0]
 

@@ -14,7 +14,7 @@ from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 from tests.simulation.probes import BrokerProbe
 from tests.simulation.progress import Violation
 
@@ -24,7 +24,7 @@ from .transport import SimClient
 if TYPE_CHECKING:
     from .world import World
 
-_PASSING = (Unreachable, FeedError, StoreUnavailable)
+_PASSING = (Unreachable, FeedError, StoreError)
 _GONE = re.compile(r"records ([\d,]+) to ([\d,]+) of range '([^']+)' were deleted")
 
 

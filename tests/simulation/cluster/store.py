@@ -14,7 +14,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from changefeed.feeds.brokers.stores.store import Listed
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
 
@@ -189,7 +189,8 @@ class Link:
         if chance < weather.fail_before or (writes and weather.full):
             self._probes.hit(Probe.NO_ROOM, where=writes and weather.full)
             await asyncio.sleep(delay)
-            raise StoreUnavailable(f"{what}: not done")
+            says = self._random.choice([StoreUnavailable, StoreUnavailable, StoreRefused])
+            raise says(f"{what}: not done")
         chance -= weather.fail_before
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if chance < weather.late:

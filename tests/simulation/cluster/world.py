@@ -1,6 +1,7 @@
 """One seed's story: brokers, producers and readers, and what goes wrong around them."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,7 @@ from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreError
 from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
 from tests.simulation.probes import BrokerProbe as Probe
@@ -43,10 +44,35 @@ _TROUBLES = 60.0
 _PATIENCE = 300.0
 
 
+class Bugs(logging.Handler):
+    """Keeps what brokers have outlived, and must not have met: no fault of the world."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg in ("broker.loop_failed", "broker.row_failed"):
+            self.found.append(self.format(record))
+
+    def check(self) -> None:
+        if self.found:
+            raise Violation(self.found[0])
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        brokers = logging.getLogger("changefeed.brokers")
+        brokers.addHandler(self)
+        try:
+            yield
+        finally:
+            brokers.removeHandler(self)
+
+
 class World:
     """Everything that a seed decides comes from ``random``."""
 
-    passing = (StoreUnavailable,)
+    passing = (StoreError,)
     """What a broker that starts may fail with, and is started again after."""
 
     def __init__(self, seed: int, loop: FreezingLoop) -> None:
@@ -58,6 +84,7 @@ class World:
         self.checker = Checker()
         self.probes = Probes()
         self.damage = Damage(self)
+        self.bugs = Bugs()
         self.guard: Guard
         self.skew = self.random.choice([0.0, 3.0, 100.0, 8_000.0])
         self.lost_answers = 0.0
@@ -281,6 +308,7 @@ class World:
                     task.result()
             if self.guard.violation is not None:
                 raise self.guard.violation
+            self.bugs.check()
             if self.loop.time() > until:
                 raise Violation(f"it never comes that {what}")
             await asyncio.sleep(0.5)
@@ -322,7 +350,7 @@ def simulate(seed: int) -> Outcome:
         assert isinstance(loop, FreezingLoop)
         world = World(seed, loop)
         try:
-            with _tables_every(world.random.choice([4, 64])):
+            with world.bugs.noted(), _tables_every(world.random.choice([4, 64])):
                 return runner.run(_live(world))
         except Exception as error:
             raise Violation("\n".join([*world.story, f"{error!r}: {error}"])) from error

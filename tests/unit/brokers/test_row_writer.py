@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
+import pytest
+
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support.brokers import batch
 
 P1 = "e1.p01.v00-ff"
@@ -94,6 +96,24 @@ async def test_an_object_is_tried_until_the_store_takes_it_or_has_it() -> None:
         assert not waiting.done()
         store.failing.clear()
         assert isinstance(await waiting, Appended)
+
+
+@pytest.mark.parametrize("how", ["refused in passing", "told of a conflict"])
+async def test_a_row_is_lost_only_to_what_lies_in_its_place(how: str) -> None:
+    class Passing(SlowStore):
+        left = 3
+
+        async def create(self, key: str, data: bytes) -> bool:
+            self.left -= 1
+            if self.left < 0:
+                return await super().create(key, data)
+            if how == "refused in passing":
+                raise StoreRefused("403, while keys are renewed")
+            return False  # "there is one already", as S3's 409 was understood: there is none
+
+    async with a_row(Passing()) as (row, durable):
+        assert isinstance(await sent(row, "a", 1), Appended)
+        assert (row.lost, durable) == (False, [1])
 
 
 async def test_a_duplicate_and_a_gap_wait_for_what_is_under_way() -> None:

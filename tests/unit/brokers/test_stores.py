@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.local_store import LocalStore
@@ -12,6 +13,7 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.remote_store import RemoteStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
 
 pytestmark = pytest.mark.real_time
 
@@ -116,6 +118,37 @@ async def test_a_full_disk_may_be_asked_again(
     monkeypatch.undo()
     assert await LocalStore(tmp_path).get("a") is None
     assert os.listdir(tmp_path / ".aside") == []  # noqa: PTH208
+
+
+async def test_a_conflict_about_an_object_that_is_not_there_says_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S3 answers a create with 409 when another request is under way there: try again."""
+    pytest.importorskip("obstore.store")
+    conflict = "<Error><Code>ConditionalRequestConflict</Code><Message>retry</Message></Error>"
+    there = set[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "PUT":
+            return web.Response(status=409, text=conflict, content_type="application/xml")
+        described = {"Content-Length": "1", "Last-Modified": "Thu, 26 Nov 2026 00:00:00 GMT"}
+        if request.path in there:
+            return web.Response(headers=described)
+        return web.Response(status=404)
+
+    app = web.Application()
+    app.router.add_route("*", "/{key:.*}", answer)
+    with take_port("127.0.0.1", 0) as listening:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address_of(listening)}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        async with serving(app, WebLimits(idle=60), listening):
+            store = open_store("s3://bucket/log")
+            with pytest.raises(StoreUnavailable):
+                await store.create("a/1", b"x")
+            there.add("/bucket/log/a/1")
+            assert not await store.create("a/1", b"x")
 
 
 @pytest.mark.parametrize("address", ["orders", "s3:/orders", "ftp://x/y", "file://host/x"])
