@@ -13,6 +13,7 @@ COPY brokers brokers
 COPY cli cli
 COPY emulator emulator
 COPY feeds feeds
+COPY fleet fleet
 COPY host host
 COPY leases leases
 COPY stores stores

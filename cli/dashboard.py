@@ -16,20 +16,21 @@ from typing import Annotated
 import typer
 from aiohttp import web
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing import existing_fleet, existing_leases
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import ObserverFlags, with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.serving import serve_until_stopped
+from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.watch import FleetWatch
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.desk import Desk, Tools
-from changefeed.host.page.fleet_source import FleetSource
-from changefeed.host.page.live import Live
 from changefeed.host.page.page import Page, json_answer
-from changefeed.host.page.peers import Peers
+from changefeed.host.page.state import PageSource, PageState
+from changefeed.host.page.stream import EventStream
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector
 from changefeed.host.web import listening_socket, serving_application, url_of
 from changefeed.host.wiring import find_observer
 from changefeed.leases.container import LeaseContainer
@@ -38,7 +39,6 @@ from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.shutdown import StopSignals
 
 _log = get_logger()
-_UNWATCHED = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,23 +75,33 @@ async def _serve(
     settings: Settings, signals: StopSignals, *, actions: bool, every: float
 ) -> None:
     async with AsyncExitStack() as stack:
-        fleet = await stack.enter_async_context(FleetInspector.of(settings))
         peers = await stack.enter_async_context(Peers.opened())
+        fleet = await stack.enter_async_context(existing_fleet(settings, peers, rates=True))
         container = await stack.enter_async_context(existing_leases(settings))
         listening = stack.enter_context(listening_socket(settings.web))
-        source = FleetSource(settings, fleet, peers, acts=actions)
-        live = Live(source.look, every=every, unwatched=_UNWATCHED)
-        app = dashboard_application(live, desk_of(settings, fleet, container, acts=actions))
-        await stack.enter_async_context(live.looking())
+        desk = desk_of(settings, fleet.feed, container, acts=actions)
+        stream = stream_of(settings, FleetWatch(fleet.look), peers, acts=actions, every=every)
+        app = dashboard_application(stream, desk)
+        await stack.enter_async_context(stream.looking())
         await stack.enter_async_context(serving_application(listening, app))
         _log.info("web.listening", address=url_of(listening))
         await signals.wait()
 
 
+def stream_of(
+    settings: Settings, watch: FleetWatch, peers: Peers, *, acts: bool, every: float
+) -> EventStream:
+    source = PageSource(settings, peers, me="", acts=lambda: acts)
+
+    async def look() -> PageState:
+        return await source.state(await watch.look(max_age=every))
+
+    return EventStream(look, every=every)
+
+
 def desk_of(
-    settings: Settings, fleet: FleetInspector, container: LeaseContainer, *, acts: bool
+    settings: Settings, feed: Feed | None, container: LeaseContainer, *, acts: bool
 ) -> Desk:
-    feed = fleet.feed
     tools = Tools(
         settings=settings,
         container=container,
@@ -101,14 +111,14 @@ def desk_of(
     return Desk(lambda: tools, Access(lambda: token_of(settings.web), acts=acts))
 
 
-def dashboard_application(live: Live, desk: Desk) -> web.Application:
+def dashboard_application(stream: EventStream, desk: Desk) -> web.Application:
     async def alive(_: web.Request) -> web.Response:
         return json_answer({"alive": True})
 
     async def let_go(_: web.Application) -> None:
-        live.close()
+        stream.close()
 
     made = web.Application()
-    made.add_routes([web.get("/livez", alive), *desk.routes, *Page(live).routes])
+    made.add_routes([web.get("/livez", alive), *desk.routes, *Page(stream).routes])
     made.on_shutdown.append(let_go)
     return made

@@ -10,14 +10,15 @@ from typing import Annotated
 import msgspec
 import typer
 
+from changefeed.cli.existing import existing_fleet
 from changefeed.cli.exit_codes import FAILED, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
-from changefeed.host.doctor import Look, diagnose
-from changefeed.host.member_endpoints import Endpoints, NoAnswer
+from changefeed.fleet.doctor import diagnose
+from changefeed.fleet.peers import NoAnswer, Peers
+from changefeed.fleet.status import FleetStatus, HostSeen
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector, MemberStatus
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.runtime.together import together
 from changefeed.runtime.version import software_version
@@ -54,17 +55,21 @@ def doctor(
 
 
 async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
-    looks: list[Look] = []
-    async with FleetInspector.of(settings) as fleet:
+    looks: list[FleetStatus] = []
+    async with existing_fleet(settings) as fleet:
         until = time.monotonic() + watch
         while True:
-            seen = await fleet.look()
-            looks.append(Look(at=time.monotonic(), seen=seen))
+            looks.append(await fleet.look(looks[-1] if looks else None))
             if time.monotonic() >= until:
                 break
             await asyncio.sleep(_EVERY)
-    found = diagnose(looks, settings.leases, software_version())
-    found += await ask_endpoints(looks[-1].seen.members)
+    found = diagnose(
+        looks,
+        beat=settings.leases.renew_interval,
+        max_skew=settings.leases.max_clock_skew,
+        software=software_version(),
+    )
+    found += await ask_endpoints(looks[-1].hosts)
     found += look_at_disks(settings)
     return found or [fine("fleet", "nothing is wrong, as far as can be seen from here")]
 
@@ -75,22 +80,20 @@ class _Readiness(msgspec.Struct):
     problems: list[str]
 
 
-async def ask_endpoints(members: Sequence[MemberStatus]) -> list[Diagnostic]:
+async def ask_endpoints(hosts: Sequence[HostSeen]) -> list[Diagnostic]:
     """Ask hosts whether they are ready."""
-    async with Endpoints.opened(seconds=_ANSWER_WITHIN) as endpoints:
-        asked = [_endpoint(endpoints, x) for x in members if x.address and not x.stopping]
+    async with Peers.opened(seconds=_ANSWER_WITHIN) as peers:
+        asked = [_endpoint(peers, x) for x in hosts if x.address and x.state != "stopping"]
         return [x for found in await together(*asked) for x in found]
 
 
-async def _endpoint(endpoints: Endpoints, member: MemberStatus) -> list[Diagnostic]:
+async def _endpoint(peers: Peers, host: HostSeen) -> list[Diagnostic]:
     """Ask a host whether it is ready. That it is out of reach may be meant."""
-    about = f"host {member.name}"
+    about = f"host {host.name}"
     try:
-        said = await endpoints.get(
-            member.address, "/readyz", _Readiness, statuses=_READY_OR_NOT
-        )
+        said = await peers.get(host.address, "/readyz", _Readiness, statuses=_READY_OR_NOT)
     except NoAnswer as error:
-        text = f"{member.address} does not answer from here ({error})"
+        text = f"{host.address} does not answer from here ({error})"
         return [warning(about, text, "web.bind is 127.0.0.1 unless set otherwise")]
     return [warning(about, f"it is not ready: {x}", "look at its log") for x in said.problems]
 

@@ -2,13 +2,20 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Feed
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.sources import StoreSource
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreMissing
+from changefeed.stores.addresses import without_secrets
 
 
 @asynccontextmanager
@@ -17,6 +24,48 @@ async def existing_leases(settings: Settings) -> AsyncIterator[BoundedContainer]
     timeout = settings.leases.call_timeout
     async with open_leases(settings, must_exist=True) as container:
         yield BoundedContainer(container, timeout=timeout, on_call=lambda _: None)
+
+
+@asynccontextmanager
+async def existing_fleet(
+    settings: Settings, peers: Peers | None = None, *, rates: bool = False
+) -> AsyncIterator[StoreSource]:
+    """Open what a look at a fleet reads. If the feed cannot be opened, each look says so; raise
+    ``StoreMissing`` where there are no leases, ``FeedRefused`` for a feed's address that
+    cannot be one.
+    """
+    opening = open_feed(settings.feed.address, settings.open_options)
+    async with AsyncExitStack() as stack:
+        container = await stack.enter_async_context(
+            open_leases(settings, must_exist=True, only_look=True)
+        )
+        feed, no_feed = None, None
+        try:
+            feed = await stack.enter_async_context(opening)
+        except FeedError as error:
+            no_feed = error
+        yield source_of(settings, container, feed, no_feed, peers=peers, rates=rates)
+
+
+def source_of(
+    settings: Settings,
+    container: LeaseContainer,
+    feed: Feed | None,
+    no_feed: FeedError | None = None,
+    **more: Any,
+) -> StoreSource:
+    """Return a source over what is open. ``more`` is for ``StoreSource``."""
+    leases = settings.leases
+    return StoreSource(
+        container,
+        feed,
+        no_feed,
+        address=without_secrets(settings.feed.address),
+        place=without_secrets(leases.ownership or leases.container),
+        expiration=leases.expiration,
+        patience=leases.expiration + leases.max_clock_skew,
+        **more,
+    )
 
 
 @asynccontextmanager

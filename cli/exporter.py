@@ -11,7 +11,6 @@ would wait, they get the one before, with its age in seconds (``Age``).
 With a port for it, it speaks KEDA's external scaler protocol as well.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,15 +20,15 @@ import typer
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from changefeed.cli.existing import existing_fleet
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
-from changefeed.cli.io.prometheus import as_prometheus
-from changefeed.cli.looks import Looks
+from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.serving import serve_until_stopped
-from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
+from changefeed.fleet.status import DEFAULT_LAG_PER_HOST
+from changefeed.fleet.watch import FleetWatch
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector
 from changefeed.host.web import listening_socket, serving_application, url_of
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
@@ -67,22 +66,22 @@ def exporter(
 async def _export(
     settings: Settings, lag_per_host: int, scaler_port: int | None, signals: StopSignals
 ) -> None:
-    async with FleetInspector.of(settings) as fleet:
+    async with existing_fleet(settings) as fleet:
         with listening_socket(settings.web) as listening:
-            looks = Looks(fleet, asyncio.get_running_loop().time)
-            application = exporter_application(looks, lag_per_host)
+            watch = FleetWatch(fleet.look)
+            application = exporter_application(watch, lag_per_host)
             async with (
                 serving_application(listening, application),
-                _scaler(looks, lag_per_host, settings.web.bind, scaler_port),
+                _scaler(watch, lag_per_host, settings.web.bind, scaler_port),
             ):
                 _log.info("web.listening", address=url_of(listening))
                 await signals.wait()
-            await looks.stop()
+            await watch.stop()
 
 
 @asynccontextmanager
 async def _scaler(
-    looks: Looks, lag_per_host: int, bind: str, port: int | None
+    watch: FleetWatch, lag_per_host: int, bind: str, port: int | None
 ) -> AsyncIterator[None]:
     if port is None:
         yield
@@ -94,27 +93,28 @@ async def _scaler(
             "--scaler-port needs gRPC: install changefeed-host[keda], or let KEDA's "
             "metrics-api ask /scale"
         ) from error
-    async with serving_scaler(Scaler(looks, lag_per_host), bind, port) as taken:
+    async with serving_scaler(Scaler(watch, lag_per_host), bind, port) as taken:
         _log.info("scaler.listening", bind=bind, port=taken)
         yield
 
 
-def exporter_application(looks: Looks, lag_per_host: int) -> web.Application:
+def exporter_application(watch: FleetWatch, lag_per_host: int) -> web.Application:
     async def alive(_: web.Request) -> web.Response:
         return web.json_response({"alive": True})
 
     async def metrics(_: web.Request) -> web.Response:
-        seen, age = await looks.look(within=_SCRAPE_WITHIN)
-        text = as_prometheus(seen, lag_per_host=lag_per_host)
-        headers = {"Content-Type": CONTENT_TYPE_LATEST, "Age": f"{age:.0f}"}
+        seen = await watch.look(within=_SCRAPE_WITHIN)
+        text = as_metrics(seen, lag_per_host=lag_per_host)
+        headers = {"Content-Type": CONTENT_TYPE_LATEST, "Age": f"{watch.age:.0f}"}
         answer = web.Response(body=text.encode(), headers=headers)
         answer.enable_compression()
         return answer
 
     async def scale(_: web.Request) -> web.Response:
-        seen, age = await looks.look(within=_SCALE_WITHIN)
-        desired = desired_hosts(seen, lag_per_host=lag_per_host)
-        return web.json_response({"desired_hosts": desired}, headers={"Age": f"{age:.0f}"})
+        seen = await watch.look(within=_SCALE_WITHIN)
+        desired = seen.desired_hosts(lag_per_host)
+        headers = {"Age": f"{watch.age:.0f}"}
+        return web.json_response({"desired_hosts": desired}, headers=headers)
 
     made = web.Application(middlewares=[_unavailable])
     made.add_routes(

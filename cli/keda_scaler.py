@@ -20,8 +20,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from changefeed.cli.looks import Looks
-from changefeed.host.scaling import desired_hosts
+from changefeed.fleet.watch import FleetWatch
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.web_server import descriptors, host_and_port, most_connections
 
@@ -87,8 +86,8 @@ class Scaler:
     ``lagPerHost``.
     """
 
-    def __init__(self, looks: Looks, lag_per_host: int) -> None:
-        self._looks = looks
+    def __init__(self, watch: FleetWatch, lag_per_host: int) -> None:
+        self._watch = watch
         self._lag_per_host = lag_per_host
 
     async def is_active(self, request: Any, context: Any) -> Any:
@@ -137,8 +136,8 @@ class Scaler:
         raise AssertionError("abort raises")
 
     async def _look(self, lag_per_host: int) -> int:
-        look = await self._looks.look(within=_ANSWER_WITHIN)
-        return desired_hosts(look.seen, lag_per_host=lag_per_host)
+        seen = await self._watch.look(within=_ANSWER_WITHIN)
+        return seen.desired_hosts(lag_per_host)
 
     def _lag_of(self, reference: Any) -> int:
         for entry in reference.scalerMetadata:

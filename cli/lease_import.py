@@ -14,7 +14,7 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say
 from changefeed.feeds.addresses import open_feed
-from changefeed.host.operations.phrases import counted
+from changefeed.fleet.phrases import counted
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.lease import Lease

@@ -22,8 +22,8 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import changes_between, measure_backlog
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.fleet.phrases import counted, repeats
 from changefeed.host.liveness import living_hosts
-from changefeed.host.operations.phrases import counted, repeats
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer

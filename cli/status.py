@@ -1,48 +1,81 @@
 """``changefeed status``: who is in the fleet, who owns what, and how far each range is."""
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+import enum
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Annotated, Final
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Annotated, NamedTuple
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from changefeed.cli.existing import existing_fleet
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.lease_view import LeaseView, Sort, troubles
-from changefeed.cli.io.prometheus import as_prometheus
+from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.io.tables import a_table, plain, print_whole
-from changefeed.host.operations.phrases import counted
-from changefeed.host.problems import Problem
-from changefeed.host.rates import rates as rates_between
-from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
+from changefeed.fleet.phrases import counted
+from changefeed.fleet.status import (
+    BAD,
+    DEFAULT_LAG_PER_HOST,
+    FleetStatus,
+    HostSeen,
+    RangeSeen,
+    Totals,
+    as_document,
+)
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector, LeaseStatus, Snapshot
-from changefeed.host.states import RangeState
 from changefeed.runtime.errors import StoreUnavailable, UserError
 
 _EVERY = 1.0
-_RATE_OVER = 11
-"""So many looks: rates are of the ten seconds between the first and the last."""
-_ALL = LeaseView()
-_NOTED: Final[Sequence[RangeState]] = (
-    "stuck",
-    "failing",
-    "expired",
-    "unowned",
-    "waiting",
-    "paused",
-    "ended",
-)
+_MILD = ("paused", "unowned")
+
+
+class Sort(enum.StrEnum):
+    """Names in the order of the alphabet, figures the largest first."""
+
+    RANGE = "range"
+    OWNER = "owner"
+    LAG = "lag"
+    LATE = "late"
+    """By the age of the first change that is not done."""
+    RATE = "rate"
+
+
+class View(NamedTuple):
+    """Which ranges are shown, and in which order. ``pattern`` is for names of ranges or owners,
+    or a state: ``*`` stands for anything.
+    """
+
+    sort: Sort = Sort.RANGE
+    pattern: str = "*"
+
+    def of(self, ranges: Sequence[RangeSeen]) -> Sequence[RangeSeen]:
+        """Return what is shown. A figure that is not known comes last."""
+        return sorted(filter(self._matches, ranges), key=self._key)
+
+    def _matches(self, x: RangeSeen) -> bool:
+        named = (x.range, x.owner, x.next_owner, x.state)
+        return any(y is not None and fnmatchcase(y, self.pattern) for y in named)
+
+    def _key(self, x: RangeSeen) -> tuple[object, ...]:
+        if self.sort is Sort.RANGE:
+            return (x.range,)
+        if self.sort is Sort.OWNER:
+            return (x.owner is None, x.owner or "", x.range)
+        figure = getattr(x, {Sort.LATE: "lag_seconds"}.get(self.sort, self.sort.value))
+        return (figure is None, -(figure or 0), x.range)
+
+
+_ALL = View()
 
 
 class StatusRefused(UserError):
@@ -70,216 +103,176 @@ def status(
         ),
     ] = "*",
 ) -> None:
-    """Show members, leases and lag, from the lease container; hosts need not run.
+    """Show hosts, ranges and lag, from the lease container; hosts need not run.
 
     With --json and --watch, each look is one line. With --prometheus, write it to a file for
     the textfile collector of a node exporter, or for a Pushgateway.
     """
     with exit_on_error():
-        view = LeaseView(sort=sort, pattern=filter_)
+        view = View(sort, filter_)
         _refuse_contradictions(view, json=json, prometheus=prometheus, watch=watch)
         settings = flags.settings()
         with suppress(KeyboardInterrupt):
             if prometheus:
-                asyncio.run(_print_prometheus(settings))
+                asyncio.run(_print_metrics(settings))
             elif json:
                 asyncio.run(_print_json(settings, watch=watch))
             else:
                 asyncio.run((_watch if watch else _print_tables)(settings, view))
 
 
-def _refuse_contradictions(
-    view: LeaseView, *, json: bool, prometheus: bool, watch: bool
-) -> None:
+def _refuse_contradictions(view: View, *, json: bool, prometheus: bool, watch: bool) -> None:
     if prometheus and (json or watch):
         raise StatusRefused("--prometheus goes with neither --json nor --watch")
-    if (prometheus or json) and view != LeaseView():
+    if (prometheus or json) and view != View():
         raise StatusRefused("--sort and --filter are for tables: what programs read has it all")
     if view.sort is Sort.RATE and not watch:
         raise StatusRefused("rates take two looks: --sort=rate goes with --watch only")
 
 
-async def _print_tables(settings: Settings, view: LeaseView) -> None:
-    async with FleetInspector.of(settings) as fleet:
-        print_whole(rendered(await fleet.look(), view))
+async def _print_tables(settings: Settings, view: View) -> None:
+    async with existing_fleet(settings) as fleet:
+        print_whole(as_tables(await fleet.look(None), view))
 
 
 async def _print_json(settings: Settings, *, watch: bool) -> None:
-    async with FleetInspector.of(settings) as fleet:
+    async with existing_fleet(settings, rates=watch) as fleet:
+        seen = None
         while True:
-            typer.echo(as_json(_document(await fleet.look()), indented=not watch))
+            seen = await fleet.look(seen)
+            typer.echo(as_json(as_document(seen), indented=not watch))
             if not watch:
                 return
             await asyncio.sleep(_EVERY)
 
 
-def _document(seen: Snapshot) -> dict[str, object]:
-    found: dict[str, object] = msgspec.to_builtins(seen)
-    desired = desired_hosts(seen, lag_per_host=DEFAULT_LAG_PER_HOST)
-    return {**found, "desired_hosts": desired}
+async def _print_metrics(settings: Settings) -> None:
+    async with existing_fleet(settings) as fleet:
+        seen = await fleet.look(None)
+        typer.echo(as_metrics(seen, lag_per_host=DEFAULT_LAG_PER_HOST), nl=False)
 
 
-async def _print_prometheus(settings: Settings) -> None:
-    async with FleetInspector.of(settings) as fleet:
-        seen = await fleet.look()
-        typer.echo(as_prometheus(seen, lag_per_host=DEFAULT_LAG_PER_HOST), nl=False)
-
-
-async def _watch(settings: Settings, view: LeaseView) -> None:
-    async with FleetInspector.of(settings) as fleet:
-        looks = deque([await fleet.look()], maxlen=_RATE_OVER)
-        with Live(rendered(looks[-1], view, {}), auto_refresh=False, screen=True) as live:
+async def _watch(settings: Settings, view: View) -> None:
+    async with existing_fleet(settings, rates=True) as fleet:
+        seen = await fleet.look(None)
+        with Live(as_tables(seen, view), auto_refresh=False, screen=True) as live:
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
-                    looks.append(await fleet.look())
-                    now = (
-                        {}
-                        if fleet.feed is None
-                        else await rates_between(fleet.feed, looks[0], looks[-1])
-                    )
-                    live.update(rendered(looks[-1], view, now), refresh=True)
+                    seen = await fleet.look(seen)
+                    live.update(as_tables(seen, view), refresh=True)
                 except StoreUnavailable as error:
                     live.update(plain(str(error), "red"), refresh=True)
 
 
-def rendered(
-    seen: Snapshot,
-    view: LeaseView = _ALL,
-    rates: Mapping[str, float] | None = None,
-) -> RenderableType:
-    """Return the snapshot as tables, with what needs attention below; with ``rates``, in
-    changes a second, a column for them.
-    """
-    states = Counter(x.state for x in seen.leases)
-    noted = [f"{states[x]} {x}" for x in _NOTED if states[x]]
-    leases = counted(len(seen.leases), "lease") + (f" ({', '.join(noted)})" if noted else "")
-    bare = [_without_lease(x) for x in seen.ranges_without_lease]
-    ranges = [*seen.leases, *bare]
-    without = f", {counted(len(bare), 'range')} without a lease" if bare else ""
-    summary = (
-        f"{counted(len(seen.members), 'member')}, {leases}{without}, "
-        f"{_behind(seen)} in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
-    )
-    shown = view.of(ranges, rates or {})
-    hidden = [Text(f"{len(shown)} of {len(ranges)} ranges are shown")]
-    if len(shown) == len(ranges):
+def as_tables(seen: FleetStatus, view: View = _ALL) -> RenderableType:
+    """Return a status as tables, with what needs attention below."""
+    shown = view.of(seen.ranges)
+    hidden = [Text(f"{len(shown)} of {len(seen.ranges)} ranges are shown")]
+    if len(shown) == len(seen.ranges):
         hidden = []
     caption = (
-        f"Stamps are by the clocks of the hosts. A host is silent if its stamp is older than "
+        f"Stamps are by the clocks of the hosts. A host is dead if its stamp is older than "
         f"{seen.expiration:g} s, or has not changed for so long."
     )
     return Group(
-        plain(summary, "bold"),
-        _members(seen),
-        _leases(shown, rates),
+        plain(_summary(seen), "bold"),
+        _hosts(seen.hosts),
+        _ranges(shown),
         *hidden,
         Text(caption, style="dim"),
-        *map(_note, noted_problems(seen.problems)),
+        *_notes(seen),
     )
 
 
-def _without_lease(name: str) -> LeaseStatus:
-    """Return the row of a range that hosts have made no lease of yet."""
-    return LeaseStatus(
-        range=name,
-        state="unowned",
-        parents=(),
-        owner=None,
-        incarnation=None,
-        next_owner=None,
-        epoch=0,
-        ended=False,
-        paused=None,
-        continuation=None,
-        checkpoint_epoch=0,
-        lag=None,
-        lag_seconds=None,
-        stamp_age=None,
+def _summary(seen: FleetStatus) -> str:
+    leased = [x for x in seen.ranges if x.leased]
+    states = Counter(x.state for x in leased)
+    noted = [f"{states[x]} {x}" for x in (*BAD, "waiting", "ended") if states[x]]
+    leases = counted(len(leased), "lease") + (f" ({', '.join(noted)})" if noted else "")
+    bare = len(seen.ranges) - len(leased)
+    without = f", {counted(bare, 'range')} without a lease" if bare else ""
+    at = datetime.fromtimestamp(seen.at, UTC)
+    return (
+        f"{counted(len(seen.hosts), 'host')}, {leases}{without}, "
+        f"{_behind(seen.total)} in {seen.feed}, {at:%Y-%m-%d %H:%M:%S} UTC"
     )
 
 
-def _behind(seen: Snapshot) -> str:
+def _behind(total: Totals) -> str:
     """Say how far the fleet is behind. Of a range that the feed says nothing of, or that has
     no position or no lease yet, that is not known.
     """
-    known = [x.lag for x in seen.leases if x.lag is not None]
-    open_ = sum(not x.ended for x in seen.leases)
-    if seen.leases and len(known) == open_ and not seen.ranges_without_lease:
-        return f"{counted(sum(known), 'change')} behind"
-    if not known:
+    if total.lag is not None:
+        return f"{counted(total.lag, 'change')} behind"
+    if total.lag_at_least is None:
         return "behind by an unknown number"
-    return f"at least {counted(sum(known), 'change')} behind"
+    return f"at least {counted(total.lag_at_least, 'change')} behind"
 
 
-def noted_problems(problems: Sequence[Problem]) -> list[tuple[Problem, Sequence[str]]]:
+def _notes(seen: FleetStatus) -> Iterable[Text]:
     """Bring what differs only in its range together: a fleet that was stopped is one line."""
-    alike: dict[Problem, list[str]] = {}
-    for problem in problems:
-        since = None if problem.kind == "unowned" else problem.since
-        ranges = alike.setdefault(replace(problem, range=None, since=since), [])
-        ranges += [] if problem.range is None else [problem.range]
-    return list(alike.items())
+    for one in seen.problems:
+        about = one.kind if one.range is None else f"{one.kind}: {one.range}"
+        yield plain(f"{about}: {one.message}", "red")
+    alike: dict[tuple[str, ...], list[RangeSeen]] = {}
+    for x in seen.ranges:
+        if x.state in BAD:
+            since = (
+                "" if x.since is None or x.state == "unowned" else f" since {_time(x.since)}"
+            )
+            owner = "" if x.owner is None else f" on {x.owner}"
+            alike.setdefault((x.state, owner, since, x.note or ""), []).append(x)
+    for state, owner, since, note in sorted(alike, key=lambda x: BAD.index(x[0])):
+        names = ", ".join(x.range for x in alike[state, owner, since, note])
+        style = "yellow" if state in _MILD else "red"
+        yield plain(f"{state}: {names}{owner}{since}: {note}", style)
 
 
-def _note(noted: tuple[Problem, Sequence[str]]) -> Text:
-    problem, ranges = noted
-    owner = "" if problem.owner is None else f" on {problem.owner}"
-    since = "" if problem.since is None else f" since {problem.since:%Y-%m-%d %H:%M:%S}"
-    about = f"{problem.kind}: {', '.join(ranges)}{owner}{since}" if ranges else problem.kind
-    style = "yellow" if problem.kind in ("paused", "unowned") else "red"
-    return plain(f"{about}: {problem.message}", style)
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _members(seen: Snapshot) -> Table:
-    names = ("member", "ranges", "load", "stamp age", "state", "web", "version", "incarnation")
-    owned: dict[str | None, list[LeaseStatus]] = {}
-    for lease in seen.leases:
-        owned.setdefault(lease.owner, []).append(lease)
+def _hosts(hosts: Sequence[HostSeen]) -> Table:
+    names = ("host", "ranges", "load", "stamp age", "state", "web", "version", "incarnation")
     rows = (
         (
             x.name,
-            str(len(owned.get(x.name, []))),
-            _load_of(owned.get(x.name, [])),
+            str(x.total.ranges),
+            _load(x.total.load),
             _seconds(x.stamp_age),
             x.state,
             x.address,
-            x.software,
+            x.version,
             x.incarnation,
         )
-        for x in seen.members
+        for x in hosts
     )
     return a_table(*names, rows=rows)
 
 
-def _leases(leases: Iterable[LeaseStatus], rates: Mapping[str, float] | None) -> Table:
-    names = ("range", "owner", "state", "epoch", "load", "position", "lag", "late", "stamp age")
-    if rates is None:
-        return a_table(*names, rows=map(_row, leases))
-    rows = ((*_row(x), _rate(rates.get(x.range))) for x in leases)
-    return a_table(*names, "changes/s", rows=rows)
+def _ranges(ranges: Sequence[RangeSeen]) -> Table:
+    names = ["range", "owner", "state", "epoch", "load", "position", "lag", "late"]
+    rates = any(x.rate is not None for x in ranges)
+    rows = ((*_row(x), *([_rate(x.rate)] if rates else [])) for x in ranges)
+    return a_table(*names, *(["changes/s"] if rates else []), rows=rows)
+
+
+def _row(x: RangeSeen) -> Sequence[str]:
+    owner = x.owner or ("-" if x.state == "unowned" else "")
+    if x.next_owner is not None:
+        owner = f"{owner} → {x.next_owner}"
+    lag = "" if x.lag is None else f"{x.lag:,}"
+    late = _seconds(x.lag_seconds)
+    return x.range, owner, x.state, str(x.epoch), _load(x.load), x.position or "", lag, late
 
 
 def _rate(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.1f}"
 
 
-def _row(x: LeaseStatus) -> Sequence[str]:
-    owner = x.owner or ("-" if x.state == "unowned" else "")
-    if x.next_owner is not None:
-        owner = f"{owner} → {x.next_owner}"
-    lag = "" if x.lag is None else f"{x.lag:,}"
-    state = ", ".join(dict.fromkeys([x.state, *troubles(x)]))
-    age = _seconds(x.stamp_age)
-    late = _seconds(x.lag_seconds)
-    load = _load_of([x])
-    return x.range, owner, state, str(x.epoch), load, x.continuation or "", lag, late, age
-
-
-def _load_of(leases: Iterable[LeaseStatus]) -> str:
-    """Add up what ranges cost their owner, where that is known."""
-    loads = [x.load for x in leases if x.load is not None]
-    return f"{sum(loads):.2f}" if loads else ""
+def _load(load: float | None) -> str:
+    return "" if load is None else f"{load:.2f}"
 
 
 def _seconds(age: float | None) -> str:

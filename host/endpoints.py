@@ -13,27 +13,24 @@ mount such. There is no access control: a client that reaches the address may re
 who has ``web.token`` can change anything, from the page.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from aiohttp import hdrs, web
-from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
+from changefeed.fleet.states import observer_state
+from changefeed.fleet.status import Report
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, SAFE, page_file
-from changefeed.host.page.host_source import known_of
 from changefeed.host.page.of_host import HostPage
-from changefeed.host.page.view import NOTHING, Known
-from changefeed.host.problems import problems_of_health
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.health import NOTHING_KNOWN
+from changefeed.host.status import report_of
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import Scrape, accepts_gzip
-from changefeed.runtime.version import software_version
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -107,10 +104,9 @@ class Answers:
                 },
                 503 if problems else 200,
             )
-        if path == "/leases" and self.host is not None:
-            return _json(leases_of(self.host))
         if path == "/leases":
-            return _json({"host": self.name, "leases": [], "paused": {}})
+            nothing = Report(host=self.name)
+            return _json(nothing if self.host is None else report_of(self.host))
         there = ", ".join(x for x in PATHS if x != "/metrics" or self._scrape is not None)
         return _json({"error": f"there is no {path}; there are: {there}"}, 404)
 
@@ -125,7 +121,7 @@ def _json(document: object, status: int = 200) -> Answer:
     return Answer(
         status=status,
         content_type="application/json; charset=utf-8",
-        body=json.dumps(document).encode(),
+        body=msgspec.json.encode(document),
     )
 
 
@@ -201,7 +197,7 @@ async def _answered(answers: Answers, page: HostPage, scope: Scope) -> Answer:
 
 async def _state(page: HostPage, *, packed: bool) -> Answer:
     try:
-        body = await page.live.whole(compressed=packed)
+        body = await page.stream.whole(compressed=packed)
     except StoreError as error:
         return _json({"error": str(error)}, 503)
     return Answer(
@@ -237,49 +233,13 @@ async def _follow_lifespan(
             return
 
 
-def leases_of(host: Host) -> dict[str, object]:
-    """Return the document of ``/leases``. A lag that was not measured yet is null, and so is
-    what has not happened: ``last_error`` and ``failing_since`` of a range that gets on.
-    """
-    known = known_of(host)
-    return {
-        "host": host.name,
-        "incarnation": host.incarnation,
-        "version": software_version(),
-        "started_at": host.activity.started_at,
-        "loop_lag": host.activity.loop_lag,
-        "leases": [
-            {
-                "range": name,
-                "epoch": lease.epoch,
-                "renewals": lease.renewals,
-                "renewed_at": lease.stamp,
-                "load": lease.load,
-                **_as_reported(known.get(name, NOTHING)),
-                **asdict(host.range_health.get(name, NOTHING_KNOWN)),
-            }
-            for name, lease in sorted(host.leases.items())
-        ],
-        "paused": dict(sorted(host.paused.items())),
-    }
-
-
-def _as_reported(known: Known) -> dict[str, object]:
-    values = asdict(known)
-    return {"lag_seconds": values.pop("late"), **values}
-
-
 def _troubled_ranges(host: Host) -> list[dict[str, object]]:
     """Return the ranges whose observers fail or are stuck; others of this host may do well."""
+    seen = {x: observer_state(health) for x, health in sorted(host.range_health.items())}
     return [
-        {
-            "range": problem.range,
-            "kind": problem.kind,
-            "since": None if problem.since is None else problem.since.isoformat(),
-            "message": problem.message,
-        }
-        for name, health in sorted(host.range_health.items())
-        for problem in problems_of_health(name, host.name, health)
+        {"range": name, "state": said[0], "note": said[1], "since": said[2]}
+        for name, said in seen.items()
+        if said is not None
     ]
 
 

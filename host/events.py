@@ -147,9 +147,7 @@ class HostEvents(FailureLog):
 
     def balanced(self, leases: int) -> None:
         """Report what has moved since the last round; ``leases`` is how many there are."""
-        lags = self._lags.values()
-        late = [x.seconds for x in lags if x.seconds is not None]
-        self.activity.sample(sum(x.changes for x in lags), max(late, default=None))
+        self.activity.sample()
         if self._moves:
             self._log.info("host.balanced", **self._moved(), owns=len(self._owned), of=leases)
 

@@ -3,14 +3,13 @@
 Most should be alike, since hosts decide each by its own: who has expired, what is delivered
 to which observer, where what it fails on is put. Hosts that differ do different things with
 the same range, which may be meant for as long as a rolling restart takes. What a host can
-take (``OWN``) may differ. Secrets are left out, and of the options of an observer, which may
+take may differ. Secrets are left out, and of the options of an observer, which may
 hold some, only a digest is kept.
 """
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
@@ -18,9 +17,6 @@ from changefeed.host.settings import ObserverSettings, Settings
 from changefeed.leases.lease import HostName
 from changefeed.leases.load import HostLimits
 from changefeed.stores.addresses import without_secrets
-
-SharedSettings = Mapping[str, Any]
-"""Values by the names of settings: ``leases.expiration``."""
 
 _LEASES = (
     "expiration",
@@ -33,8 +29,6 @@ _LEASES = (
     "balance",
     "split_hot",
 )
-OWN = ("leases.capacity", "leases.max_ranges")
-"""The settings that each host has for itself."""
 _CAPACITIES = (0.01, 100.0)  # as the settings have them
 _OBSERVER = ("name", "checkpoint", "concurrency", "timeout", "on_failure")
 _DIGITS = 8
@@ -54,15 +48,6 @@ def shared_settings(settings: Settings) -> str:
     if settings.observer.on_failure == "dead-letter":
         shared["observer.dead_letters"] = without_secrets(settings.observer.dead_letters)
     return msgspec.json.encode(shared).decode()
-
-
-def read_shared_settings(text: str) -> SharedSettings:
-    """Return what a member record says; nothing, where it says nothing that can be read."""
-    try:
-        found: SharedSettings = msgspec.json.decode(text or "{}", type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}
-    return found
 
 
 class _Balance(msgspec.Struct, frozen=True, kw_only=True):

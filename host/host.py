@@ -11,7 +11,7 @@ stop as well: the host is a guest in a program, and leaves in order.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
-from changefeed.feeds.feed import Feed, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
 from changefeed.host.balancing.balancer import Balancer
@@ -141,8 +141,9 @@ class Host:
         self._idle = IdleRanges(self._feed, settings.feed, retrier=retrier, random=self._random)
         self._loop_lag = LoopLag(self._events, limit=settings.leases.fence_margin)
         self._pool: WorkerPool | None = None
-        self._stop = Stop()
         self._list_now = asyncio.Event()
+        self._discovery = self._make_discovery()
+        self._stop = Stop()
         self._listed_at: float | None = None
         self._suspect = f"observer {settings.observer.name or ''}".strip()
         self._failure: Exception | None = None
@@ -172,6 +173,11 @@ class Host:
     def paused(self) -> Mapping[RangeId, str]:
         """The ranges that were paused in the last listing, with the reasons."""
         return self._events.paused
+
+    @property
+    def ranges(self) -> Sequence[FeedRange]:
+        """The ranges of the feed, as it last listed them."""
+        return self._discovery.ranges
 
     @property
     def activity(self) -> Activity:
@@ -259,7 +265,7 @@ class Host:
                 ended=self._list_now.set,
                 suspect=self._suspect,
             )
-            ranges = self._discovery()
+            ranges = self._discovery
             half_a_renewal = self._settings.leases.renew_interval / 2
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
@@ -294,7 +300,7 @@ class Host:
             joining.result()
         return joined
 
-    def _discovery(self) -> Discovery:
+    def _make_discovery(self) -> Discovery:
         return Discovery(
             self._feed,
             self._container,

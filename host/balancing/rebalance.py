@@ -131,7 +131,7 @@ class Rebalancer:
         if view.renew_each != renewed_each:
             self._pool.look_at_renewals()
         self._fenced.clear()
-        self._events.activity.listed(leases, members, view.dead)
+        self._events.activity.listed(leases, members)
         reports = reporter(view) == self._me
         self._events.listed_unread(unread_ranges(view) if reports else {})
         if view.fleet != fleet:

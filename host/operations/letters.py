@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.feed import Change
-from changefeed.host.operations.phrases import counted
+from changefeed.fleet.phrases import counted
 from changefeed.host.operations.ranges import Said
 from changefeed.host.settings import Settings
 from changefeed.observers.dead_letters import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.starts import start_in
-from changefeed.host.operations.phrases import counted, no_lease, repeats
+from changefeed.fleet.phrases import counted, no_lease, repeats
 from changefeed.host.reset import Move, RangeInUse, carry_out, planned
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer

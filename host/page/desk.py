@@ -21,9 +21,9 @@ from msgspec import Meta
 
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed
+from changefeed.fleet.phrases import counted
 from changefeed.host.operations import letters as of_letters
 from changefeed.host.operations import ranges as of_ranges
-from changefeed.host.operations.phrases import counted
 from changefeed.host.operations.ranges import Said
 from changefeed.host.page.access import Access, origin
 from changefeed.host.page.page import json_answer

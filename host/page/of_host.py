@@ -5,14 +5,16 @@ from functools import partial
 
 from aiohttp import web
 
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.status import FleetStatus
+from changefeed.fleet.watch import FleetWatch
 from changefeed.host.host import Host
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.desk import Desk, Tools
-from changefeed.host.page.host_source import HostSource
-from changefeed.host.page.live import Live
 from changefeed.host.page.page import Page
-from changefeed.host.page.peers import Peers
-from changefeed.host.page.view import View
+from changefeed.host.page.state import PageSource, PageState
+from changefeed.host.page.stream import EventStream
+from changefeed.host.status import look
 from changefeed.host.wiring import find_observer
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import StoreUnavailable
@@ -37,9 +39,10 @@ class HostPage:
         self._access = Access(self._secret, acts=acts)
         self._desk = Desk(self._tools, self._access)
         self._peers: Peers | None = None
-        self._source: HostSource | None = None
-        self.live = Live(self._look, every=_EVERY)
-        self.page = Page(self.live)
+        self._watch = FleetWatch(self._seen)
+        self._source: PageSource | None = None
+        self.stream = EventStream(self._look, every=_EVERY)
+        self.page = Page(self.stream)
 
     def serve_with(self, app: web.Application) -> None:
         """Add the routes. While the application runs, members are asked what they know."""
@@ -48,21 +51,32 @@ class HostPage:
         app.on_shutdown.append(self._let_go)
 
     async def _running(self, _: web.Application) -> AsyncIterator[None]:
-        async with Peers.opened() as self._peers, self.live.looking():
+        async with Peers.opened() as self._peers, self.stream.looking():
             yield
 
     async def _let_go(self, _: web.Application) -> None:
-        self.live.close()
+        self.stream.close()
 
-    async def _look(self) -> View:
+    async def _look(self) -> PageState:
+        host = self._opened()
+        status = await self._watch.look(max_age=0)
+        if self._source is None:
+            self._source = PageSource(
+                host.settings, self._peers, me=host.name, acts=lambda: self._access.acts
+            )
+        return await self._source.state(status, is_watched=self.stream.is_watched)
+
+    async def _seen(self, before: FleetStatus | None) -> FleetStatus:
+        peers = self._peers if self.stream.is_watched else None
+        return await look(self._opened(), peers, before)
+
+    def _opened(self) -> Host:
         host = self._host()
         if host is None:
             raise StoreUnavailable(
                 "its feed or its lease container has not been opened yet; see the log"
             )
-        if self._source is None:
-            self._source = HostSource(host, self._peers, acts=self._access.acts)
-        return await self._source.look()
+        return host
 
     def _secret(self) -> str | None:
         host = self._host()

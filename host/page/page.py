@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from aiohttp import hdrs, web
 
 from changefeed.host.page.files import INDEX, SAFE, page_file
-from changefeed.host.page.live import Live, TooManyWatchers
+from changefeed.host.page.stream import EventStream, TooManyWatchers
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import accepts_gzip
 from changefeed.runtime.web_server import take_time
@@ -29,10 +29,10 @@ _BUSY = 503
 
 
 class Page:
-    """Answers for one ``Live``. ``more`` are routes besides: dead letters, actions."""
+    """Answers for one ``EventStream``. ``more`` are routes besides: dead letters, actions."""
 
-    def __init__(self, live: Live) -> None:
-        self.live = live
+    def __init__(self, stream: EventStream) -> None:
+        self.stream = stream
 
     @property
     def routes(self) -> Sequence[web.RouteDef]:
@@ -52,7 +52,7 @@ class Page:
     async def _state(self, request: web.Request) -> web.Response:
         packed = wants_gzip(request)
         try:
-            body = await self.live.whole(compressed=packed)
+            body = await self.stream.whole(compressed=packed)
         except StoreError as error:
             return json_answer({"error": str(error)}, _BUSY)
         headers = {**SAFE, **_NO_STORE, "Content-Type": _JSON, "Vary": "Accept-Encoding"}
@@ -61,7 +61,7 @@ class Page:
         return web.Response(body=body, headers=headers)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        events = self.live.events(_number(request.query.get("after", "")), _gone(request))
+        events = self.stream.events(_number(request.query.get("after", "")), _gone(request))
         try:
             first = await anext(events, b"")
         except TooManyWatchers:

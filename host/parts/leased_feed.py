@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Feed, RangeId
-from changefeed.host.operations.phrases import no_lease
+from changefeed.fleet.phrases import no_lease
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease

@@ -48,13 +48,16 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
             url = await address(board)
             for _ in range(100):
                 view = await state(url)
-                if sum(x["lag"] for x in view["ranges"]) == 0 and view["hosts"][0]["since"]:
+                if (
+                    sum(x["lag"] for x in view["ranges"]) == 0
+                    and view["hosts"][0]["started_at"]
+                ):
                     break
                 await asyncio.sleep(0.2)
             assert [x["name"] for x in view["hosts"]] == ["anna"]
             assert {x["owner"] for x in view["ranges"]} == {"anna"}
             assert view["acts"] is True
-            name = view["ranges"][0]["name"]
+            name = view["ranges"][0]["range"]
             said = await act(url, action="pause", ranges=[name], reason="the disk is full")
             assert said["says"][0].startswith(f"{name}: paused; anna finishes")
             done = board.events("page.action")[0]
@@ -71,8 +74,8 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
             assert states == ["paused", "unowned", "unowned", "unowned"]
             await board.stops()
     assert "Traceback" not in board.said
-    leases = json.loads(changefeed("status", *PLACES, "--json", cwd=tmp_path).stdout)["leases"]
-    assert [x["paused"] for x in leases].count("the disk is full") == 1
+    ranges = json.loads(changefeed("status", *PLACES, "--json", cwd=tmp_path).stdout)["ranges"]
+    assert [x["note"] for x in ranges].count("the disk is full") == 1
 
 
 def test_what_a_dashboard_cannot_do_is_said_at_once(tmp_path: Path) -> None:

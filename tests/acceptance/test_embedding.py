@@ -68,7 +68,7 @@ async def answers(process: Running, port: int) -> None:
     assert (await get(f"{base}/prices/article-7"))[0] == 404
     ready = await until(f"{base}/changefeed/readyz", lambda status, _: status == 200)
     assert ready["problems"] == []
-    assert len((await get(f"{base}/changefeed/leases"))[1]["leases"]) == 12
+    assert len((await get(f"{base}/changefeed/leases"))[1]["ranges"]) == 12
     await until(f"{base}/changefeed/metrics", lambda _, text: "_changes_total" in text)
     assert (await get(f"{base}/changefeed/nothing"))[0] == 404
     assert (await get(f"{base}/changefeed/livez"))[1]["alive"] is True

@@ -58,7 +58,7 @@ async def test_a_killed_host_is_started_again_and_the_leases_are_whole(place: Pa
         assert (ended["host"], ended["code"]) == ("h-2", -signal.SIGKILL)
         await hosts.stops()
     assert owners(place) == [None] * 6
-    assert status(place)["members"] == []
+    assert status(place)["hosts"] == []
 
 
 async def test_a_mistake_of_one_stops_all_and_is_the_exit_code(place: Path) -> None:
@@ -79,7 +79,7 @@ async def test_hosts_whose_supervisor_is_killed_stop_in_an_orderly_way(place: Pa
             await watching.reaches(lambda: owners(place) == [None] * 6)
             await watching.reaches(lambda: not any(map(lives, children)))
     assert len(hosts.events("host.stopped")) == 3
-    assert status(place)["members"] == []
+    assert status(place)["hosts"] == []
 
 
 def lives(pid: int) -> bool:
@@ -94,7 +94,7 @@ async def test_a_fixed_port_is_that_of_the_first_and_the_others_follow(place: Pa
     port = 20000 + os.getpid() % 20000
     async with running(*HOSTS, f"--set=web.port={port}", cwd=place) as hosts:
         await until_even(hosts)
-        addresses = [x["address"] for x in status(place)["members"]]
+        addresses = [x["address"] for x in status(place)["hosts"]]
         assert addresses == [f"http://127.0.0.1:{port + n}" for n in range(3)]
         await hosts.stops(signal.SIGINT)
 

@@ -82,7 +82,7 @@ def operate(place: Path, *arguments: str, stdin: str = "") -> CompletedProcess[s
 
 
 def leases_of(place: Path) -> dict[str, Any]:
-    return {x["range"]: x for x in status(place)["leases"]}
+    return {x["range"]: x for x in status(place)["ranges"]}
 
 
 async def test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again(
@@ -99,7 +99,7 @@ async def test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again
         shown = changefeed("status", *PLACES, cwd=place, env={"COLUMNS": "150"}).stdout
         assert "4 leases (1 paused)" in shown
         assert f"paused: {RANGES[1]}: the [disk] is full" in shown
-        assert leases_of(place)[RANGES[1]]["paused"] == "the [disk] is full"
+        assert leases_of(place)[RANGES[1]]["note"] == "the [disk] is full"
         again = operate(place, "pause", RANGES[1])
         assert again.stdout == f"{RANGES[1]}: was paused before: the [disk] is full\n"
 
@@ -231,7 +231,7 @@ async def test_positions_are_saved_given_back_and_carried_to_another_kind_of_con
     elsewhere = changefeed(*restore, "--yes", PLACES[0], *OTHER, cwd=place)
     assert (elsewhere.returncode, elsewhere.stdout.count(": created\n")) == (0, 4)
     shown = changefeed("status", "--json", PLACES[0], *OTHER, cwd=place)
-    assert [x["lag"] for x in json.loads(shown.stdout)["leases"]] == [0, 0, 0, 0]
+    assert [x["lag"] for x in json.loads(shown.stdout)["ranges"]] == [0, 0, 0, 0]
 
 
 async def test_while_a_host_lives_nothing_is_given_back(place: Path) -> None:
@@ -245,7 +245,7 @@ async def test_while_a_host_lives_nothing_is_given_back(place: Path) -> None:
         assert said.returncode == 2
         assert "anna lives: stop all hosts of the fleet first" in said.stderr
         assert sum(positions(place)) == 100
-        assert {x["owner"] for x in status(place)["leases"]} == {"anna"}
+        assert {x["owner"] for x in status(place)["ranges"]} == {"anna"}
 
 
 async def test_what_is_no_file_is_written_into_and_never_replaced(place: Path) -> None:

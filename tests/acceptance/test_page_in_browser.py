@@ -15,19 +15,19 @@ from playwright.async_api import Page, expect
 
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.activity import Point
+from changefeed.fleet.status import Point, Totals
 from changefeed.host.endpoints import Answers
 from changefeed.host.host import Host
-from changefeed.host.page.live import Live
 from changefeed.host.page.page import Page as PageOf
-from changefeed.host.page.view import HostRow, Known, Ownership, View, range_row
+from changefeed.host.page.state import PageState
+from changefeed.host.page.stream import EventStream
 from changefeed.host.settings import Settings, WebSettings, load_settings
 from changefeed.host.web import listening_socket, serving, serving_application, url_of
-from changefeed.leases.health import RangeHealth
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
 from changefeed.testing.fleet import FleetLog, LoggingObserver
+from tests.support import make
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
 
 pytestmark = [pytest.mark.real_time, needs_browser]
@@ -254,67 +254,63 @@ async def test_names_reasons_and_bodies_stay_text_and_a_letter_is_replayed(
         assert [x.observer for x in await kept.list()] == ["mail:Mail"]
 
 
-def thousand(look: int = 0) -> View:
+def thousand(look: int = 0) -> PageState:
     """A fleet with all there can be, after so many looks."""
-    rows = []
-    for n in range(1000):
-        host = f"host-{n % 8 + 1}"
-        health = RangeHealth(last_progress=1000.0)
-        if n == 417:
-            health = RangeHealth(
-                failing_since=900.0, last_error="ConnectionError: orders is away"
-            )
-        lease = Ownership(
-            name=f"e2.p{n % 12:02}.v{n // 12 * 3:03x}-{n // 12 * 3 + 2:03x}",
+    odd: dict[int, Any] = {
+        23: {"state": "paused", "note": "the warehouse is being counted"},
+        417: {"state": "failing", "note": "ConnectionError: orders is away", "since": 900.0},
+    }
+    ranges = [
+        make.range_seen(
+            f"e2.p{n % 12:02}.v{n // 12 * 3:03x}-{n // 12 * 3 + 2:03x}",
+            f"host-{n % 8 + 1}",
             parents=(f"e1.p{n % 12:02}.v000-0ff",),
-            owner=host,
             epoch=4,
-            health=health,
-            paused="the warehouse is being counted" if n == 23 else None,
-        )
-        known = Known(
-            since=500.0 + n,
+            owned_since=500.0 + n,
             position=f"27296216/{n * 1500}",
             lag=n * 7 % 900 + look,
-            late=n % 50 / 10,
+            lag_seconds=n % 50 / 10,
             rate=float(n % 40),
             checkpoint_at=995.0,
+            progress_at=1000.0,
+            **odd.get(n, {}),
         )
-        rows.append(range_row(lease, known))
+        for n in range(1000)
+    ]
+    total = Totals(ranges=125, lag=56_000, lag_at_least=56_000, lag_seconds=4.9, rate=2437.5)
     hosts = [
-        HostRow(name=f"host-{n + 1}", state="running", ranges=125, since=100.0, version="0.1.0",
-                rate=2437.5, lag=56_000, late=4.9, loop_lag=0.002, stamp=999.0)
+        make.host_seen(f"host-{n + 1}", total=total, started_at=100.0, version="0.1.0",
+                       loop_lag=0.002, stamp_age=1.0)
         for n in range(8)
     ]  # fmt: skip
     hour = [
         Point(at=1000.0 - 10 * n, rate=19_000.0 + 900 * (n % 17), lag=440_000 + 3000 * (n % 31))
         for n in reversed(range(300))
     ]
-    return View(
+    status = make.fleet_seen(
+        sorted(ranges, key=lambda x: x.range),
         at=1000.0 + look,
-        me="",
         feed="cosmos://shop.documents.azure.com/shop/orders",
         leases="postgresql://leases/shop",
-        expiration=30.0,
         hosts=hosts,
-        ranges=sorted(rows, key=lambda x: x.name),
         hour=hour,
     )
+    return PageState(status=status)
 
 
 @asynccontextmanager
-async def a_thousand() -> AsyncIterator[tuple[Live, str]]:
+async def a_thousand() -> AsyncIterator[tuple[EventStream, str]]:
     looks = iter(range(10_000))
 
-    async def look() -> View:
+    async def look() -> PageState:
         return thousand(next(looks))
 
-    live = Live(look, every=0.5)
+    stream = EventStream(look, every=0.5)
     app = web.Application()
-    app.add_routes(PageOf(live).routes)
+    app.add_routes(PageOf(stream).routes)
     with listening_socket(WebSettings()) as listening:
-        async with live.looking(), serving_application(listening, app):
-            yield live, url_of(listening)
+        async with stream.looking(), serving_application(listening, app):
+            yield stream, url_of(listening)
 
 
 async def test_a_thousand_ranges_are_light_and_soon_there_sorted_and_filtered(

@@ -43,13 +43,13 @@ async def test_sigterm_releases_the_leases_and_keeps_their_continuations(place: 
     options = ("--observer=jsonl", "--option=path=out.jsonl", "--name=anna")
     async with running(*RUN, *options, cwd=place) as host:
         await host.says('"event": "lease.acquired"', times=4)
-        await host.reaches(lambda: all(x["lag"] == 0 for x in status(place)["leases"]))
+        await host.reaches(lambda: all(x["lag"] == 0 for x in status(place)["ranges"]))
         assert owners(place) == ["anna"] * 4
         await host.stops()
 
     seen = status(place)
-    assert seen["members"] == []
-    assert [(x["owner"], x["lag"], x["epoch"]) for x in seen["leases"]] == [(None, 0, 1)] * 4
+    assert seen["hosts"] == []
+    assert [(x["owner"], x["lag"], x["epoch"]) for x in seen["ranges"]] == [(None, 0, 1)] * 4
     lines = [json.loads(x) for x in (place / "out.jsonl").read_text().splitlines()]
     assert sorted(x["body"]["n"] for x in lines) == list(range(1000))  # each exactly once
     assert [x["leases"] for x in host.events("host.stopping")] == [4]
@@ -65,7 +65,7 @@ async def test_endpoints_answer_at_the_address_that_the_member_record_tells(
 ) -> None:
     async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as host:
         await host.says('"event": "lease.acquired"', times=4)
-        (member,) = status(place)["members"]
+        (member,) = status(place)["hosts"]
         assert host.events("web.listening")[0]["address"] == member["address"]
         async with aiohttp.ClientSession(member["address"]) as session:
 
@@ -73,9 +73,9 @@ async def test_endpoints_answer_at_the_address_that_the_member_record_tells(
                 async with session.get(path) as answer:
                     return answer.status, await answer.text()
 
-            assert await get("/livez") == (200, '{"host": "anna", "alive": true}')
+            assert await get("/livez") == (200, '{"host":"anna","alive":true}')
             assert (await get("/readyz"))[0] == 200
-            leases = json.loads((await get("/leases"))[1])["leases"]
+            leases = json.loads((await get("/leases"))[1])["ranges"]
             code, metrics = await get("/metrics")
         assert len(leases) == 4
         assert code == 200

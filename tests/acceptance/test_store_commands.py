@@ -51,7 +51,7 @@ class Operator:
     async def leases(self) -> dict[str, dict[str, Any]]:
         """What ``status --json`` says of each range."""
         said = (await self._ended(("status", "--json"))).stdout
-        return {x["range"]: x for x in json.loads(said)["leases"]}
+        return {x["range"]: x for x in json.loads(said)["ranges"]}
 
     async def stored(self) -> list[Lease]:
         """Each lease as it is stored, in the order of ``RANGES``; none if it is not there."""
@@ -124,7 +124,7 @@ async def test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs(
         assert '"problem"' not in await operator("check", "--json")
         await operator("pause", RANGES[1], "--reason=the disk is full")
         await reaches(host, lambda: operator.owned_by("anna", None, "anna", "anna"))
-        assert (await operator.leases())[RANGES[1]]["paused"] == "the disk is full"
+        assert (await operator.leases())[RANGES[1]]["note"] == "the disk is full"
         refused = await operator("reset", RANGES[0], "--to=beginning", "--yes", code=2)
         assert f"{RANGES[0]} is owned by anna, which lives" in refused
         again = (await operator.stored())[1].continuation or ""

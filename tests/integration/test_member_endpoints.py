@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 
 from changefeed.cli import doctor
 from changefeed.cli.doctor import ask_endpoints
-from changefeed.host import member_endpoints
-from changefeed.host.snapshot import MemberStatus
+from changefeed.fleet import peers
+from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
@@ -30,16 +30,7 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
 
 
 async def said_of(address: str) -> str:
-    member = MemberStatus(
-        name="anna",
-        incarnation="anna-1",
-        address=address,
-        stopping=False,
-        state="running",
-        heartbeats=1,
-        stamp_age=0.1,
-    )
-    (found,) = await ask_endpoints([member])
+    (found,) = await ask_endpoints([make.host_seen("anna", address=address)])
     return found.text
 
 
@@ -83,7 +74,7 @@ async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 async def test_few_bytes_do_not_become_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_endpoints, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(peers, "_MAX_BYTES", 1_000)
     document = json.dumps({"problems": ["x" * 10_000_000]}).encode()
 
     async def bomb(_: web.Request) -> web.StreamResponse:

@@ -13,16 +13,15 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from changefeed.cli.dashboard import dashboard_application, desk_of
+from changefeed.cli.dashboard import dashboard_application, desk_of, stream_of
+from changefeed.cli.existing import source_of
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.watch import FleetWatch
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.desk import Desk, Tools
-from changefeed.host.page.fleet_source import FleetSource
-from changefeed.host.page.live import Live
-from changefeed.host.page.peers import Peers
 from changefeed.host.settings import Settings, WebSettings, load_settings
-from changefeed.host.snapshot import FleetInspector
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
@@ -367,15 +366,15 @@ async def test_a_dashboard_shows_a_fleet_whose_hosts_do_not_answer_and_only_look
     await leases.put_member(make.member("anna", "1"))
     feed.append("key-1")
     settings = load_settings(None, {"web": {"token": TOKEN}})
-    fleet = FleetInspector(settings, leases, feed, None)
     async with Peers.opened() as peers:
-        live = Live(FleetSource(settings, fleet, peers).look, every=0.1)
-        app = dashboard_application(live, desk_of(settings, fleet, leases, acts=False))
+        watch = FleetWatch(source_of(settings, leases, feed, peers=peers).look)
+        stream = stream_of(settings, watch, peers, acts=False, every=0.1)
+        app = dashboard_application(stream, desk_of(settings, feed, leases, acts=False))
         async with TestClient(TestServer(app)) as client:
             view = (await (await client.get("/page/state")).json())["view"]
             assert (view["me"], view["acts"]) == ("", False)
             assert [x["name"] for x in view["hosts"]] == ["anna"]
-            rows = {x["name"]: x for x in view["ranges"]}
+            rows = {x["range"]: x for x in view["ranges"]}
             assert (rows["r0"]["owner"], rows["r1"]["state"]) == ("anna", "unowned")
             assert sum(x["lag"] for x in rows.values()) == 1
             answer = await client.post(
@@ -391,7 +390,7 @@ async def test_a_dashboard_shows_a_fleet_whose_hosts_do_not_answer_and_only_look
 async def test_a_member_is_believed_about_itself_only_and_followed_nowhere() -> None:
     async def leases(request: web.Request) -> web.StreamResponse:
         if request.match_info["who"] == "ben":
-            return web.json_response({"host": "anna", "leases": [], "version": "9"})
+            return web.json_response({"host": "anna", "ranges": [], "version": "9"})
         if request.match_info["who"] == "moved":
             raise web.HTTPFound("/anna/leases")
         if request.match_info["who"] == "odd":
@@ -403,11 +402,9 @@ async def test_a_member_is_believed_about_itself_only_and_followed_nowhere() -> 
     async with TestServer(app) as server, Peers.opened() as peers:
         url = str(server.make_url("/")).rstrip("/")
         names = ("anna", "ben", "moved", "odd")
-        await peers.ask([*((x, f"{url}/{x}") for x in names), ("bad", "file:///etc/passwd")])
-        known = peers.host("anna")
-        assert known is not None
-        assert known.version == "9"
-        assert [peers.host(x) for x in ("ben", "moved", "odd", "bad")] == [None] * 4
+        hosts = {x: f"{url}/{x}" for x in names}
+        found = await peers.ask({**hosts, "bad": "file:///etc/passwd"})
+        assert {x: y.version for x, y in found.items()} == {"anna": "9"}
 
 
 def test_settings_have_no_token_unless_one_is_given() -> None:

@@ -74,7 +74,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         status, shown = await get(f"{url}/leases")
         assert (status, shown["host"], shown["incarnation"]) == (200, "anna", host.incarnation)
         ranges = sorted(x.id for x in await feed.ranges())
-        assert [(x["range"], x["epoch"], x["lag"]) for x in shown["leases"]] == [
+        assert [(x["range"], x["epoch"], x["lag"]) for x in shown["ranges"]] == [
             (x, 1, 0) for x in ranges
         ]
 
@@ -139,7 +139,7 @@ async def test_before_there_is_a_host_it_lives_and_is_not_ready() -> None:
         status, shown = await get(f"{url}/readyz")
         assert (status, shown["ready"]) == (503, False)
         assert "not been opened yet" in shown["problems"][0]
-        assert (await get(f"{url}/leases"))[1]["leases"] == []
+        assert (await get(f"{url}/leases"))[1]["ranges"] == []
         assert (await get(f"{url}/metrics"))[0] == 404
 
 

@@ -4,10 +4,9 @@ from typing import Final
 
 from changefeed.cli.collections import _SECONDS, _quantity
 from changefeed.cli.io.json_lines import Fields, record_of
-from changefeed.cli.io.lease_view import LeaseView, Sort
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.reset import _check
-from changefeed.cli.status import _refuse_contradictions
+from changefeed.cli.status import Sort, View, _refuse_contradictions
 from changefeed.host.operations.ranges import check_position
 
 from .table import Table
@@ -15,7 +14,7 @@ from .table import Table
 COMMANDS: Final = Table("Commands")
 
 
-def _status(given: tuple[LeaseView, str]) -> None:
+def _status(given: tuple[View, str]) -> None:
     view, flags = given
     chosen = {x: x in flags for x in ("json", "prometheus", "watch")}
     _refuse_contradictions(view, **chosen)
@@ -24,9 +23,9 @@ def _status(given: tuple[LeaseView, str]) -> None:
 COMMANDS.each(
     _status,
     {
-        "status as JSON and for Prometheus": (LeaseView(), "json prometheus"),
-        "status as JSON, sorted": (LeaseView(sort=Sort.LAG), "json"),
-        "status by rates after one look": (LeaseView(sort=Sort.RATE), ""),
+        "status as JSON and for Prometheus": (View(), "json prometheus"),
+        "status as JSON, sorted": (View(sort=Sort.LAG), "json"),
+        "status by rates after one look": (View(sort=Sort.RATE), ""),
     },
 )
 COMMANDS.each(

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from changefeed.feeds.feed import RangeId
+from changefeed.fleet.doctor import diagnose
+from changefeed.fleet.status import HostSeen, RangeSeen, Totals
 from changefeed.host.balancing.membership import NameTaken
-from changefeed.host.doctor import Look, diagnose
 from changefeed.host.operations import ranges
-from changefeed.host.settings import LeaseSettings
-from changefeed.host.snapshot import LeaseStatus, MemberStatus
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.cancellation import CancelledByStranger
@@ -56,28 +55,28 @@ def _ended() -> object:
     return ranges.meant([LEASES[0].ended_in(make.CLOSED)], ["north"])
 
 
-def _member(name: str, beats: int, **known: Any) -> MemberStatus:
-    usual = {"address": "", "stopping": False, "software": "0.2.0", "settings": {}}
-    fields: dict[str, Any] = {"stamp_age": 0.1, "state": "running", **usual, **known}
-    return MemberStatus(name=name, incarnation=f"{name}-1", heartbeats=beats, **fields)
+def _member(name: str, beats: int, **known: Any) -> HostSeen:
+    usual = {"stamp_age": 0.1, "version": "0.2.0"}
+    return make.host_seen(name, incarnation=f"{name}-1", heartbeats=beats, **{**usual, **known})
 
 
-def _found(looks: Sequence[tuple[Sequence[MemberStatus], Sequence[LeaseStatus]]]) -> list[str]:
+def _found(looks: Sequence[tuple[Sequence[HostSeen], Sequence[RangeSeen]]]) -> list[str]:
     seen = [
-        Look(at=10.0 * n, seen=make.snapshot(leases, members=members))
-        for n, (members, leases) in enumerate(looks)
+        make.fleet_seen(ranges, seconds=10.0 * n, hosts=hosts)
+        for n, (hosts, ranges) in enumerate(looks)
     ]
-    return [f"{x.about}: {x.text}" for x in diagnose(seen, LeaseSettings(), "0.2.0")]
+    found = diagnose(seen, beat=10.0, max_skew=300.0, software="0.2.0")
+    return [f"{x.about}: {x.text}" for x in found]
 
 
 @HOSTS.says("a doctor at a fleet in which much is wrong")
 def _doctor() -> object:
     leases = [
-        make.lease_status("r0", owner="a", continuation="4", lag=9),
-        make.lease_status("r1", owner="b"),
-        make.lease_status("r2", owner="net"),
-        make.lease_status("r3", owner="a"),
-        make.lease_status("r4", owner="a"),
+        make.range_seen("r0", "a", position="4", lag=9),
+        make.range_seen("r1", "b"),
+        make.range_seen("r2", "net"),
+        make.range_seen("r3", "a"),
+        make.range_seen("r4", "a"),
     ]
     quick = {"leases.expiration": 15, "leases.renew_interval": 5}
     slow = {"leases.expiration": 60, "leases.renew_interval": 20}
@@ -87,7 +86,8 @@ def _doctor() -> object:
                 [
                     _member("a", n, stamp_age=-400.0, settings=quick),
                     _member("b", 7),
-                    _member("c", n, software="0.1.0", settings=slow),
+                    make.host_seen("net", state="foreign", total=Totals(ranges=1)),
+                    _member("c", n, version="0.1.0", settings=slow),
                 ],
                 leases,
             )
@@ -96,10 +96,14 @@ def _doctor() -> object:
     )
 
 
+_FREE = make.range_seen("r0", note="no host has its lease")
 HOSTS.each(
     _found,
     {
-        "a doctor at a fleet without a host": [((), [make.lease_status("r0")])] * 3,
+        "a doctor at a fleet without a host": [
+            ((), [make.range_seen("r0", note="no host has its lease")])
+        ]
+        * 3,
         "a doctor that looked for too short a time": [([_member("a", 1)], ())] * 2,
     },
 )

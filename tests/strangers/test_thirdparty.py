@@ -52,7 +52,7 @@ async def test_a_host_runs_over_a_feed_and_leases_of_another_package(home: Path)
     bodies = sorted(json.loads(x)["body"] for x in out.read_text().splitlines())
     assert bodies == list(range(CHANGES))
     shown = changefeed("status", *PLACES, "--json", cwd=home, env=env)
-    assert {x["lag"] for x in json.loads(shown.stdout)["leases"]} <= {0, None}
+    assert {x["lag"] for x in json.loads(shown.stdout)["ranges"]} <= {0, None}
 
 
 def test_check_shows_what_the_backends_find(home: Path) -> None:

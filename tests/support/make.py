@@ -5,15 +5,24 @@ second file needs moves here. What a story does, or how it waits, is no builder.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
-from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, Page, RangeId
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    Feed,
+    FeedRange,
+    Operation,
+    Page,
+    RangeId,
+)
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.sources import StoreSource
+from changefeed.fleet.status import FleetStatus, HostSeen, RangeSeen, Totals
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.snapshot import LeaseStatus, Snapshot
 from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Checkpoint, End, HostName, Incarnation, Lease, Member
@@ -200,36 +209,42 @@ def fleet(sections: Sections | None = None, **more: Any) -> Fleet:
     return Fleet(settings=sections, **more)
 
 
-def lease_status(name: str, **known: Any) -> LeaseStatus:
-    """Return the lease of a range that no host has, at position 0, its lag unknown."""
-    ended, paused, owner = (known.get(x) for x in ("ended", "paused", "owner"))
-    unknown: dict[str, Any] = {
-        "state": (
-            "ended" if ended else "paused" if paused else "reading" if owner else "unowned"
-        ),
-        "parents": (),
-        "owner": None,
-        "incarnation": None,
-        "next_owner": None,
-        "epoch": 1,
-        "ended": False,
-        "paused": None,
-        "continuation": "0",
-        "checkpoint_epoch": 1,
-        "lag": None,
-        "lag_seconds": None,
-        "stamp_age": None,
-    }
-    return LeaseStatus(range=name, **unknown | known)
+def range_seen(name: str = "r0", owner: str | None = None, **known: Any) -> RangeSeen:
+    """Return what is seen of a range at position 0, its lag unknown."""
+    state = "unowned" if owner is None else "reading"
+    unknown: dict[str, Any] = {"state": state, "epoch": 1, "position": "0"}
+    return RangeSeen(range=name, owner=owner, **unknown | known)
 
 
-def snapshot(leases: Sequence[LeaseStatus], *, seconds: float = 0, **known: Any) -> Snapshot:
-    """Return a look, so many seconds after the first."""
+def host_seen(name: str = "a", **known: Any) -> HostSeen:
+    """Return what is seen of a host that runs and owns nothing."""
+    unknown: dict[str, Any] = {"state": "running", "total": Totals()}
+    return HostSeen(name=name, **unknown | known)
+
+
+def fleet_seen(
+    ranges: Sequence[RangeSeen] = (), *, seconds: float = 0, **known: Any
+) -> FleetStatus:
+    """Return a status, so many seconds after the first."""
     unknown: dict[str, Any] = {
+        "at": 1_767_225_600.0 + seconds,
+        "clock": seconds,
         "feed": "memory:",
+        "leases": "memory:",
         "expiration": 30.0,
-        "members": (),
-        "ranges_without_lease": (),
+        "hosts": (),
     }
-    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    return Snapshot(at=at, leases=leases, **unknown | known)
+    return FleetStatus(ranges=ranges, **unknown | known)
+
+
+def store_source(
+    container: LeaseContainer, feed: Feed | None, no_feed: FeedError | None = None, **more: Any
+) -> StoreSource:
+    """Return who looks at leases and a feed in memory; ``more`` is for ``StoreSource``."""
+    usual: dict[str, Any] = {
+        "address": "memory:",
+        "place": "memory:",
+        "expiration": 30.0,
+        "patience": 330.0,
+    }
+    return StoreSource(container, feed, no_feed, **usual | more)

@@ -1,13 +1,12 @@
 """A fleet of which no host runs, as those see it who scale it."""
 
-from changefeed.cli.looks import Looks
 from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector
+from changefeed.fleet.watch import FleetWatch
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
+from tests.support import make
 
 
 class RestingFleet:
@@ -18,13 +17,12 @@ class RestingFleet:
         self._feed = MemoryFeed(3)
         self._now = 0.0
 
-    async def looks(self) -> Looks:
+    async def watch(self) -> FleetWatch:
         leases = _Away() if self._away else MemoryLeases()
         if not self._away:
             for found in await self._feed.ranges():
                 await leases.create(Lease(range=found, continuation=Continuation("0")))
-        fleet = FleetInspector(Settings(), leases, self._feed, None)
-        return Looks(fleet, lambda: self._now)
+        return FleetWatch(make.store_source(leases, self._feed).look, lambda: self._now)
 
     def append(self, changes: int) -> None:
         for n in range(changes):

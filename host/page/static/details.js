@@ -4,12 +4,12 @@ import { ago, byId, counted, el, load, moment, rate, seconds, whole } from "./do
 import { act, asked } from "./actions.js";
 
 export const successorsOf = (view, name) =>
-  [...view.ranges, ...view.past].filter((one) => one.parents.includes(name)).map((one) => one.name);
+  [...view.ranges, ...view.past].filter((one) => one.parents.includes(name)).map((one) => one.range);
 
 export function showRange(view, name) {
   const dialog = byId("details");
-  const range = view.ranges.find((one) => one.name === name);
-  const past = view.past.find((one) => one.name === name);
+  const range = view.ranges.find((one) => one.range === name);
+  const past = view.past.find((one) => one.range === name);
   if (!range && !past) return;
   const links = (names) =>
     names.length ? el("span", {}, ...names.flatMap((one, at) => [at ? ", " : "", el("button", { type: "button", class: "plain", onclick: () => showRange(view, one) }, one)])) : "none";
@@ -25,18 +25,18 @@ export function showRange(view, name) {
 }
 
 function factsOf(range, now) {
-  const since = range.state_since ? `, since ${moment(range.state_since)} (${ago(range.state_since, now)})` : "";
+  const since = range.since ? `, since ${moment(range.since)} (${ago(range.since, now)})` : "";
   return [
     ["State", el("span", {}, el("span", { class: `state state-${range.state}` }, range.state), `${range.note ? ` ${range.note}` : ""}${since}`)],
     ["Owner", range.owner ?? "none"],
     ["Asked for by", range.next_owner ?? ""],
-    ["Owned since", range.since ? `${moment(range.since)} (${ago(range.since, now)})` : ""],
+    ["Owned since", range.owned_since ? `${moment(range.owned_since)} (${ago(range.owned_since, now)})` : ""],
     ["Epoch", String(range.epoch)],
     ["Position", range.position ?? ""],
     ["Last checkpoint", range.checkpoint_at ? `${moment(range.checkpoint_at)} (${ago(range.checkpoint_at, now)} ago)` : ""],
     ["Last batch done", range.progress_at ? `${moment(range.progress_at)} (${ago(range.progress_at, now)} ago)` : ""],
     ["Lag", range.lag === null ? "not known here" : counted(range.lag, "change")],
-    ["Late", seconds(range.late)],
+    ["Late", seconds(range.lag_seconds)],
     ["Rate", range.rate === null ? "" : `${rate(range.rate)} changes a second`],
     ["Load", range.load === null ? "" : `busy for ${load(range.load)} of each second`],
     ["Keys", range.low || range.high ? `${range.low} up to ${range.high || "the end"}` : ""],
@@ -44,9 +44,9 @@ function factsOf(range, now) {
 }
 
 function buttons(view, range, dialog) {
-  if (!view.acts || range.state === "ended" || !range.epoch && !range.position && range.note?.includes("no lease")) return "";
+  if (!view.acts || range.state === "ended" || !range.leased) return "";
   const button = (label, action, danger) =>
-    el("button", { type: "button", class: danger ? "danger" : null, onclick: () => { dialog.close(); act(action, { ranges: [range.name] }); } }, label);
+    el("button", { type: "button", class: danger ? "danger" : null, onclick: () => { dialog.close(); act(action, { ranges: [range.range] }); } }, label);
   return el("div", { class: "toolbar" },
     range.state === "paused" ? button("Resume …", "resume") : button("Pause …", "pause"),
     range.owner ? button("Release …", "release", true) : "",

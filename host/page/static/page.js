@@ -11,16 +11,16 @@ const PHONE = matchMedia("(max-width: 44rem)");
 let page = PHONE.matches ? 20 : 200;
 const POLL = 5000;
 const MOVES = 100;
-const state = { view: null, byName: new Map(), number: 0, trouble: null, heard: 0, sort: "name", descending: false, first: 0, chosen: new Set(), stream: null };
+const state = { view: null, byName: new Map(), number: 0, trouble: null, heard: 0, sort: "range", descending: false, first: 0, chosen: new Set(), stream: null };
 
 const COLUMNS = [
-  { name: "name", label: "Range", class: "name", open: true, text: (row) => row.name, value: (row) => row.name },
+  { name: "range", label: "Range", class: "name", open: true, text: (row) => row.range, value: (row) => row.range },
   { name: "state", label: "State", text: (row) => row.state, className: (row) => `state state-${row.state}`, value: (row) => SEVERITY.indexOf(row.state),
-    note: (row, now) => [row.note, row.state_since ? `since ${ago(row.state_since, now)}` : "", row.next_owner ? `→ ${row.next_owner}` : ""].filter(Boolean).join(", ") },
+    note: (row, now) => [row.note, row.since ? `since ${ago(row.since, now)}` : "", row.next_owner ? `→ ${row.next_owner}` : ""].filter(Boolean).join(", ") },
   { name: "owner", label: "Owner", text: (row) => row.owner ?? "", value: (row) => row.owner },
-  { name: "since", label: "Since", figure: true, class: "more", text: (row, now) => ago(row.since, now), value: (row) => row.since, title: (row) => moment(row.since) },
+  { name: "owned_since", label: "Since", figure: true, class: "more", text: (row, now) => ago(row.owned_since, now), value: (row) => row.owned_since, title: (row) => moment(row.owned_since) },
   { name: "lag", label: "Lag", figure: true, text: (row) => whole(row.lag), value: (row) => row.lag, largest: true },
-  { name: "late", label: "Late", figure: true, class: "more", text: (row) => seconds(row.late), value: (row) => row.late, largest: true },
+  { name: "lag_seconds", label: "Late", figure: true, class: "more", text: (row) => seconds(row.lag_seconds), value: (row) => row.lag_seconds, largest: true },
   { name: "rate", label: "Changes/s", figure: true, class: "more", text: (row) => rate(row.rate), value: (row) => row.rate, largest: true },
   { name: "load", label: "Load", figure: true, class: "more", text: (row) => load(row.load), value: (row) => row.load, largest: true },
   { name: "checkpoint", label: "Checkpoint", figure: true, class: "more", text: (row, now) => (row.checkpoint_at ? `${ago(row.checkpoint_at, now)} ago` : ""), value: (row) => row.checkpoint_at, title: (row) => moment(row.checkpoint_at) },
@@ -29,24 +29,26 @@ const COLUMNS = [
 const SEVERITY = ["stuck", "failing", "expired", "unowned", "paused", "waiting", "reading", "idle", "ended"];
 const CHOICE = {
   name: "chosen", label: "Choose", hidden: true,
-  cell: (row) => el("input", { type: "checkbox", "aria-label": `Choose ${row.name}`, onchange: (event) => choose(row.name, event.target.checked) }),
-  update: (cell, row) => { cell.firstChild.checked = state.chosen.has(row.name); },
+  cell: (row) => el("input", { type: "checkbox", "aria-label": `Choose ${row.range}`, onchange: (event) => choose(row.range, event.target.checked) }),
+  update: (cell, row) => { cell.firstChild.checked = state.chosen.has(row.range); },
 };
 const HOSTS = [
   { name: "name", label: "Host", class: "name", text: (row) => row.name, link: (row) => address(row) },
   { name: "state", label: "State", text: (row) => row.state, className: (row) => `state state-${row.state}`, note: (row) => HOST_NOTES[row.state] ?? "" },
-  { name: "since", label: "Alive since", figure: true, class: "more", text: (row, now) => ago(row.since, now), title: (row) => moment(row.since) },
-  { name: "ranges", label: "Ranges", figure: true, text: (row) => whole(row.ranges) },
-  { name: "lag", label: "Lag", figure: true, text: (row) => whole(row.lag) },
-  { name: "late", label: "Late", figure: true, class: "more", text: (row) => seconds(row.late) },
-  { name: "rate", label: "Changes/s", figure: true, class: "more", text: (row) => rate(row.rate) },
-  { name: "load", label: "Load", figure: true, class: "more", text: (row) => load(row.load) },
+  { name: "started_at", label: "Alive since", figure: true, class: "more", text: (row, now) => ago(row.started_at, now), title: (row) => moment(row.started_at) },
+  { name: "ranges", label: "Ranges", figure: true, text: (row) => whole(row.total.ranges) },
+  { name: "lag", label: "Lag", figure: true, text: (row) => atLeast(row.total) },
+  { name: "lag_seconds", label: "Late", figure: true, class: "more", text: (row) => seconds(row.total.lag_seconds) },
+  { name: "rate", label: "Changes/s", figure: true, class: "more", text: (row) => rate(row.total.rate) },
+  { name: "load", label: "Load", figure: true, class: "more", text: (row) => load(row.total.load) },
   { name: "loop", label: "Loop lag", figure: true, class: "more", text: (row) => (row.loop_lag === null ? "" : `${(row.loop_lag * 1000).toFixed(0)} ms`) },
-  { name: "stamp", label: "Sign of life", figure: true, class: "more", text: (row, now) => (row.stamp ? `${ago(row.stamp, now)} ago` : "") },
-  { name: "version", label: "Version", class: "more", text: (row) => row.version ?? "" },
+  { name: "stamp", label: "Sign of life", figure: true, class: "more", text: (row) => (row.stamp_age === null ? "" : `${seconds(row.stamp_age)} ago`) },
+  { name: "version", label: "Version", class: "more", text: (row) => row.version },
 ];
+// What some ranges are behind together; of a range that nobody can count that is not known.
+const atLeast = (total) => (total.lag !== null ? whole(total.lag) : total.lag_at_least === null ? "" : `≥ ${whole(total.lag_at_least)}`);
 const HOST_NOTES = {
-  silent: "its record does not change any more",
+  dead: "its record does not change any more",
   foreign: "it keeps no record: a processor of another kind, or a host that is gone",
 };
 const PIPELINES = [
@@ -103,7 +105,7 @@ const wantedState = (row, wanted) =>
 function found() {
   const matches = matcher(byId("filter").value);
   const wanted = byId("state").value;
-  return state.view.ranges.filter((row) => wantedState(row, wanted) && matches([row.name, row.owner, row.next_owner, row.note]));
+  return state.view.ranges.filter((row) => wantedState(row, wanted) && matches([row.range, row.owner, row.next_owner, row.note]));
 }
 
 function showRanges() {
@@ -133,12 +135,12 @@ function showTotals(view) {
   const living = view.ranges.filter((row) => row.state !== "ended");
   const sum = (values) => values.reduce((a, b) => a + (b ?? 0), 0);
   const known = living.filter((row) => row.lag !== null);
-  const lates = living.map((row) => row.late).filter((late) => late !== null);
+  const lates = living.map((row) => row.lag_seconds).filter((late) => late !== null);
   const troubled = living.filter((row) => SEVERITY.indexOf(row.state) < 5).length;
   const tiles = [
     ["Hosts", whole(view.hosts.filter((row) => row.state === "running").length)],
     ["Ranges", whole(living.length)],
-    ["Lag", known.length ? whole(sum(known.map((row) => row.lag))) : "not known"],
+    ["Lag", atLeast({ lag: known.length === living.length ? sum(known.map((row) => row.lag)) : null, lag_at_least: known.length ? sum(known.map((row) => row.lag)) : null }) || "not known"],
     ["Latest by", lates.length ? seconds(Math.max(...lates)) : "not known"],
     ["Changes/s", rate(sum(living.map((row) => row.rate)))],
     ["In trouble", whole(troubled)],
@@ -159,11 +161,11 @@ function showTroubles(view) {
   for (const row of view.ranges) {
     if (SEVERITY.indexOf(row.state) >= 5) continue;
     const key = `${row.state}: ${row.note ?? ""}`;
-    (alike.get(key) ?? alike.set(key, []).get(key)).push(row.name);
+    (alike.get(key) ?? alike.set(key, []).get(key)).push(row.range);
   }
   const lines = [
     ...(state.trouble ? [["bad", state.trouble]] : []),
-    ...view.troubles.map((one) => ["bad", `${one.kind}: ${one.message}`]),
+    ...view.problems.map((one) => ["bad", `${one.kind}: ${one.message}`]),
     ...(view.hosts.some((row) => row.state === "running" || row.state === "foreign") ? [] : [["bad", "no host runs: what is appended to the feed is not read"]]),
     ...[...alike].map(([key, names]) => [
       key.startsWith("paused") || key.startsWith("unowned") ? "" : "bad",
@@ -205,11 +207,11 @@ function showHour(view) {
 
 function showLineage() {
   if (!byId("lineage-details").open) return;
-  const key = JSON.stringify([state.view.ranges.map((row) => [row.name, row.state]), state.view.past.length, byId("filter").value]);
+  const key = JSON.stringify([state.view.ranges.map((row) => [row.range, row.state]), state.view.past.length, byId("filter").value]);
   if (showLineage.key === key) return;
   showLineage.key = key;
   const matches = matcher(byId("filter").value);
-  const { picture, words } = lineage(state.view.ranges, state.view.past, (row) => matches([row.name, row.owner]), (name) => showRange(state.view, name));
+  const { picture, words } = lineage(state.view.ranges, state.view.past, (row) => matches([row.range, row.owner]), (name) => showRange(state.view, name));
   setText(byId("lineage-note"), words);
   byId("lineage-picture").replaceChildren(picture);
 }
@@ -238,13 +240,13 @@ function take(change) {
   if (change.at) {
     view.at = change.at;
     for (const row of change.changed) {
-      const known = state.byName.get(row.name);
+      const known = state.byName.get(row.range);
       if (known) Object.assign(known, row);
-      else { view.ranges.push(row); state.byName.set(row.name, row); }
+      else { view.ranges.push(row); state.byName.set(row.range, row); }
     }
     for (const name of change.gone) state.byName.delete(name);
-    if (change.gone.length) view.ranges = view.ranges.filter((row) => state.byName.has(row.name));
-    for (const part of ["hosts", "past", "pipelines", "troubles", "letters"]) if (part in change) view[part] = change[part];
+    if (change.gone.length) view.ranges = view.ranges.filter((row) => state.byName.has(row.range));
+    for (const part of ["hosts", "past", "pipelines", "problems", "letters"]) if (part in change) view[part] = change[part];
     if (change.moves.length) { view.moves = [...change.moves, ...view.moves].slice(0, MOVES); view.moved += change.moves.length; }
     view.hour = [...view.hour, ...change.hour].filter((point) => point[0] > view.at - 3700);
   }
@@ -266,7 +268,7 @@ async function whole_() {
   const found_ = await answer.json();
   if (!answer.ok) throw new Error(found_.error ?? `the answer was ${answer.status}`);
   Object.assign(state, { view: found_.view, number: found_.number, trouble: found_.trouble });
-  state.byName = new Map(found_.view.ranges.map((row) => [row.name, row]));
+  state.byName = new Map(found_.view.ranges.map((row) => [row.range, row]));
   showSoon();
 }
 

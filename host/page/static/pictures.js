@@ -36,21 +36,21 @@ const MOST = 600;
 
 // Generations from left to right; up and down by the keys that a range holds, where that is known.
 export function lineage(ranges, past, matches, open) {
-  const all = new Map([...past.map((one) => [one.name, { ...one, state: "past" }]), ...ranges.map((one) => [one.name, one])]);
+  const all = new Map([...past.map((one) => [one.range, { ...one, state: "past" }]), ...ranges.map((one) => [one.range, one])]);
   const children = new Map();
-  for (const one of all.values()) for (const parent of one.parents) if (all.has(parent)) (children.get(parent) ?? children.set(parent, []).get(parent)).push(one.name);
-  const shown = related([...all.values()].filter(matches).map((one) => one.name), all, children);
+  for (const one of all.values()) for (const parent of one.parents) if (all.has(parent)) (children.get(parent) ?? children.set(parent, []).get(parent)).push(one.range);
+  const shown = related([...all.values()].filter(matches).map((one) => one.range), all, children);
   const nodes = [...shown].slice(0, MOST).map((name) => all.get(name));
-  const names = new Set(nodes.map((one) => one.name));
+  const names = new Set(nodes.map((one) => one.range));
   const depth = depths(nodes, names);
   const place = places(nodes, depth);
-  const columns = Math.max(0, ...nodes.map((one) => depth.get(one.name))) + 1;
+  const columns = Math.max(0, ...nodes.map((one) => depth.get(one.range))) + 1;
   const height = Math.max(0, ...[...place.values()].map((at) => at.y + at.height)) + 8;
   const picture = svg("svg", { width: columns * BOX.step, height, role: "img", "aria-label": described(nodes, columns) });
   for (const one of nodes)
     for (const parent of one.parents)
-      if (names.has(parent)) picture.append(edge(place.get(parent), place.get(one.name)));
-  for (const one of nodes) picture.append(box(one, place.get(one.name), open));
+      if (names.has(parent)) picture.append(edge(place.get(parent), place.get(one.range)));
+  for (const one of nodes) picture.append(box(one, place.get(one.range), open));
   const cut = shown.size > nodes.length ? ` The picture shows ${nodes.length} of ${shown.size}: filter the ranges above to see others.` : "";
   return { picture, words: described(nodes, columns) + cut };
 }
@@ -78,7 +78,7 @@ function related(found, all, children) {
 }
 
 function depths(nodes, names) {
-  const byName = new Map(nodes.map((one) => [one.name, one]));
+  const byName = new Map(nodes.map((one) => [one.range, one]));
   const depth = new Map();
   const of = (name, path) => {
     if (depth.has(name)) return depth.get(name);
@@ -101,14 +101,14 @@ function places(nodes, depth) {
   const rank = new Map(bounds.map((bound, at) => [bound, at]));
   const below = new Map();
   for (const one of nodes) {
-    const x = depth.get(one.name) * BOX.step + 4;
+    const x = depth.get(one.range) * BOX.step + 4;
     if (one.low < one.high) {
       const top = rank.get(one.low);
-      place.set(one.name, { x, y: 4 + top * line, height: (rank.get(one.high) - top) * line - BOX.gap });
+      place.set(one.range, { x, y: 4 + top * line, height: (rank.get(one.high) - top) * line - BOX.gap });
     } else {
       const at = below.get(x) ?? bounds.length;
       below.set(x, at + 1);
-      place.set(one.name, { x, y: 4 + at * line, height: BOX.height });
+      place.set(one.range, { x, y: 4 + at * line, height: BOX.height });
     }
   }
   return place;
@@ -121,10 +121,10 @@ function edge(from, to) {
 }
 
 function box(one, at, open) {
-  const label = one.name.length > 27 ? `${one.name.slice(0, 26)}…` : one.name;
+  const label = one.range.length > 27 ? `${one.range.slice(0, 26)}…` : one.range;
   const more = [one.state, one.owner].filter(Boolean).join(", ");
-  return svg("g", { class: `node state-${one.state}`, onclick: () => open(one.name) },
-    svg("title", {}, `${one.name}: ${more}`),
+  return svg("g", { class: `node state-${one.state}`, onclick: () => open(one.range) },
+    svg("title", {}, `${one.range}: ${more}`),
     svg("rect", { x: at.x, y: at.y, width: BOX.width, height: at.height, rx: 4 }),
     svg("text", { x: at.x + 6, y: at.y + Math.min(at.height / 2, at.height - 9) + 4 }, label));
 }

@@ -38,7 +38,7 @@ export class Table {
   }
 
   show(rows, now) {
-    const shown = new Set(rows.map((row) => row.key ?? row.name));
+    const shown = new Set(rows.map((row) => row.key ?? row.range ?? row.name));
     for (const [key, made] of this.rows) {
       if (!shown.has(key)) {
         made.row.remove();
@@ -47,7 +47,7 @@ export class Table {
     }
     let place = this.body.firstChild;
     for (const row of rows) {
-      const key = row.key ?? row.name;
+      const key = row.key ?? row.range ?? row.name;
       let made = this.rows.get(key);
       if (!made) this.rows.set(key, (made = this.#make(row)));
       this.#fill(made, row, now);
@@ -61,7 +61,7 @@ export class Table {
       const cell = el("td", { class: [column.figure ? "figure" : null, column.class].filter(Boolean).join(" ") || null, "data-label": column.label });
       if (column.cell) cell.append(column.cell(row));
       else if (column.open) {
-        const name = row.name;
+        const name = row.range;
         cell.append(el("button", { type: "button", class: "plain", onclick: () => this.onOpen(name) }));
       } else if (column.link) cell.append(el("a", {}));
       else cell.append(el("span"));
@@ -108,9 +108,9 @@ export function sorted(rows, column, descending) {
     const left = value(a);
     const right = value(b);
     const unknown = (x) => x === null || x === undefined || x === "";
-    if (unknown(left) || unknown(right)) return unknown(left) - unknown(right) || (a.name < b.name ? -1 : 1);
+    if (unknown(left) || unknown(right)) return unknown(left) - unknown(right) || (a.range < b.range ? -1 : 1);
     if (left < right) return -order;
     if (left > right) return order;
-    return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
+    return a.range < b.range ? -1 : a.range > b.range ? 1 : 0;
   });
 }

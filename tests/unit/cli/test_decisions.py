@@ -6,19 +6,18 @@ import pytest
 
 from changefeed.cli.collections import _BYTES, _SECONDS, _quantity
 from changefeed.cli.dead_letters import _check_choice
-from changefeed.cli.io.lease_view import LeaseView, Sort
 from changefeed.cli.log import _policy
 from changefeed.cli.reset import _check
-from changefeed.cli.status import StatusRefused, _refuse_contradictions
+from changefeed.cli.status import Sort, StatusRefused, View, _refuse_contradictions
 from changefeed.feeds.eventlog import SealPolicy
 from changefeed.host.operations.letters import left_to_others, own_and_others
 from changefeed.host.operations.ranges import check_position
 from changefeed.runtime.errors import UserError
 from tests.support import make
 
-ALL = LeaseView()
-BY_RATE = LeaseView(sort=Sort.RATE)
-BY_LAG = LeaseView(sort=Sort.LAG)
+ALL = View()
+BY_RATE = View(sort=Sort.RATE)
+BY_LAG = View(sort=Sort.LAG)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +31,13 @@ BY_LAG = LeaseView(sort=Sort.LAG)
         (BY_LAG, "", True),
         (BY_LAG, "prometheus", False),
         (BY_LAG, "json", False),
-        (LeaseView(pattern="a*"), "json", False),
+        (View(pattern="a*"), "json", False),
         (BY_RATE, "watch", True),
         (BY_RATE, "", False),  # a rate takes two looks
     ],
 )
 def test_flags_of_status_that_contradict_each_other_are_refused(
-    view: LeaseView, flags: str, *, taken: bool
+    view: View, flags: str, *, taken: bool
 ) -> None:
     given = {x: x in flags.split() for x in ("json", "prometheus", "watch")}
     with nullcontext() if taken else pytest.raises(StatusRefused):

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real_time
 
 @asynccontextmanager
 async def exporting(fleet: RestingFleet) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
-    app = exporter_application(await fleet.looks(), lag_per_host=10)
+    app = exporter_application(await fleet.watch(), lag_per_host=10)
     async with TestClient(TestServer(app)) as client:
         yield client
 

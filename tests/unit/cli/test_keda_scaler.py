@@ -38,7 +38,7 @@ def value(hosts: int) -> bytes:
 
 @asynccontextmanager
 async def served(fleet: RestingFleet) -> AsyncIterator["Client"]:
-    scaler = Scaler(await fleet.looks(), lag_per_host=10)
+    scaler = Scaler(await fleet.watch(), lag_per_host=10)
     async with (
         serving_scaler(scaler, "127.0.0.1", 0) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
@@ -124,7 +124,7 @@ async def test_metadata_that_are_wrong_are_refused_with_advice(number: bytes) ->
 
 
 async def test_a_port_that_is_in_use_is_refused_with_advice() -> None:
-    scaler = Scaler(await RestingFleet().looks(), 10)
+    scaler = Scaler(await RestingFleet().watch(), 10)
     async with serving_scaler(scaler, "127.0.0.1", 0) as port:
         with pytest.raises(UserError, match="--scaler-port"):
             async with serving_scaler(scaler, "127.0.0.1", port):

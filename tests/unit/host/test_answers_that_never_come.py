@@ -43,7 +43,8 @@ class Story:
 
     @property
     def taken_for_dead(self) -> set[str]:
-        return {x for host in self.fleet.hosts.values() for x in host.activity.dead}
+        hosts = self.fleet.hosts
+        return {x for host in hosts.values() for x in hosts.keys() - host._balancer.fleet}
 
 
 @pytest.mark.parametrize(

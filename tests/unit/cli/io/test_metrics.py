@@ -2,21 +2,21 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from changefeed.cli.io.prometheus import as_prometheus
+from changefeed.cli.io.metrics import as_metrics
 from tests.support import make
 
 
 def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
-    seen = make.snapshot(
+    seen = make.fleet_seen(
         [
-            make.lease_status("r0", lag=7, lag_seconds=61.5),
-            make.lease_status("r1", owner="anna", lag=3),
-            make.lease_status("r2", owner="anna", paused='bad "data"', lag=2, lag_seconds=1.0),
-            make.lease_status("r3", ended=True),
-            make.lease_status("r4"),
+            make.range_seen("r0", lag=7, lag_seconds=61.5),
+            make.range_seen("r1", "anna", lag=3),
+            make.range_seen("r2", "anna", state="paused", lag=2, lag_seconds=1.0),
+            make.range_seen("r3", state="ended"),
+            make.range_seen("r4"),
         ]
     )
-    text = as_prometheus(seen, lag_per_host=5)
+    text = as_metrics(seen, lag_per_host=5)
     found = {
         (x.name, *x.labels.values()): x.value
         for family in text_string_to_metric_families(text)

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from changefeed.host.page.live import ASK_AGAIN, Live, TooManyWatchers
-from changefeed.host.page.view import Known, Ownership, View, range_row
+from changefeed.host.page.state import PageState
+from changefeed.host.page.stream import ASK_AGAIN, EventStream, TooManyWatchers
 from changefeed.runtime.errors import StoreUnavailable
+from tests.support import make
 
 EVERY = 2.0
 
@@ -21,29 +22,21 @@ class Fleet:
         self.looks = 0
         self.away = False
 
-    async def look(self) -> View:
+    async def look(self) -> PageState:
         self.looks += 1
         await asyncio.sleep(0.5)
         if self.away:
             raise StoreUnavailable("the container is away")
-        row = range_row(Ownership(name="r", owner="anna"), Known(lag=self.looks))
-        return View(
-            at=float(self.looks),
-            me="",
-            feed="memory:",
-            leases="memory:",
-            expiration=30.0,
-            hosts=[],
-            ranges=[row],
-        )
+        row = make.range_seen("r", "anna", lag=self.looks)
+        return PageState(status=make.fleet_seen([row], seconds=self.looks), letters=3)
 
 
 def here() -> bool:
     return False
 
 
-async def whole(live: Live) -> Any:
-    return json.loads(await live.whole(compressed=False))
+async def whole(stream: EventStream) -> Any:
+    return json.loads(await stream.whole(compressed=False))
 
 
 def sent(event: bytes) -> Any:
@@ -54,47 +47,47 @@ def sent(event: bytes) -> Any:
 
 async def test_many_who_ask_at_once_share_one_look() -> None:
     fleet = Fleet()
-    live = Live(fleet.look, every=EVERY)
-    documents = await asyncio.gather(*(whole(live) for _ in range(50)))
+    stream = EventStream(fleet.look, every=EVERY)
+    documents = await asyncio.gather(*(whole(stream) for _ in range(50)))
     assert fleet.looks == 1
     assert {x["number"] for x in documents} == {documents[0]["number"]}
     await asyncio.sleep(EVERY)
-    assert (await whole(live))["number"] == documents[0]["number"] + 1
+    assert (await whole(stream))["number"] == documents[0]["number"] + 1
 
 
-async def test_nobody_looks_while_nobody_watches() -> None:
+async def test_it_looks_rarely_while_nobody_watches() -> None:
     fleet = Fleet()
-    live = Live(fleet.look, every=EVERY)
-    async with live.looking():
+    stream = EventStream(fleet.look, every=EVERY)
+    async with stream.looking():
         await asyncio.sleep(100)
-        assert fleet.looks == 0
-        events = live.events(-1, here)
+        assert fleet.looks == 3, "each half a minute, for the last hour"
+        events = stream.events(-1, here)
         assert await anext(events) == ASK_AGAIN
         await asyncio.sleep(100)
         watched = fleet.looks
-        assert watched > 10
+        assert watched > 13
         await events.aclose()
         await asyncio.sleep(100)
-        assert fleet.looks <= watched + 1
+        assert fleet.looks <= watched + 4
 
 
 async def test_a_watcher_is_sent_what_has_changed_and_the_same_bytes_as_any_other() -> None:
-    live = Live(Fleet().look, every=EVERY)
-    async with live.looking():
-        number = (await whole(live))["number"]
-        one, other = live.events(number, here), live.events(number, here)
+    stream = EventStream(Fleet().look, every=EVERY)
+    async with stream.looking():
+        number = (await whole(stream))["number"]
+        one, other = stream.events(number, here), stream.events(number, here)
         event = await anext(one)
-        assert sent(event)["changed"] == [{"name": "r", "lag": 2}]
+        assert sent(event)["changed"] == [{"range": "r", "lag": 2}]
         assert sent(event)["number"] == number + 1
         assert await anext(other) == event
-        assert sent(await anext(one))["changed"] == [{"name": "r", "lag": 3}]
+        assert sent(await anext(one))["changed"] == [{"range": "r", "lag": 3}]
 
 
 async def test_a_watcher_that_does_not_read_misses_some_and_is_told_to_ask_again() -> None:
-    live = Live(Fleet().look, every=EVERY)
-    async with live.looking():
-        number = (await whole(live))["number"]
-        quick, slow = live.events(number, here), live.events(number, here)
+    stream = EventStream(Fleet().look, every=EVERY)
+    async with stream.looking():
+        number = (await whole(stream))["number"]
+        quick, slow = stream.events(number, here), stream.events(number, here)
         await anext(slow)
         for _ in range(3):
             await anext(quick)
@@ -106,36 +99,36 @@ async def test_a_watcher_that_does_not_read_misses_some_and_is_told_to_ask_again
 
 
 async def test_watchers_are_limited_and_one_that_has_gone_makes_room() -> None:
-    live = Live(Fleet().look, every=EVERY)
+    stream = EventStream(Fleet().look, every=EVERY)
     gone = False
-    watching = [live.events(-1, lambda: gone) for _ in range(32)]
+    watching = [stream.events(-1, lambda: gone) for _ in range(32)]
     for events in watching:
         await anext(events)
     with pytest.raises(TooManyWatchers):
-        await anext(live.events(-1, here))
+        await anext(stream.events(-1, here))
     gone = True
     assert await anext(watching[0], b"none") == b"none"
-    assert await anext(live.events(-1, here)) == ASK_AGAIN
+    assert await anext(stream.events(-1, here)) == ASK_AGAIN
 
 
 async def test_a_container_that_is_away_is_said_and_the_last_view_stays() -> None:
     fleet = Fleet()
-    live = Live(fleet.look, every=EVERY)
-    async with live.looking():
-        first = await whole(live)
+    stream = EventStream(fleet.look, every=EVERY)
+    async with stream.looking():
+        first = await whole(stream)
         fleet.away = True
-        events = live.events(first["number"], here)
+        events = stream.events(first["number"], here)
         change = sent(await anext(events))
         assert change["trouble"] == "the container is away"
-        shown = await whole(live)
+        shown = await whole(stream)
         assert (shown["trouble"], shown["view"]) == (change["trouble"], first["view"])
         fleet.away = False
         assert sent(await anext(events))["trouble"] is None
 
 
 async def test_a_close_lets_every_watcher_go() -> None:
-    live = Live(Fleet().look, every=EVERY)
-    async with live.looking():
-        number = (await whole(live))["number"]
-        events = live.events(number, here)
+    stream = EventStream(Fleet().look, every=EVERY)
+    async with stream.looking():
+        number = (await whole(stream))["number"]
+        events = stream.events(number, here)
     assert await anext(events, b"none") == b"none"

@@ -9,34 +9,35 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from changefeed.host.fleet_settings import OWN
-from changefeed.host.snapshot import MemberStatus
+from changefeed.fleet.status import HostSeen
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
 
 _EXPIRATION, _RENEWAL = "leases.expiration", "leases.renew_interval"
+_OWN = ("leases.capacity", "leases.max_ranges")
+"""The settings that each host has for itself."""
 
 
-def differences(members: Sequence[MemberStatus], software: str) -> Iterator[Diagnostic]:
+def differences(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
     """Find them among the hosts that live. ``software`` is the version of this program."""
     yield from _older_versions(members, software)
     yield from _takes_from_living(members)
     yield from _different_settings(members)
 
 
-def _older_versions(members: Sequence[MemberStatus], software: str) -> Iterator[Diagnostic]:
-    known = [x for x in members if x.software]
-    unknown = [x.name for x in members if not x.software]
+def _older_versions(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
+    known = [x for x in members if x.version]
+    unknown = [x.name for x in members if not x.version]
     if unknown and software:
         yield warning(
             _hosts(unknown),
             f"there is no version in the record; this command is {software}",
             "give all hosts the same version",
         )
-    newest = max((software, *(x.software for x in known)), key=_order)
+    newest = max((software, *(x.version for x in known)), key=_order)
     by_version: dict[str, list[str]] = {}
     for member in known:
-        if _order(member.software) < _order(newest):
-            by_version.setdefault(member.software, []).append(member.name)
+        if _order(member.version) < _order(newest):
+            by_version.setdefault(member.version, []).append(member.name)
     for version, names in sorted(by_version.items(), key=lambda x: _order(x[0])):
         than = "this command" if _order(newest) == _order(software) else "other hosts"
         yield warning(
@@ -52,7 +53,7 @@ def _order(version: str) -> tuple[tuple[int, ...], bool]:
     return tuple(int(x) for x in numbers.split(".") if x), not rest
 
 
-def _takes_from_living(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
+def _takes_from_living(members: Sequence[HostSeen]) -> Iterator[Diagnostic]:
     """Find hosts that expire leases sooner than others renew theirs."""
     for member in members:
         patience = member.settings.get(_EXPIRATION)
@@ -66,15 +67,15 @@ def _takes_from_living(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
             )
 
 
-def _renews_after(member: MemberStatus, patience: object) -> bool:
+def _renews_after(member: HostSeen, patience: object) -> bool:
     interval = member.settings.get(_RENEWAL)
     known = isinstance(interval, int | float) and isinstance(patience, int | float)
     return known and interval >= patience  # type: ignore[operator]
 
 
-def _different_settings(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
+def _different_settings(members: Sequence[HostSeen]) -> Iterator[Diagnostic]:
     """Say each setting that differs. Hosts that do not say it do not count."""
-    names = sorted({name for x in members for name in x.settings}.difference(OWN))
+    names = sorted({name for x in members for name in x.settings}.difference(_OWN))
     for name in names:
         by_value: dict[str, list[str]] = {}
         for member in members:

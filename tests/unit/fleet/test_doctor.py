@@ -1,69 +1,66 @@
 """What is wrong with a fleet, by some looks at it."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from changefeed.host.doctor import Look, diagnose
-from changefeed.host.problems import Problem
-from changefeed.host.settings import LeaseSettings
-from changefeed.host.snapshot import LeaseStatus, MemberStatus
+from changefeed.fleet.doctor import diagnose
+from changefeed.fleet.status import HostSeen, RangeSeen, Totals
 from changefeed.runtime.diagnostics import Severity
 from tests.support import make
 
-Seen = tuple[Sequence[MemberStatus], Sequence[LeaseStatus]]
+Seen = tuple[Sequence[HostSeen], Sequence[RangeSeen]]
 
 
-def member(
-    name: str,
-    beats: int,
-    *,
-    age: float = 0.1,
-    stopping: bool = False,
-    software: str = "",
-    **shared: object,
-) -> MemberStatus:
-    """Return a member; ``leases__expiration=30`` is a setting that it says."""
-    return MemberStatus(
-        name=name,
+def member(name: str, beats: int, *, age: float = 0.1, **known: Any) -> HostSeen:
+    """Return a host; ``leases__expiration=30`` is a setting that it says."""
+    shared = {x.replace("__", "."): known.pop(x) for x in list(known) if "__" in x}
+    return make.host_seen(
+        name,
         incarnation=f"{name}-1",
-        address="",
-        stopping=stopping,
-        state="stopping" if stopping else "running",
         heartbeats=beats,
         stamp_age=age,
-        software=software,
-        settings={x.replace("__", "."): value for x, value in shared.items()},
+        settings=shared,
+        **known,
     )
 
 
-def lease(name: str, owner: str | None = "a", **known: object) -> LeaseStatus:
-    return make.lease_status(name, owner=owner, stamp_age=0.0, **{"lag": 0, **known})
+def lease(name: str, owner: str | None = "a", **known: Any) -> RangeSeen:
+    return make.range_seen(name, owner, **{"lag": 0, **known})
 
 
-def found(
-    looks: Sequence[Seen], problems: Sequence[Problem] = (), software: str = ""
-) -> list[str]:
+def found(looks: Sequence[Seen], software: str = "") -> list[str]:
     """Return what is said of these looks, which are ten seconds apart."""
     seen = [
-        Look(at=10.0 * n, seen=make.snapshot(leases, members=members, problems=problems))
-        for n, (members, leases) in enumerate(looks)
+        make.fleet_seen(ranges, seconds=10.0 * n, hosts=[*hosts, *others(hosts, ranges)])
+        for n, (hosts, ranges) in enumerate(looks)
     ]
-    shown = diagnose(seen, LeaseSettings(), software)
+    shown = diagnose(seen, beat=10.0, max_skew=300.0, software=software)
     marks = {Severity.PROBLEM: "!", Severity.WARNING: "?"}
     return [f"{marks[x.severity]} {x.about}: {x.text}" for x in shown]
 
 
-def living(*members: MemberStatus, leases: Sequence[LeaseStatus] = ()) -> list[Seen]:
+def others(hosts: Sequence[HostSeen], ranges: Sequence[RangeSeen]) -> list[HostSeen]:
+    """Return the owners that keep no record."""
+    known = {x.name for x in hosts}
+    owned = Counter(x.owner for x in ranges if x.owner and x.owner not in known)
+    return [
+        make.host_seen(x, state="foreign", total=Totals(ranges=count))
+        for x, count in owned.items()
+    ]
+
+
+def living(*members: HostSeen, leases: Sequence[RangeSeen] = ()) -> list[Seen]:
     """Return two looks between which all of them have given a sign of life."""
     moved = [replace(x, heartbeats=x.heartbeats + 1) for x in members]
     return [(members, leases), (moved, leases)]
 
 
-def looks(leases: Sequence[LeaseStatus], *names: str, times: int, **shared: Any) -> list[Seen]:
+def looks(leases: Sequence[RangeSeen], *names: str, times: int, **shared: Any) -> list[Seen]:
     """Return looks at living hosts whose leases stay as they are."""
     return [([member(x, n, **shared) for x in names], leases) for n in range(times)]
 
@@ -82,7 +79,7 @@ WRONG_CLOCKS = [
 FOUR = [lease(f"r{n}") for n in range(4)]
 UNEVEN = looks(FOUR, "a", "b", times=3)
 MOVING = [UNEVEN[0], (UNEVEN[1][0], [*FOUR[1:], lease("r0", next_owner="b")]), UNEVEN[2]]
-BEHIND = looks([lease("r0", continuation="4", lag=9)], "a", times=4)
+BEHIND = looks([lease("r0", position="4", lag=9)], "a", times=4)
 OTHERS = [lease("r0", "net"), lease("r1", "net"), lease("r2")]
 OF_B = [lease("r0", "b"), lease("r1", "b")]
 ONE_OF_B = [([member("a", n), member("b", 7)], OF_B[:1]) for n in (1, 2, 3)]
@@ -104,9 +101,15 @@ FAST_AND_SLOW = living(
         (SILENT, {"! host b": ("20 s", "2 leases have")}),
         (ONE_OF_B, {"! host b": ("20 s", "1 lease has")}),
         ([([member("a", 1)], ())] * 2, {"? fleet": ("a", "10 s")}),
-        ([((), [lease("r0", None, lag=9)])] * 3, {"! fleet": ("no host runs",)}),
+        (
+            [((), [lease("r0", None, lag=9)])] * 3,
+            {"! fleet": ("no host runs",), "? range r0": ("unowned",)},
+        ),
         ([((), ())] * 2, {"! fleet": ("no host runs",)}),
-        ([([member("a", 1)], [lease("r0", None)])] * 3, {"! host a": ("20 s",)}),
+        (
+            [([member("a", 1)], [lease("r0", None)])] * 3,
+            {"! host a": ("20 s",), "? range r0": ("unowned",)},
+        ),
         ([((), [lease("r0", "net")])] * 2, {"? leases": ("1", "net")}),
         (looks(OTHERS, "a", times=2), {"? leases": ("2", "net")}),
         (WRONG_CLOCKS, {"! host a": ("400 s ahead",), "? host b": ("50 s behind",)}),
@@ -139,10 +142,10 @@ def test_what_is_wrong_is_said_of_whom_it_is_about(
     assert all(fact in texts[about] for about, facts in said.items() for fact in facts)
 
 
-DEAD, ALIVE = member("a", 1, x=1), member("b", 1, x=2)
+DEAD, ALIVE = member("a", 1, x__y=1), member("b", 1, x__y=2)
 GETS_ON = [
     ([member("a", 1), member("b", 7)], [lease("r0", lag=9), lease("r1", "b")]),
-    ([member("a", 2), member("b", 8)], [lease("r0", continuation="4", lag=9)]),
+    ([member("a", 2), member("b", 8)], [lease("r0", position="4", lag=9)]),
 ]
 
 
@@ -156,7 +159,7 @@ GETS_ON = [
             member("a", 1, leases__capacity=4.0, leases__max_ranges=None),
             member("b", 1, leases__capacity=1.0),
         ),
-        living(replace(DEAD, stopping=True), ALIVE),
+        living(replace(DEAD, state="stopping"), ALIVE),
         living(member("a", 1), ALIVE),
     ],
     ids=[
@@ -176,10 +179,11 @@ def test_settings_of_hosts_that_died_do_not_count() -> None:
     assert len(found([([DEAD, ALIVE], ()), ([DEAD, replace(ALIVE, heartbeats=2)], ())])) == 1
 
 
-@pytest.mark.parametrize(("kind", "mark"), [("failing", "!"), ("paused", "?")])
-def test_what_is_known_of_a_range_is_said_once(kind: Any, mark: str) -> None:
-    known = Problem(kind=kind, message="no such table", range="r0", owner="a")
-    assert found(BEHIND, [known]) == [f"{mark} range r0: {kind}: no such table"]
+@pytest.mark.parametrize(("state", "mark"), [("failing", "!"), ("paused", "?")])
+def test_what_is_known_of_a_range_is_said_once(state: Any, mark: str) -> None:
+    known = lease("r0", position="4", lag=9, state=state, note="no such table")
+    said = found(looks([known], "a", times=4))
+    assert said == [f"{mark} range r0: {state}: no such table"]
 
 
 def test_settings_that_differ_are_said_by_value_and_host() -> None:
@@ -202,7 +206,7 @@ def test_settings_that_differ_are_said_by_value_and_host() -> None:
 def test_hosts_of_an_older_version_than_others_or_the_command_are_said(
     hosts: Sequence[str], command: str, said: Sequence[str]
 ) -> None:
-    members = [member(x, 1, software=y) for x, y in zip("abc", hosts, strict=False)]
+    members = [member(x, 1, version=y) for x, y in zip("abc", hosts, strict=False)]
     assert [
         re.split(", older|;", x)[0] for x in found(living(*members), software=command)
     ] == said

@@ -1,0 +1,178 @@
+"""A fleet as its lease container and its feed show it: every lease, and every lag.
+
+Hosts need not run. What only they know is asked from their endpoints, where ``peers`` are
+given. How fast a range gets on is what its owner says; where that does not answer, it is what
+was checkpointed in the last ten seconds of looking.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from changefeed.feeds.backlog import Backlog, changes_between
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.states import Figures, Listing, fleet_status, problem_of_feed
+from changefeed.fleet.status import FleetStatus, Problem, Report
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import Lease
+from changefeed.leases.operations.look_up import look_up
+from changefeed.leases.unread import Unread
+from changefeed.runtime.for_each import for_each
+from changefeed.runtime.together import together
+
+_AT_ONCE = 16
+_RATE_OVER = 10.0
+
+_Positions = Mapping[RangeId, Continuation | None]
+
+
+class StoreSource:
+    """Looks at a fleet from outside. ``feed`` may be missing, with the reason why.
+
+    ``address`` and ``place`` name feed and leases for people. With ``rates`` it measures how
+    fast ranges get on, which takes a second look.
+    """
+
+    def __init__(
+        self,
+        container: LeaseContainer,
+        feed: Feed | None,
+        no_feed: FeedError | None = None,
+        *,
+        address: str,
+        place: str,
+        expiration: float,
+        patience: float,
+        peers: Peers | None = None,
+        rates: bool = False,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._container = container
+        self.feed = feed
+        self._no_feed = no_feed
+        self._address = address
+        self._place = place
+        self._expiration = expiration
+        self._patience = patience
+        self._peers = peers
+        self._with_rates = rates
+        self._wall = wall
+        self._before: deque[tuple[float, _Positions]] = deque()
+
+    async def look(self, before: FleetStatus | None) -> FleetStatus:
+        """Read everything once. Raise ``StoreError`` if the container does not answer."""
+        members, leases = await together(self._container.members(), self._container.list())
+        clock, now = asyncio.get_running_loop().time(), self._wall()
+        reports: Mapping[str, Report] = {}
+        if self._peers is not None:
+            reports = await self._peers.ask({x.name: x.address for x in members})
+        problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
+        ranges = await self._ranges(problems)
+        keymap = KeyMap(leases, root=await self._container.root(), ranges=ranges)
+        whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
+        backlogs = await self._backlogs(whole, keymap, ranges, problems)
+        told = {seen.range for x in reports.values() for seen in x.ranges}
+        rates = await self._measured_rates([x for x in whole if x.range_id not in told], clock)
+        listed = Listing(
+            clock=clock,
+            feed=self._address,
+            place=self._place,
+            expiration=self._expiration,
+            members=members,
+            leases=whole,
+            keymap=keymap,
+            ranges=ranges,
+            figures={
+                x.range_id: _figures(x, backlogs[x.range_id], rates.get(x.range_id), now)
+                for x in whole
+            },
+            problems=list(dict.fromkeys(problems)),
+        )
+        return fleet_status(listed, reports, before, now=now, patience=self._patience)
+
+    async def _ranges(self, problems: list[Problem]) -> Sequence[FeedRange]:
+        if self.feed is None:
+            return []
+        try:
+            return await self.feed.ranges()
+        except FeedError as error:
+            problems.append(problem_of_feed(error))
+            return []
+
+    async def _whole(self, listed: Lease) -> Lease:
+        stored = await look_up(self._container, listed.range_id)
+        return listed if stored is None else replace(stored, range=listed.range)
+
+    async def _backlogs(
+        self,
+        leases: Sequence[Lease],
+        keymap: KeyMap,
+        ranges: Sequence[FeedRange],
+        problems: list[Problem],
+    ) -> Mapping[RangeId, Backlog | None]:
+        """Measure what lies behind each lease; of one that has ended, what its children have
+        that are yet to come. What the feed does not say is ``None``.
+        """
+        if self.feed is None:
+            return {x.range_id: None for x in leases}
+        unread = Unread(self.feed, leased=keymap.leases.keys(), ranges=ranges)
+        due = {x.child.range.id for x in keymap.due()}
+
+        async def behind(lease: Lease) -> Backlog | None:
+            if lease.continuation is None:
+                return None
+            try:
+                if lease.end is not None:
+                    coming = [x for x in lease.end.children if x.range.id in due]
+                    return await unread.beyond(coming)
+                return await unread.behind(lease.range, lease.continuation)
+            except FeedError as error:
+                problems.append(problem_of_feed(error))
+                return None
+
+        found = await for_each(leases, behind, at_once=_AT_ONCE)
+        return {x.range_id: y for x, y in zip(leases, found, strict=True)}
+
+    async def _measured_rates(
+        self, leases: Sequence[Lease], clock: float
+    ) -> Mapping[RangeId, float]:
+        """Return the changes a second that were checkpointed, in the feed's measure.
+
+        A position cannot be counted, but what lies behind it can: the difference between two is
+        what was done. What was not there before, has ended, or was moved back is left out.
+        """
+        now = {x.range_id: x.continuation for x in leases}
+        self._before.append((clock, now))
+        while self._before[0][0] < clock - _RATE_OVER:
+            self._before.popleft()
+        since, known = self._before[0]
+        feed, seconds = self.feed, clock - since
+        if feed is None or not self._with_rates or seconds <= 0:
+            return {}
+
+        async def done(lease: Lease) -> int | None:
+            old, new = known.get(lease.range_id), lease.continuation
+            if old is None or new is None or lease.ended:
+                return None
+            return 0 if old == new else await changes_between(feed, lease.range, old, new)
+
+        counts = zip(leases, await for_each(leases, done, at_once=_AT_ONCE), strict=True)
+        return {
+            x.range_id: count / seconds
+            for x, count in counts
+            if count is not None and count >= 0
+        }
+
+
+def _figures(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Figures:
+    return Figures(
+        position=lease.continuation,
+        lag=None if behind is None else behind.changes,
+        lag_seconds=None if behind is None else behind.seconds(now),
+        rate=rate,
+    )

@@ -1,0 +1,308 @@
+"""How things stand in a fleet: the one place that decides the states of ranges and hosts.
+
+A source lists (``changefeed.fleet.sources``, or a host what it has listed anyway), hosts report
+what only they know, and ``fleet_status`` makes a status of it. It is pure.
+
+One look cannot tell who is dead: only a record that stands still for a whole expiration shows
+it. So the first look goes by stamps, and the next ones by what moved.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.fleet.changes import hour_with, moves_between
+from changefeed.fleet.status import (
+    FleetStatus,
+    HostSeen,
+    Problem,
+    RangeSeen,
+    RangeState,
+    Report,
+    totals,
+)
+from changefeed.leases.health import RangeHealth
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.life import Heartbeats, is_placeholder
+from changefeed.leases.load import known
+
+_MOVES = 100
+_PAST = 2000
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of a range; see ``RangeSeen``."""
+
+    position: str | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    rate: float | None = None
+    checkpoint_at: float | None = None
+    owned_since: float | None = None
+
+
+_NOTHING = Figures()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What one look at a fleet has listed. ``keymap`` is of all leases, and of the ranges that
+    the feed lists; ``leases`` are those to show. ``me`` is the host that looks, if one does.
+    """
+
+    clock: float
+    feed: str
+    place: str
+    expiration: float
+    members: Collection[Member]
+    leases: Sequence[Lease]
+    keymap: KeyMap
+    ranges: Sequence[FeedRange] = ()
+    figures: Mapping[str, Figures] = field(default_factory=dict)
+    problems: Sequence[Problem] = ()
+    me: str | None = None
+
+
+def fleet_status(
+    listed: Listing,
+    reports: Mapping[str, Report],
+    before: FleetStatus | None,
+    *,
+    now: float,
+    patience: float,
+) -> FleetStatus:
+    """Decide how things stand. ``reports`` are what hosts said, by their names.
+
+    ``now`` is wall-clock time. A lease that is kept by no record that moves is expired if its
+    stamp is older than ``patience``: longer than an owner may be silent, and than clocks may
+    differ.
+    """
+    members = [x for x in listed.members if not is_placeholder(x)]
+    still = {x.name: _still(x, before, listed.clock, now) for x in members}
+    dead = {x for x, seconds in still.items() if seconds > listed.expiration}
+    lives = Heartbeats().lives(listed.leases, members)
+    old = {
+        name
+        for name, life in lives.items()
+        if life.newest_stamp is not None and life.newest_stamp <= now - patience
+    }
+    readable = {x.range_id for x in listed.keymap.readable()}
+    told = {
+        (report.host, seen.range): seen
+        for report in reports.values()
+        for seen in report.ranges
+        if seen.owner == report.host
+    }
+    past, unleased = _without_lease(listed)
+    ranges = [
+        _range_seen(
+            x,
+            listed.figures.get(x.range_id, _NOTHING),
+            told.get((x.owner or "", x.range_id)),
+            waits=x.range_id not in readable,
+            expired=x.owner in dead or x.range_id in old,
+        )
+        for x in listed.leases
+    ]
+    ranges = sorted([*ranges, *unleased], key=lambda x: x.range)
+    hosts = _hosts(members, ranges, reports, still, dead=dead, now=now)
+    mine = [x for x in ranges if listed.me in (None, x.owner)]
+    news = [] if before is None else moves_between(before.ranges, ranges, at=now)
+    old_moves = () if before is None else before.moves
+    return FleetStatus(
+        at=now,
+        clock=listed.clock,
+        feed=listed.feed,
+        leases=listed.place,
+        expiration=listed.expiration,
+        hosts=hosts,
+        ranges=ranges,
+        past=past,
+        problems=listed.problems,
+        moves=[*reversed(news), *old_moves][:_MOVES],
+        moved=len(news) + (0 if before is None else before.moved),
+        hour=hour_with(() if before is None else before.hour, mine, now),
+    )
+
+
+def _range_seen(
+    lease: Lease, figures: Figures, told: RangeSeen | None, *, waits: bool, expired: bool
+) -> RangeSeen:
+    """``told`` is what the owner of the lease says. What is measured here goes first, but that
+    the owner knows best how fast it is.
+    """
+
+    def of(name: str) -> Any:
+        mine = getattr(figures, name)
+        return getattr(told, name) if mine is None and told is not None else mine
+
+    rate = of("rate") if told is None or told.rate is None else told.rate
+    lag, seconds = of("lag"), of("lag_seconds")
+    state, note, since = _state(lease, idle=lag == 0 and not rate, waits=waits, expired=expired)
+    return RangeSeen(
+        range=lease.range_id,
+        state=state,
+        parents=lease.range.parents,
+        low=lease.range.low,
+        high=lease.range.high,
+        since=since,
+        note=note,
+        owner=lease.owner,
+        next_owner=lease.next_owner,
+        epoch=lease.epoch,
+        position=of("position"),
+        lag=lag,
+        lag_seconds=None if seconds is None else round(seconds, 1),
+        rate=None if rate is None else round(rate, 1),
+        load=known(lease.load),
+        checkpoint_at=of("checkpoint_at"),
+        progress_at=lease.health.last_progress,
+        owned_since=of("owned_since"),
+    )
+
+
+_Said = tuple[RangeState, str | None, float | None]
+
+
+def _state(lease: Lease, *, idle: bool, waits: bool, expired: bool) -> _Said:
+    """Return what to show first, why, and since when: the worst thing a person can mend."""
+    if lease.ended:
+        return "ended", None, None
+    if lease.paused is not None:
+        return "paused", lease.paused, None
+    if lease.owner is None and waits:
+        return "waiting", "others have its keys", None
+    if lease.owner is None:
+        return "unowned", f"no host has its lease{_left_behind(lease.health)}", None
+    if expired:
+        return "expired", "its owner gives no sign of life", lease.stamp
+    return observer_state(lease.health) or ("idle" if idle else "reading", None, None)
+
+
+def _left_behind(health: RangeHealth) -> str:
+    """Say how its observer got on when it was last read: a stopped fleet still shows it."""
+    said = observer_state(health)
+    return "" if said is None else f"; its observer was {said[0]}: {said[1]}"
+
+
+def observer_state(health: RangeHealth) -> _Said | None:
+    """Return what is wrong with the observer of a range, if anything is."""
+    if health.stuck_since is not None:
+        note = (
+            "a call of the observer does not come back, or it does not acknowledge what it "
+            "was given"
+        )
+        failed = f"; before, it failed: {health.last_error}" if health.failing_since else ""
+        return "stuck", note + failed, health.stuck_since
+    if health.failing_since is not None:
+        return "failing", health.last_error, health.failing_since
+    return None
+
+
+def _without_lease(listed: Listing) -> tuple[list[RangeSeen], list[RangeSeen]]:
+    """Part the ranges that have no lease into ancestors of others, and what is to be read.
+
+    Parents come first. What others hold keys of waits for them: a range that was merged is read
+    in parts first.
+    """
+    leased = listed.keymap.leases.keys()
+    unheld = listed.keymap.unheld()
+    ancestors = set[RangeId]()
+    for found in reversed(listed.ranges):
+        if found.id in leased or found.id in ancestors:
+            ancestors.update(found.parents)
+    waiting = set[RangeId]()
+    past, rows = [], []
+    for found in listed.ranges:
+        if found.id in leased:
+            continue
+        if found.id in ancestors:
+            past.append(_unleased(found, "ended", "it has no lease any more"))
+            continue
+        after = any(x in leased or x in waiting for x in found.parents)
+        held = found.high and not any(x < found.high and found.low < y for x, y in unheld)
+        if after or held:
+            waiting.add(found.id)
+            rows.append(_unleased(found, "waiting", "others have its keys"))
+        else:
+            rows.append(_unleased(found, "unowned", "there is no lease of it yet"))
+    return past[-_PAST:], rows
+
+
+def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeSeen:
+    return RangeSeen(
+        range=found.id,
+        state=state,
+        note=note,
+        parents=found.parents,
+        low=found.low,
+        high=found.high,
+        leased=False,
+    )
+
+
+def _still(member: Member, before: FleetStatus | None, clock: float, now: float) -> float:
+    """Return for how long a record has not moved; who sees it first goes by its stamp."""
+    for x in () if before is None else before.hosts:
+        if x.name == member.name:
+            same = (x.incarnation, x.heartbeats) == member.sign_of_life
+            return x.still + clock - before.clock if same and before is not None else 0.0
+    return 0.0 if member.stamp is None else max(0.0, now - member.stamp)
+
+
+def _hosts(
+    members: Collection[Member],
+    ranges: Sequence[RangeSeen],
+    reports: Mapping[str, Report],
+    still: Mapping[HostName, float],
+    *,
+    dead: Collection[str],
+    now: float,
+) -> list[HostSeen]:
+    owned: dict[str, list[RangeSeen]] = {}
+    for seen in ranges:
+        if seen.owner is not None and seen.state != "ended":
+            owned.setdefault(seen.owner, []).append(seen)
+    recorded = []
+    for x in sorted(members, key=lambda x: x.name):
+        told = reports.get(x.name) or Report(host=x.name)
+        recorded.append(
+            HostSeen(
+                name=x.name,
+                state="dead" if x.name in dead else "stopping" if x.stopping else "running",
+                total=totals(owned.get(x.name, ())),
+                address=x.address,
+                version=told.version or x.software,
+                incarnation=x.incarnation,
+                heartbeats=x.heartbeats,
+                stamp_age=None if x.stamp is None else round(now - x.stamp, 1),
+                still=round(still[x.name], 1),
+                started_at=told.started_at,
+                loop_lag=told.loop_lag,
+                settings=_settings_in(x),
+            )
+        )
+    others = sorted(owned.keys() - {x.name for x in recorded})
+    foreign = [HostSeen(name=x, state="foreign", total=totals(owned[x])) for x in others]
+    return [*recorded, *foreign]
+
+
+def _settings_in(member: Member) -> Mapping[str, Any]:
+    """Return what a member record says; nothing, where it says nothing that can be read."""
+    try:
+        return msgspec.json.decode(member.settings or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+
+
+def problem_of_feed(error: FeedError) -> Problem:
+    return Problem(
+        kind="unavailable" if isinstance(error, FeedUnavailable) else "refused",
+        range=error.range_id if isinstance(error, RangeRefused) else None,
+        message=str(error),
+    )

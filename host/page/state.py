@@ -1,0 +1,104 @@
+"""What the page shows: the status of a fleet, and what is known beside it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from changefeed.fleet.changes import difference
+from changefeed.fleet.peers import Peers, TableSeen
+from changefeed.fleet.status import FleetStatus
+from changefeed.host.operations.letters import existing_letters
+from changefeed.host.settings import Settings
+from changefeed.runtime.errors import StoreMissing, StoreUnavailable, UserError
+
+_WITHIN = 5.0
+_REST, _REST_FOR_EACH_SECOND = 10.0, 100.0
+
+
+class PageState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page shows. ``me`` is the host that serves it, empty where none does. ``acts``
+    says whether the page can do anything, for those who have the token. ``letters`` is how many
+    dead letters there are, ``None`` if that is not known.
+    """
+
+    status: FleetStatus
+    me: str = ""
+    acts: bool = False
+    letters: int | None = None
+    pipelines: Sequence[TableSeen] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return all of it in one, under the names of ``changefeed status --json``."""
+        more = {x: y for x, y in asdict(self).items() if x != "status"}
+        return {**asdict(self.status), **more}
+
+
+def news(before: PageState, after: PageState) -> dict[str, Any]:
+    """Return what turns one state of the page into the next."""
+    found = difference(before.status, after.status)
+    for name in ("letters", "pipelines"):
+        if getattr(before, name) != getattr(after, name):
+            found[name] = getattr(after, name)
+    return found
+
+
+class PageSource:
+    """Adds to a status what the page shows beside it. ``acts`` says whether anyone may act."""
+
+    def __init__(
+        self, settings: Settings, peers: Peers | None, *, me: str, acts: Callable[[], bool]
+    ) -> None:
+        self._pipelines = settings.web.pipelines
+        self._peers = peers
+        self._me = me
+        self._acts = acts
+        self._counting = LetterCount(settings)
+        self._letters: int | None = None
+        self._tables: Sequence[TableSeen] = ()
+
+    async def state(self, status: FleetStatus, *, is_watched: bool = True) -> PageState:
+        """Look at letters and tables only for somebody who watches."""
+        if is_watched:
+            self._letters = await self._counting.look()
+            if self._peers is not None:
+                self._tables = await self._peers.tables(self._pipelines)
+        return PageState(
+            status=status,
+            me=self._me,
+            acts=self._acts(),
+            letters=self._letters,
+            pipelines=self._tables,
+        )
+
+
+class LetterCount:
+    """How many dead letters there are. To count them reads all of them: so a count rests for a
+    hundred times as long as it took.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._count: int | None = None
+        self._due: float | None = None
+
+    async def look(self) -> int | None:
+        """Return the last count; ``None`` if the letters cannot be counted."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        if self._due is None or began >= self._due:
+            self._count = await self._counted()
+            took = clock() - began
+            self._due = clock() + max(_REST, _REST_FOR_EACH_SECOND * took)
+        return self._count
+
+    async def _counted(self) -> int | None:
+        try:
+            async with asyncio.timeout(_WITHIN), existing_letters(self._settings) as letters:
+                return len(await letters.list())
+        except StoreMissing:
+            return 0
+        except (UserError, StoreUnavailable, OSError):  # TimeoutError is one
+            return None

@@ -1,0 +1,110 @@
+"""What a host knows of its fleet anyway: its last listing, and its own ranges.
+
+Nothing is read from the lease container or the feed for it. What only other hosts know of
+their ranges (lags, rates, positions) is asked from their endpoints, where ``peers`` are given.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.states import Figures, Listing, fleet_status
+from changefeed.fleet.status import FleetStatus, RangeSeen, Report
+from changefeed.host.events import Lag
+from changefeed.host.host import Host
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import Lease
+from changefeed.runtime.version import software_version
+from changefeed.stores.addresses import without_secrets
+
+_NO_LAG = Lag(None, None)  # type: ignore[arg-type]
+
+
+def of_host(host: Host, *, own: bool = False) -> Listing:
+    """Return what a host has listed; with ``own``, only the ranges that it reads, and those
+    that are paused.
+    """
+    leases, activity = host.settings.leases, host.activity
+    ranges = () if own else host.ranges
+    listed = [x for x in activity.leases if not own or x.paused is not None]
+    keymap = KeyMap([*listed, *host.leases.values()], ranges=ranges)
+    return Listing(
+        clock=asyncio.get_running_loop().time(),
+        feed=without_secrets(host.settings.feed.address),
+        place=without_secrets(leases.ownership or leases.container),
+        expiration=leases.expiration,
+        members=activity.members,
+        leases=[_as_written(host, x) for x in keymap.leases.values()],
+        keymap=keymap,
+        ranges=ranges,
+        figures=_figures(host),
+        me=host.name,
+    )
+
+
+def _as_written(host: Host, listed: Lease) -> Lease:
+    """Return the lease as this host wrote it last, if it is its own."""
+    mine = host.leases.get(listed.range_id)
+    if mine is None:
+        return listed
+    return mine.with_health(host.range_health.get(mine.range_id, mine.health))
+
+
+def _figures(host: Host) -> Mapping[str, Figures]:
+    """Return what it knows of the ranges it owns, and of those that no host reads."""
+    found: dict[str, Figures] = {
+        name: Figures(lag=lag.changes, lag_seconds=lag.seconds)
+        for name, lag in host.unread_lags.items()
+    }
+    for name, mine in host.activity.ranges.items():
+        lag = host.lags.get(name, _NO_LAG)
+        found[name] = Figures(
+            position=mine.position,
+            lag=lag.changes,
+            lag_seconds=lag.seconds,
+            rate=host.activity.rates.get(name, 0.0),
+            checkpoint_at=mine.checkpoint_at,
+            owned_since=mine.since,
+        )
+    return found
+
+
+def report_of(host: Host) -> Report:
+    """Return what a host says of itself: the document of ``/leases``."""
+    return _introduced(host, _status(host, of_host(host, own=True), {}, None).ranges)
+
+
+def _introduced(host: Host, ranges: Sequence[RangeSeen] = ()) -> Report:
+    return Report(
+        host=host.name,
+        incarnation=host.incarnation,
+        version=software_version(),
+        started_at=host.activity.started_at,
+        loop_lag=host.activity.loop_lag,
+        ranges=ranges,
+    )
+
+
+async def look(host: Host, peers: Peers | None, before: FleetStatus | None) -> FleetStatus:
+    """Return the status of the fleet as a host sees it, with what ``peers`` say."""
+    reports: Mapping[str, Report] = {}
+    if peers is not None:
+        others: dict[str, str] = {
+            x.name: x.address for x in host.activity.members if x.name != host.name
+        }
+        reports = await peers.ask(others)
+    reports = {**reports, host.name: _introduced(host)}
+    return _status(host, of_host(host), reports, before)
+
+
+def _status(
+    host: Host, listed: Listing, reports: Mapping[str, Report], before: FleetStatus | None
+) -> FleetStatus:
+    leases = host.settings.leases
+    return fleet_status(
+        listed,
+        reports,
+        before,
+        now=host.activity.wall(),
+        patience=leases.expiration + leases.max_clock_skew,
+    )

@@ -1,0 +1,225 @@
+"""How things stand in a fleet, decided from what was listed and what hosts say."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.states import Figures, Listing, fleet_status
+from changefeed.fleet.status import FleetStatus, RangeSeen, Report
+from changefeed.leases.health import RangeHealth
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from tests.support import make
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
+
+NOW = 1_800_000_000.0
+ALIVE = make.member("anna", heartbeats=7, stamp=NOW)
+
+
+def status(
+    leases: Sequence[Lease] = (),
+    *,
+    members: Collection[Member] = (ALIVE,),
+    figures: Mapping[str, Figures] | None = None,
+    ranges: Sequence[FeedRange] = (),
+    reports: Mapping[str, Report] | None = None,
+    before: FleetStatus | None = None,
+    later: float = 0,
+) -> FleetStatus:
+    """Look at a fleet whose expiration is 30 s, so many seconds after the first look."""
+    keymap = KeyMap(leases, ranges=ranges)
+    listed = Listing(
+        clock=later,
+        feed="memory:",
+        place="memory:",
+        expiration=30,
+        members=members,
+        leases=[*keymap.leases.values()],
+        keymap=keymap,
+        ranges=ranges,
+        figures=figures or {},
+    )
+    return fleet_status(listed, reports or {}, before, now=NOW + later, patience=330)
+
+
+def owned(name: str = "r", *, stamp: float | None = NOW) -> Lease:
+    lease = make.lease(name, at="0").taken_by(HostName("anna"), Incarnation("anna-1"))
+    return replace(lease, stamp=stamp)
+
+
+OWNED = owned()
+FREE = make.lease("r", epoch=1)
+FAILING = RangeHealth(failing_since=7.0, last_error="ValueError: no")
+STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
+
+
+@pytest.mark.parametrize(
+    ("lease", "figures", "state", "note", "since"),
+    [
+        (OWNED, Figures(), "reading", None, None),
+        (OWNED, Figures(lag=0, rate=0.0), "idle", None, None),
+        (OWNED, Figures(lag=0, rate=2.0), "reading", None, None),
+        (OWNED, Figures(lag=5), "reading", None, None),
+        (OWNED.with_health(FAILING), Figures(lag=0), "failing", "ValueError: no", 7.0),
+        (OWNED.with_health(STUCK), Figures(), "stuck", "does not come back", 9.0),
+        (OWNED.with_health(FAILING).paused_because("disk"), Figures(), "paused", "disk", None),
+        (make.closed(FREE), Figures(), "ended", None, None),
+        (FREE, Figures(lag=0), "unowned", "no host has its lease", None),
+        (FREE.with_health(FAILING), Figures(), "unowned", "was failing: ValueError: no", None),
+        (owned(stamp=NOW - 331), Figures(), "expired", "no sign of life", NOW - 331),
+        (owned(stamp=NOW - 329), Figures(), "reading", None, None),
+        (owned(stamp=None), Figures(), "reading", None, None),
+    ],
+)
+def test_the_state_of_a_range_is_the_worst_that_a_person_can_mend(
+    lease: Lease, figures: Figures, state: str, note: str | None, since: float | None
+) -> None:
+    (seen,) = status([lease], figures={"r": figures}).ranges
+    assert (seen.state, seen.since) == (state, since)
+    assert (note is None) == (seen.note is None)
+    assert note is None or note in str(seen.note)
+
+
+def test_a_lease_of_keys_that_others_read_waits_for_them() -> None:
+    whole, half = make.feed_range("r", "", "FF"), make.feed_range("s", "", "7F")
+    seen = status([make.lease(whole, "anna"), make.lease(half)]).ranges
+    assert [(x.range, x.state) for x in seen] == [("r", "reading"), ("s", "waiting")]
+
+
+# Hosts
+
+
+@pytest.mark.parametrize(
+    ("member", "state"),
+    [
+        (ALIVE, "running"),
+        (replace(ALIVE, stopping=True), "stopping"),
+        (replace(ALIVE, stamp=NOW - 31), "dead"),
+        (replace(ALIVE, stamp=NOW + 500), "running"),
+        (replace(ALIVE, stamp=None), "running"),
+    ],
+)
+def test_the_first_look_goes_by_stamps(member: Member, state: str) -> None:
+    seen = status([OWNED], members=[member])
+    assert [x.state for x in seen.hosts] == [state]
+    assert seen.ranges[0].state == ("expired" if state == "dead" else "reading")
+
+
+def test_the_next_looks_go_by_what_moved_whatever_the_clocks_say() -> None:
+    fast = replace(ALIVE, stamp=NOW + 500)
+    first = status(members=[fast])
+    still = status(members=[fast], before=first, later=31)
+    assert [(x.state, x.still) for x in still.hosts] == [("dead", 31.0)]
+    moved = replace(ALIVE, heartbeats=8, stamp=NOW - 500)
+    assert [x.state for x in status(members=[moved], before=still, later=40).hosts] == [
+        "running"
+    ]
+
+
+def test_owners_without_a_record_are_foreign_and_a_placeholder_is_no_host() -> None:
+    placeholder = replace(ALIVE, heartbeats=-1)
+    seen = status([OWNED], members=[placeholder])
+    assert [(x.name, x.state, x.total.ranges) for x in seen.hosts] == [("anna", "foreign", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("", {}),
+        ("{", {}),
+        ("[]", {}),
+        ('{"leases.balance": "load"}', {"leases.balance": "load"}),
+    ],
+)
+def test_settings_are_what_a_record_says(text: str, settings: Mapping[str, str]) -> None:
+    (host,) = status(members=[replace(ALIVE, settings=text)]).hosts
+    assert host.settings == settings
+
+
+# What hosts say of themselves
+
+
+def told(host: str, **known: object) -> Mapping[str, Report]:
+    seen = RangeSeen(range="r", state="reading", owner=host, **known)  # type: ignore[arg-type]
+    return {host: Report(host=host, version="9", started_at=5.0, ranges=[seen])}
+
+
+def test_what_only_its_owner_knows_of_a_range_is_as_it_says() -> None:
+    seen = status(
+        [OWNED],
+        figures={"r": Figures(position="4", lag=3, rate=1.0)},
+        reports=told("anna", position="2", lag=9, rate=2.5, owned_since=8.0, lag_seconds=1.0),
+    )
+    (r,) = seen.ranges
+    assert (r.position, r.lag, r.lag_seconds, r.rate, r.owned_since) == ("4", 3, 1.0, 2.5, 8.0)
+    (host,) = seen.hosts
+    assert (host.version, host.started_at, host.total.lag) == ("9", 5.0, 3)
+
+
+def test_a_host_is_not_believed_about_ranges_of_others() -> None:
+    assert status([OWNED], reports=told("ben", lag=9)).ranges[0].lag is None
+
+
+# Ranges without a lease
+
+
+async def unleased(feed: MemoryFeed, *leased: FeedRange) -> FleetStatus:
+    leases = [make.lease(x, "anna") for x in leased]
+    return status(leases, ranges=await feed.ranges())
+
+
+def states(seen: FleetStatus) -> list[tuple[str, str]]:
+    return [(x.range, x.state) for x in seen.ranges if not x.leased]
+
+
+async def test_what_was_split_and_forgotten_is_an_ancestor() -> None:
+    feed = MemoryFeed(1)
+    feed.split_range(RangeId("r0"))
+    seen = await unleased(feed, *(await feed.ranges())[1:])
+    assert ([x.range for x in seen.past], states(seen)) == (["r0"], [])
+
+
+async def test_what_a_leased_range_goes_on_in_waits_for_its_end() -> None:
+    feed = MemoryFeed(1)
+    feed.split_range(RangeId("r0"))
+    seen = await unleased(feed, (await feed.ranges())[0])
+    assert seen.past == []
+    assert {x for _, x in states(seen)} == {"waiting"}
+
+
+async def test_what_was_merged_waits_for_the_halves_that_are_read() -> None:
+    store = ShiftingStore()
+    store.split(RangeId("0"))
+    store.merge(0)
+    halves = (
+        FeedRange(id=RangeId("-7F"), high="7F"),
+        FeedRange(id=RangeId("7F-"), low="7F", high="FF"),
+    )
+    ranges = await ShiftingReader(store).ranges()
+    seen = status([make.lease(x, "anna") for x in halves], ranges=ranges)
+    assert states(seen) == [("3", "waiting")]
+
+
+async def test_a_range_that_no_host_has_seen_has_no_lease_yet() -> None:
+    feed = MemoryFeed(2)
+    seen = await unleased(feed, (await feed.ranges())[0])
+    assert states(seen) == [("r1", "unowned")]
+    assert seen.desired_hosts() == 1
+
+
+# One after the other
+
+
+def test_moves_and_points_of_the_hour_are_of_all_looks() -> None:
+    seen = status([FREE])
+    assert (seen.moved, len(seen.hour)) == (0, 1), "what was there before did not move"
+    for n, lease in enumerate([OWNED, replace(OWNED, owner=HostName("ben"))], start=1):
+        seen = status([lease], before=seen, later=6.0 * n)
+    assert [(x.kind, x.of, x.to) for x in seen.moves] == [
+        ("moved", "anna", "ben"),
+        ("acquired", None, "anna"),
+    ]
+    assert (seen.moved, [x.at - NOW for x in seen.hour]) == (2, [0, 12]), "each ten seconds"
