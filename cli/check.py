@@ -13,11 +13,11 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
+from changefeed.fleet.coverage import check_coverage
 from changefeed.fleet.phrases import counted
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import check_leases
-from changefeed.leases.coverage import check_coverage
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 from changefeed.runtime.errors import StoreError, StoreMissing, UserError
 from changefeed.stores.addresses import STORES

@@ -26,7 +26,7 @@ from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.watch import FleetWatch
 from changefeed.host.page.access import Access, token_of
-from changefeed.host.page.desk import Desk, Tools
+from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.page.page import Page, json_answer
 from changefeed.host.page.state import PageSource, PageState
 from changefeed.host.page.stream import EventStream
@@ -101,17 +101,17 @@ def stream_of(
 
 def desk_of(
     settings: Settings, feed: Feed | None, container: LeaseContainer, *, acts: bool
-) -> Desk:
-    tools = Tools(
+) -> ActionHandler:
+    tools = ActionContext(
         settings=settings,
         container=container,
         feed=feed and bounded_feed(feed, timeout=settings.feed.read_timeout),
         make_observer=partial(find_observer, settings.observer),
     )
-    return Desk(lambda: tools, Access(lambda: token_of(settings.web), acts=acts))
+    return ActionHandler(lambda: tools, Access(lambda: token_of(settings.web), acts=acts))
 
 
-def dashboard_application(stream: EventStream, desk: Desk) -> web.Application:
+def dashboard_application(stream: EventStream, desk: ActionHandler) -> web.Application:
     async def alive(_: web.Request) -> web.Response:
         return json_answer({"alive": True})
 

@@ -3,6 +3,7 @@
 import asyncio
 import json as json_text
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated
 
 import typer
@@ -13,19 +14,19 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.cli.io.report import say
 from changefeed.cli.io.tables import a_table, print_whole
-from changefeed.host.operations.letters import (
+from changefeed.fleet.letters import (
     body,
+    by_observer,
     discard_letters,
     existing_letters,
-    head,
-    left_to_others,
-    meant_letters,
-    own_and_others,
     replay_letters,
+    select_letters,
+    skipped,
+    summary,
 )
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import find_observer
-from changefeed.observers.dead_letters import DeadLetter, LetterHead, LetterId
+from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
@@ -55,10 +56,10 @@ def list_(flags: ConfigFlags, *, of: Of = None, json: JsonLines = False) -> None
     """List the letters, without the bodies of their changes."""
     with exit_on_error():
         settings = flags.settings()
-        letters = meant_letters(asyncio.run(_all(settings)), [], of)
+        letters = select_letters(asyncio.run(_all(settings)), [], of)
         if json:
             for letter in letters:
-                typer.echo(json_text.dumps(head(letter)))
+                typer.echo(json_text.dumps(summary(letter)))
         elif letters:
             print_whole(_table(letters))
         else:
@@ -77,7 +78,11 @@ def show(
     with exit_on_error():
         settings = flags.settings()
         found = asyncio.run(_one(settings, letter))
-        shown = {**head(found.head), "trace": found.failure.trace, "body": body(found.change)}
+        shown = {
+            **summary(found.head),
+            "trace": found.failure.trace,
+            "body": body(found.change),
+        }
         if json:
             typer.echo(json_text.dumps(shown, indent=2))
             return
@@ -135,13 +140,17 @@ def _none(of: str | None) -> str:
     return "there are no dead letters" + ("" if of is None else f" of observer {of!r}")
 
 
+def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
+    return existing_letters(settings.observer.dead_letters, settings.open_options)
+
+
 async def _all(settings: Settings) -> Sequence[LetterHead]:
-    async with existing_letters(settings) as letters:
+    async with _existing(settings) as letters:
         return await letters.list()
 
 
 async def _one(settings: Settings, letter_id: str) -> DeadLetter:
-    async with existing_letters(settings) as letters:
+    async with _existing(settings) as letters:
         found = await letters.get(LetterId(letter_id))
     if found is None:
         raise UserError(f"there is no dead letter {letter_id!r}: {_NAMES}")
@@ -149,8 +158,8 @@ async def _one(settings: Settings, letter_id: str) -> DeadLetter:
 
 
 async def _discard(settings: Settings, ids: Sequence[str], of: str | None) -> None:
-    async with existing_letters(settings) as letters:
-        wanted = meant_letters(await letters.list(), ids, of)
+    async with _existing(settings) as letters:
+        wanted = select_letters(await letters.list(), ids, of)
         async for said in discard_letters(letters, wanted):
             say(said.text)
     if not wanted:
@@ -163,14 +172,14 @@ async def _replay(
     """Return how many of the letters stay that were to be replayed."""
     manual = settings.observer.checkpoint == "manual"
     stay, others = 0, list[LetterHead]()
-    async with existing_letters(settings) as letters:
-        wanted = meant_letters(await letters.list(), ids, of)
+    async with _existing(settings) as letters:
+        wanted = select_letters(await letters.list(), ids, of)
         if not ids and of is None:
-            wanted, others = own_and_others(wanted, settings.observer.name)
+            wanted, others = by_observer(wanted, settings.observer.name)
         async for said in replay_letters(letters, wanted, make, manual=manual):
             stay += said.failed
             (print_error if said.failed else say)(said.text)
-    for line in left_to_others(others) if others or wanted else [_none(of)]:
+    for line in skipped(others) if others or wanted else [_none(of)]:
         say(line)
     return stay
 

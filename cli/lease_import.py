@@ -15,10 +15,10 @@ from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say
 from changefeed.feeds.addresses import open_feed
 from changefeed.fleet.phrases import counted
+from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import Positions
 from changefeed.runtime.errors import UserError
 from changefeed.stores.addresses import STORES

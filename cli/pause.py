@@ -11,7 +11,8 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import LeaseFlags
 from changefeed.cli.io.report import say
-from changefeed.host.operations.ranges import Said, pause_ranges, resume_ranges
+from changefeed.fleet.claims import pause_ranges, resume_ranges
+from changefeed.fleet.phrases import Outcome
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
 
@@ -69,7 +70,7 @@ async def _resume(settings: Settings, names: list[str]) -> None:
     _print(said, "no range was paused")
 
 
-def _print(said: Sequence[Said], nothing: str) -> None:
+def _print(said: Sequence[Outcome], nothing: str) -> None:
     for line in said:
         say(line.text)
     if not said:

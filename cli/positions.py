@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases, leases_if_any
+from changefeed.cli.existing import existing_leases, expiry_watch, leases_if_any
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -22,15 +22,15 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import changes_between, measure_backlog
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.fleet.liveness import living_hosts
 from changefeed.fleet.phrases import counted, repeats
-from changefeed.host.liveness import living_hosts
+from changefeed.fleet.restore import Change, Step, carry_out, read_all, steps_to
+from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.restore import Change, Step, carry_out, read_all, steps_to
-from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.named_file import write_into
@@ -162,7 +162,7 @@ async def _refuse_while_hosts_live(container: LeaseContainer, settings: Settings
             f"{settings.leases.expiration:g} s"
         )
 
-    living = await living_hosts(container, settings.leases, watching=say)
+    living = await living_hosts(container, expiry_watch(settings), watching=say)
     if living:
         raise UserError(f"{', '.join(living)} lives: stop all hosts of the fleet first")
 

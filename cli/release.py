@@ -10,7 +10,7 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import LeaseFlags
 from changefeed.cli.io.report import say
-from changefeed.host.operations.ranges import release_range
+from changefeed.fleet.claims import release_range
 from changefeed.host.settings import Settings
 
 
@@ -32,5 +32,7 @@ def release(
 
 async def _release(settings: Settings, name: str) -> None:
     async with existing_leases(settings) as container:
-        for line in await release_range(container, name, settings.leases):
+        for line in await release_range(
+            container, name, listing_every=settings.leases.balance_interval
+        ):
             say(line.text)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing import existing_leases, expiry_watch
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -16,15 +16,17 @@ from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.operations.ranges import (
+from changefeed.fleet.phrases import named
+from changefeed.fleet.reset import (
+    Move,
+    RangeInUse,
     carry_out_move,
     check_position,
     move_means,
     move_question,
-    named,
     planned_moves,
+    refuse_in_use,
 )
-from changefeed.host.reset import Move, RangeInUse, refuse_in_use
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.feed_identity import compare_feeds
@@ -114,7 +116,7 @@ async def _refuse_in_use(
             f"{settings.leases.expiration:g} s"
         )
     try:
-        await refuse_in_use(container, settings.leases, {x.range_id for x in meant})
+        await refuse_in_use(container, {x.range_id for x in meant}, expiry_watch(settings))
     except RangeInUse as error:
         raise UserError(str(error)) from error
 

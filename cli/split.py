@@ -15,9 +15,9 @@ from changefeed.cli.io.report import remark, say
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.merging import merge as merge_ranges
-from changefeed.host.parts.splitting import split as split_range
+from changefeed.fleet.reshape import merge as merge_ranges
+from changefeed.fleet.reshape import split as split_range
+from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import Settings
 from changefeed.leases.feed_identity import compare_feeds
 
@@ -90,6 +90,7 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
         yield LeasedFeed(
             feed=feed,
             container=container,
-            settings=settings.leases,
+            longest_handoff=settings.leases.longest_handoff,
+            fence_margin=settings.leases.fence_margin,
             say=remark,
         )

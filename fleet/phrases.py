@@ -1,7 +1,12 @@
-"""Phrases that more than one command says, and the page."""
+"""What more than one operation says, and the page: outcomes, and which ranges are meant."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import UserError
 
 
 def counted(number: int, noun: str) -> str:
@@ -28,3 +33,34 @@ def no_lease(name: str, known: Collection[str]) -> str:
     near = get_close_matches(name, known, n=1)
     advice = f"did you mean {near[0]}?" if near else "changefeed status lists them"
     return f"there is no lease of a range {name!r}; {advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One line of what was done, or what could not be."""
+
+    text: str
+    failed: bool = False
+
+
+def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
+    """Return the leases of these ranges. Raise ``UserError`` for one that there is not, or
+    that has ended.
+    """
+    known = {x.range_id: x for x in leases}
+    found = []
+    for name in dict.fromkeys(names):
+        lease = known.get(RangeId(name))
+        if lease is None:
+            raise UserError(no_lease(name, known))
+        if lease.ended:
+            raise UserError(f"range {name} has ended: its successors have its keys now")
+        found.append(lease)
+    return found
+
+
+def meant(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
+    """Return the leases of these ranges; without any, all that have not ended."""
+    if names:
+        return named(leases, names)
+    return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)

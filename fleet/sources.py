@@ -20,8 +20,8 @@ from changefeed.fleet.status import FleetStatus, Problem, Report
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.unread import Unread
+from changefeed.leases.updating import look_up
 from changefeed.runtime.for_each import for_each
 from changefeed.runtime.together import together
 

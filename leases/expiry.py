@@ -52,7 +52,7 @@ class ExpiryWatch(Generic[K]):
     def __init__(
         self, *, expiration: float, max_clock_skew: float, renew_interval: float
     ) -> None:
-        self._expiration = expiration
+        self.expiration = expiration
         self._longest_still = expiration + max_clock_skew
         self._shortest_watch = min(expiration, 2 * renew_interval)
         assert 0 < self._shortest_watch <= expiration <= self._longest_still, (
@@ -84,7 +84,7 @@ class ExpiryWatch(Generic[K]):
         return thing.stamp is not None and at.wall - thing.stamp >= self._longest_still
 
     def _wait_for(self, key: K) -> float:
-        return self._shortest_watch if key in self._old else self._expiration
+        return self._shortest_watch if key in self._old else self.expiration
 
     def next_expiry(self) -> float | None:
         """Return when, on our clock, the next thing would expire if nothing moved."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal, NewType
 from uuid import uuid4
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, Successor
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
 HostName = NewType("HostName", str)
@@ -21,6 +22,19 @@ class End:
 
     children: tuple[Successor, ...]
     by: Literal["feed", "split", "merge"] = "feed"
+
+    @classmethod
+    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Continuation) -> "End":
+        """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it
+        cannot be cut.
+        """
+        cut = feed.split(found, into)
+        assert len(cut) == into, f"range {found.id!r} was cut into {len(cut)}, not {into}"
+        assert (cut[0].low, cut[-1].high) == (found.low, found.high), (
+            f"{cut} are not all keys of {found}"
+        )
+        assert all(x.high == y.low for x, y in pairwise(cut)), f"{cut} leave keys of {found}"
+        return cls(children=tuple(Successor(range=x, start=at) for x in cut), by="split")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

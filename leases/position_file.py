@@ -1,7 +1,7 @@
 """Leases as a document, to carry them to where another program makes them again.
 
 Reading checks its form; whether a feed can be read so is for
-``changefeed.leases.operations.wanted_positions``.
+``changefeed.fleet.wanted_positions``.
 
 It says where each range is to be read from; who reads it creates leases
 there that no host owns yet.

@@ -36,8 +36,8 @@ from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.load import coarse, known
-from changefeed.leases.operations.release import vacate
 from changefeed.leases.remembering import LeaseMemory
+from changefeed.leases.updating import vacate
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.for_each import for_each

@@ -13,7 +13,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.look_up import look_up
+from changefeed.leases.updating import look_up
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
 

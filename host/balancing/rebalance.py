@@ -40,10 +40,8 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing, SendAlong
-from changefeed.leases.operations.look_up import look_up
-from changefeed.leases.operations.release import vacate
-from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
+from changefeed.leases.updating import look_up, update_lease, vacate
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each

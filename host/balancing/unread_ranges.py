@@ -18,8 +18,8 @@ from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
-from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.unread import Unread
+from changefeed.leases.updating import look_up
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.for_each import for_each

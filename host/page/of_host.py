@@ -10,7 +10,7 @@ from changefeed.fleet.status import FleetStatus
 from changefeed.fleet.watch import FleetWatch
 from changefeed.host.host import Host
 from changefeed.host.page.access import Access, token_of
-from changefeed.host.page.desk import Desk, Tools
+from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.page.page import Page
 from changefeed.host.page.state import PageSource, PageState
 from changefeed.host.page.stream import EventStream
@@ -37,7 +37,7 @@ class HostPage:
         self._host = host
         self._make = make
         self._access = Access(self._secret, acts=acts)
-        self._desk = Desk(self._tools, self._access)
+        self._actions = ActionHandler(self._context, self._access)
         self._peers: Peers | None = None
         self._watch = FleetWatch(self._seen)
         self._source: PageSource | None = None
@@ -46,7 +46,7 @@ class HostPage:
 
     def serve_with(self, app: web.Application) -> None:
         """Add the routes. While the application runs, members are asked what they know."""
-        app.add_routes([*self._desk.routes, *self.page.routes])
+        app.add_routes([*self._actions.routes, *self.page.routes])
         app.cleanup_ctx.append(self._running)
         app.on_shutdown.append(self._let_go)
 
@@ -82,11 +82,11 @@ class HostPage:
         host = self._host()
         return None if host is None else token_of(host.settings.web)
 
-    def _tools(self) -> Tools | None:
+    def _context(self) -> ActionContext | None:
         host = self._host()
         if host is None:
             return None
-        return Tools(
+        return ActionContext(
             settings=host.settings,
             container=host.container,
             feed=host.feed,

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from changefeed.fleet.changes import difference
+from changefeed.fleet.letters import existing_letters
 from changefeed.fleet.peers import Peers, TableSeen
 from changefeed.fleet.status import FleetStatus
-from changefeed.host.operations.letters import existing_letters
 from changefeed.host.settings import Settings
+from changefeed.observers.dead_letters import DeadLetters
 from changefeed.runtime.errors import StoreMissing, StoreUnavailable, UserError
 
 _WITHIN = 5.0
@@ -94,9 +96,13 @@ class LetterCount:
             self._due = clock() + max(_REST, _REST_FOR_EACH_SECOND * took)
         return self._count
 
+    def _existing(self) -> AbstractAsyncContextManager[DeadLetters]:
+        settings = self._settings
+        return existing_letters(settings.observer.dead_letters, settings.open_options)
+
     async def _counted(self) -> int | None:
         try:
-            async with asyncio.timeout(_WITHIN), existing_letters(self._settings) as letters:
+            async with asyncio.timeout(_WITHIN), self._existing() as letters:
                 return len(await letters.list())
         except StoreMissing:
             return 0

@@ -9,10 +9,8 @@ split.
 """
 
 import asyncio
-from itertools import pairwise
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, Successor
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -56,23 +54,12 @@ class HotSplit:
         )
         lease = self._owned.lease
         try:
-            end = split_end(self._environment.feed, lease.range, into, self._owned.continuation)
+            end = End.of_split(
+                self._environment.feed, lease.range, into, self._owned.continuation
+            )
         except FeedRefused as error:
             self._not_before = self._clock() + self._cooldown
             self._environment.events.not_split(self._owned.range_id, error)
             return None
         self._environment.events.split(lease, [x.range for x in end.children])
         return end
-
-
-def split_end(feed: Feed, found: FeedRange, into: int, at: Continuation) -> End:
-    """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it cannot
-    be cut.
-    """
-    cut = feed.split(found, into)
-    assert len(cut) == into, f"range {found.id!r} was cut into {len(cut)}, not {into}"
-    assert (cut[0].low, cut[-1].high) == (found.low, found.high), (
-        f"{cut} are not all keys of {found}"
-    )
-    assert all(x.high == y.low for x, y in pairwise(cut)), f"{cut} leave out keys of {found}"
-    return End(children=tuple(Successor(range=x, start=at) for x in cut), by="split")

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Continuation, Successor
+from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.operations.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.position_file import read, written
 from changefeed.testing.lease_cast import A1, A
 from tests.support import make

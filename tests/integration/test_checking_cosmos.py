@@ -13,9 +13,9 @@ from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.fleet.coverage import check_coverage
 from changefeed.leases.addresses import check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
-from changefeed.leases.coverage import check_coverage
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.errors import StoreMissing
 from changefeed.runtime.secret import Secret

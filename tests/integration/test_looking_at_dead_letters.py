@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from changefeed import Settings
-from changefeed.host.operations.letters import existing_letters
+from changefeed.fleet.letters import existing_letters
 from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 from changefeed.runtime.errors import UserError
 from tests.integration.emulator.running import running
@@ -60,7 +60,7 @@ async def test_who_only_looks_makes_nothing(place: Place, tmp_path: Path) -> Non
         )
 
         async def seen() -> Sequence[DeadLetter]:
-            async with existing_letters(settings) as letters:
+            async with existing_letters(address, settings.open_options) as letters:
                 return await make.whole(letters)
 
         for _ in range(2):

@@ -20,7 +20,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.watch import FleetWatch
 from changefeed.host.page.access import Access, token_of
-from changefeed.host.page.desk import Desk, Tools
+from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.settings import Settings, WebSettings, load_settings
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -64,14 +64,14 @@ async def desk(
         feed.append(f"key-{n}")
     await leased(feed, leases)
     address = dead_letters.format(tmp_path)
-    tools = Tools(
+    tools = ActionContext(
         settings=load_settings(None, {"observer": {"name": "bills", "dead_letters": address}}),
         container=leases,
         feed=feed,
         make_observer=lambda: adapt(observer, {}),
     )
     app = web.Application()
-    app.add_routes(Desk(lambda: tools, Access(lambda: secret)).routes)
+    app.add_routes(ActionHandler(lambda: tools, Access(lambda: secret)).routes)
     async with TestClient(TestServer(app)) as client:
         yield client, leases
 

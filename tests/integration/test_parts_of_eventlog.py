@@ -13,13 +13,13 @@ from changefeed.cli.app import app
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.splitting import split
-from changefeed.host.settings import LeaseSettings, load_settings
+from changefeed.fleet.reshape import split
+from changefeed.host.settings import load_settings
 from changefeed.host.wiring import open_host
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replace_partitions
 
@@ -81,9 +81,7 @@ async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_
         assert ranges_of(fleet, 0, 300) == {WHOLE}
         assert ranges_of(fleet, 300, 400) == {*halves}
 
-        leased = LeasedFeed(
-            feed=log, container=container, settings=LeaseSettings(expiration=30)
-        )
+        leased = make.leased(log, container)
         await split(leased, halves[0], 3)
         await writer.append(records(400, 500))
         await delivered(fleet, 500)

@@ -7,7 +7,7 @@ from changefeed.cli.io.json_lines import Fields, record_of
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.reset import _check
 from changefeed.cli.status import Sort, View, _refuse_contradictions
-from changefeed.host.operations.ranges import check_position
+from changefeed.fleet.reset import check_position
 
 from .table import Table
 

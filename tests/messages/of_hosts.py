@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.doctor import diagnose
+from changefeed.fleet.phrases import meant, named
 from changefeed.fleet.status import HostSeen, RangeSeen, Totals
 from changefeed.host.balancing.membership import NameTaken
-from changefeed.host.operations import ranges
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.cancellation import CancelledByStranger
@@ -41,7 +41,7 @@ HOSTS.each(
     },
 )
 HOSTS.each(
-    lambda known: ranges.named(*known),
+    lambda known: named(*known),
     {
         "a range whose name is mistyped": (LEASES, ["sotuh"]),
         "a range that there is not": (LEASES, ["x"]),
@@ -52,7 +52,7 @@ HOSTS.each(
 
 @HOSTS.says("a range that has ended is named")
 def _ended() -> object:
-    return ranges.meant([LEASES[0].ended_in(make.CLOSED)], ["north"])
+    return meant([LEASES[0].ended_in(make.CLOSED)], ["north"])
 
 
 def _member(name: str, beats: int, **known: Any) -> HostSeen:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.merging import merge
-from changefeed.host.parts.splitting import split
-from changefeed.host.reset import RangeInUse, carry_out, planned
+from changefeed.fleet.claims import pause, release, resume
+from changefeed.fleet.reset import RangeInUse, carry_out, planned
+from changefeed.fleet.reshape import merge, split
+from changefeed.fleet.stopping import LeasedFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.operations.pause import pause, resume
-from changefeed.leases.operations.release import release
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreUnavailable, UserError
+from tests.support import make
 
 from .checkers import OPERATOR
 from .probes import Probe
@@ -145,11 +144,7 @@ class Operators:
         await self._insist(lambda: merge(self._leased(container), names, patience=patience))
 
     def _leased(self, container: LeaseContainer) -> LeasedFeed:
-        return LeasedFeed(
-            feed=self.feed(),
-            container=container,
-            settings=self._world.lease_settings,
-        )
+        return make.leased(self.feed(), container, self._world.lease_settings)
 
     async def _insist(self, do: Callable[[], Awaitable[object]]) -> None:
         while True:

@@ -22,9 +22,11 @@ from changefeed.feeds.feed import (
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.sources import StoreSource
 from changefeed.fleet.status import FleetStatus, HostSeen, RangeSeen, Totals
+from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.expiry import ExpiryWatch
 from changefeed.leases.lease import Checkpoint, End, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, Failure
@@ -248,3 +250,26 @@ def store_source(
         "patience": 330.0,
     }
     return StoreSource(container, feed, no_feed, **usual | more)
+
+
+def leased(
+    feed: Feed, container: LeaseContainer, settings: LeaseSettings | None = None
+) -> LeasedFeed:
+    """Return what an operator splits and merges ranges of."""
+    known = settings or LeaseSettings()
+    return LeasedFeed(
+        feed=feed,
+        container=container,
+        longest_handoff=known.longest_handoff,
+        fence_margin=known.fence_margin,
+    )
+
+
+def expiry_watch(settings: LeaseSettings | None = None) -> ExpiryWatch[Any]:
+    """Return what tells the living from the dead: expiration 30 s, renewals each 10 s."""
+    known = settings or LeaseSettings()
+    return ExpiryWatch(
+        expiration=known.expiration,
+        max_clock_skew=known.max_clock_skew,
+        renew_interval=known.renew_interval,
+    )

@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.fleet.reshape import merge, split
 from changefeed.host.host import Host
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.merging import merge
-from changefeed.host.parts.splitting import split
 from changefeed.host.settings import FeedSettings, HostSettings, LeaseSettings, Settings
 from changefeed.host.wiring import open_host
 from changefeed.observers.adapters import adapt
+from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld
 from tests.support.dotnet_estimator import RangeGone, remaining_work
 
@@ -92,9 +91,7 @@ async def test_nothing_is_left_of_a_range_that_an_operator_splits_and_merges(
     await world.put("a", "a")
     async with running_host(world) as host:
         await leases.come_to_nothing(1)
-        leased = LeasedFeed(
-            feed=host.feed, container=host.container, settings=host.settings.leases
-        )
+        leased = make.leased(host.feed, host.container, host.settings.leases)
         parts = await split(leased, RangeId("0"), 2)
         await leases.come_to_nothing(2)
         for n in range(8):

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.operations.pause import pause
+from changefeed.fleet.claims import pause
 from changefeed.observers.observer import Context
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Sections

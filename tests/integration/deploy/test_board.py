@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.operations.pause import pause
+from changefeed.fleet.claims import pause
 from changefeed.observers.observer import Context
 from tests.support.promtool import check_expressions
 from tests.support.recorded_metrics import RecordedFleet

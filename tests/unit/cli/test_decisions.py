@@ -10,8 +10,8 @@ from changefeed.cli.log import _policy
 from changefeed.cli.reset import _check
 from changefeed.cli.status import Sort, StatusRefused, View, _refuse_contradictions
 from changefeed.feeds.eventlog import SealPolicy
-from changefeed.host.operations.letters import left_to_others, own_and_others
-from changefeed.host.operations.ranges import check_position
+from changefeed.fleet.letters import by_observer, skipped
+from changefeed.fleet.reset import check_position
 from changefeed.runtime.errors import UserError
 from tests.support import make
 
@@ -80,8 +80,8 @@ def test_all_is_sealed_where_nothing_is_named_and_else_what_is() -> None:
 
 def test_letters_of_another_observer_are_left_with_what_replays_them() -> None:
     own, other = make.letter(2, observer="me").head, make.letter(3, observer="you").head
-    assert own_and_others([own, other], "me") == ([own], [other])
-    (said,) = left_to_others([other, other])
+    assert by_observer([own, other], "me") == ([own], [other])
+    (said,) = skipped([other, other])
     assert "2 letters of observer you" in said
     assert "--of=you" in said
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from changefeed.feeds.starts import start_in
-from changefeed.host.operations.ranges import check_position
+from changefeed.fleet.reset import check_position
 from changefeed.host.settings import FeedSettings
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings

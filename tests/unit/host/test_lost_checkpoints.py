@@ -9,16 +9,15 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.claims import pause, release, resume
+from changefeed.fleet.reset import carry_out, planned
+from changefeed.fleet.restore import carry_out as restored
+from changefeed.fleet.restore import read_all, steps_to
 from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
-from changefeed.host.reset import carry_out, planned
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing
 from changefeed.leases.lease import Checkpoint, End, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
-from changefeed.leases.operations.pause import pause, resume
-from changefeed.leases.operations.release import release
-from changefeed.leases.operations.restore import carry_out as restored
-from changefeed.leases.operations.restore import read_all, steps_to
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.testing.fleet import Fleet
 from tests.support import make

@@ -9,8 +9,8 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.liveness import living_hosts
-from changefeed.host.reset import RangeInUse, refuse_in_use
+from changefeed.fleet.liveness import living_hosts
+from changefeed.fleet.reset import RangeInUse, refuse_in_use
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_host
 from changefeed.leases.lease import HostName, Incarnation, Member
@@ -82,7 +82,7 @@ async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
 
     async with asyncio.TaskGroup() as group:
         group.create_task(sleep_and_go_on())
-        living = group.create_task(living_hosts(leases, settings))
+        living = group.create_task(living_hosts(leases, make.expiry_watch(settings)))
         with pytest.raises(RangeInUse, match="r0"):
-            await refuse_in_use(leases, settings, [owned.range_id])
+            await refuse_in_use(leases, [owned.range_id], make.expiry_watch(settings))
     assert living.result() == ["a"]

@@ -7,11 +7,9 @@ import pytest
 
 from changefeed import Change, Member, MemoryFeed, MemoryLeases, StoreRefused
 from changefeed.feeds.feed import RangeId
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.merging import merge
-from changefeed.host.parts.splitting import split
-from changefeed.host.settings import LeaseSettings
+from changefeed.fleet.reshape import merge, split
 from changefeed.testing import Fleet, run_in_virtual_time
+from tests.support import make
 
 
 async def refuses_sevens(changes: Sequence[Change]) -> None:
@@ -52,9 +50,7 @@ async def test_ranges_that_an_operator_splits_and_merges_are_balanced_and_caught
         fleet.start("anna")
         fleet.start("ben")
         await fleet.caught_up()
-        leased = LeasedFeed(
-            feed=fleet.feed, container=fleet.container, settings=LeaseSettings()
-        )
+        leased = make.leased(fleet.feed, fleet.container)
         parts = [x.id for x in await split(leased, RangeId("r0"), 2)]
         for n in range(20):
             fleet.append(f"key-{n}")

@@ -8,11 +8,10 @@ from typing import Any, Self
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.fleet.claims import pause, release
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.operations.pause import pause
-from changefeed.leases.operations.release import release
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet

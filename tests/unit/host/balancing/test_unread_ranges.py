@@ -8,11 +8,11 @@ import pytest
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.claims import pause, resume
 from changefeed.host.balancing.balancer import Listing, View
 from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.operations.pause import pause, resume
 from changefeed.testing import Fleet
 from tests.support import make
 from tests.support.looking import start

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.fleet.claims import pause
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make

@@ -12,7 +12,7 @@ import pytest
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeId
-from changefeed.leases.operations.pause import resume
+from changefeed.fleet.claims import resume
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.observer import CloseReason, Context

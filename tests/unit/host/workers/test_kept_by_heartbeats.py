@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from changefeed.feeds.feed import RangeId
+from changefeed.fleet.claims import release
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.operations.release import release
 from tests.support import make
 from tests.support.looking import now
 

@@ -1,12 +1,16 @@
-"""Merging ranges whose keys touch: sub-ranges that were split before.
+"""Splitting a range without the feed, and merging ranges whose keys touch.
 
-They must be at one position. They are where their positions are equal, or where each has been
-read to its end, and that is the same for all: positions in a feed that is being written to
-differ, and the earliest would repeat what others have checkpointed. So a merge waits for a
-moment of rest, and is given up without one. Each range then ends in the merged one, which comes
-when the last has ended. A merge that was cut off between two of these ends is completed by
-asking for it again, or undone by ``resume``, or by a merge of one of its ranges with others;
-until then its ranges stay paused. One that is refused lets them go on.
+A range is stopped, and ends where it stands in sub-ranges of its keys, in one write: before
+that nothing has happened, after it they are read. Nothing is lost or repeated, and the order by
+key holds as at each split.
+
+Ranges that are merged must be at one position. They are where their positions are equal, or
+where each has been read to its end, and that is the same for all: positions in a feed that is
+being written to differ, and the earliest would repeat what others have checkpointed. So a merge
+waits for a moment of rest, and is given up without one. Each range then ends in the merged one,
+which comes when the last has ended. A merge that was cut off between two of these ends is
+completed by asking for it again, or undone by ``resume``, or by a merge of one of its ranges
+with others; until then its ranges stay paused. One that is refused lets them go on.
 """
 
 import asyncio
@@ -24,8 +28,17 @@ from changefeed.feeds.feed import (
     RangeId,
     Successor,
 )
-from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases
-from changefeed.host.parts.stopping import (
+from changefeed.fleet.claims import (
+    MERGING,
+    SPLITTING,
+    Claim,
+    is_paused_by,
+    let_go,
+    reopen_beside,
+)
+from changefeed.fleet.phrases import no_lease
+from changefeed.fleet.stopping import (
+    LeasedFeed,
     Stopped,
     claim_range,
     finish,
@@ -35,16 +48,26 @@ from changefeed.host.parts.stopping import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import End, Lease, require_continuation
-from changefeed.leases.operations.pause import (
-    MERGING,
-    Claim,
-    is_paused_by,
-    let_go,
-    reopen_beside,
-)
 from changefeed.runtime.errors import UserError
 
 _NEXT_ATTEMPT = 1.0
+
+
+async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[FeedRange]:
+    """Replace a range by ``into`` sub-ranges; return these.
+
+    Raise ``UserError`` where it cannot be done, and what feed and containers raise; the
+    range is then read on as before.
+    """
+    leases = await leased.leases()
+    (lease,) = open_leases(leases, [range_id], SPLITTING)
+    leased.feed.split(lease.range, into)  # refused before it is stopped
+    async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
+        (whole,) = stopped.leases
+        end = End.of_split(leased.feed, whole.range, into, require_continuation(whole))
+        stopped.check()
+        await finish(leased.container, whole, end)
+    return [x.range for x in end.children]
 
 
 async def merge(
@@ -194,6 +217,32 @@ async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Continuatio
             return None
         ends.add(page.continuation)
     return ends.pop() if len(ends) == 1 else None
+
+
+def leases_of(known: Mapping[RangeId, Lease], range_ids: Sequence[RangeId]) -> Sequence[Lease]:
+    """Return those of these ranges. Raise ``UserError`` for a range that has none."""
+    for name in range_ids:
+        if name not in known:
+            raise UserError(no_lease(name, known))
+    return [known[x] for x in range_ids]
+
+
+def open_leases(
+    leases: Collection[Lease], range_ids: Sequence[RangeId], command: str
+) -> Sequence[Lease]:
+    """Return the leases that a command is to stop. Raise ``UserError`` for what cannot be."""
+    found = leases_of({x.range_id: x for x in leases}, range_ids)
+    for lease in found:
+        name = lease.range_id
+        if lease.ended:
+            raise UserError(f"range {name} has ended: its successors have its keys now")
+        if not lease.epoch:
+            raise UserError(
+                f"range {name} has not been read yet: try again when a host has taken it"
+            )
+        if lease.paused is not None and not is_paused_by(command, lease):
+            raise UserError(f"range {name} is paused ({lease.paused}): resume it first")
+    return found
 
 
 def _joined(

@@ -11,6 +11,7 @@ the address it came from.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -21,16 +22,16 @@ from msgspec import Meta
 
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed
-from changefeed.fleet.phrases import counted
-from changefeed.host.operations import letters as of_letters
-from changefeed.host.operations import ranges as of_ranges
-from changefeed.host.operations.ranges import Said
+from changefeed.fleet import claims
+from changefeed.fleet import letters as of_letters
+from changefeed.fleet import reset as resetting
+from changefeed.fleet.phrases import Outcome, counted, named
+from changefeed.fleet.reset import Move
 from changefeed.host.page.access import Access, origin
 from changefeed.host.page.page import json_answer
-from changefeed.host.reset import Move
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
-from changefeed.observers.dead_letters import DeadLetter, LetterHead, LetterId
+from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger
@@ -44,7 +45,7 @@ _LONGEST_BODY = 200_000
 Name = Annotated[str, Meta(min_length=1, max_length=4000)]
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page asks for. ``by`` is who, for the log."""
 
     action: Literal["pause", "resume", "release", "reset", "replay", "discard"]
@@ -57,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class ActionContext:
     """What actions are done with. ``make_observer`` raises ``UserError`` if there is none."""
 
     settings: Settings
@@ -79,10 +80,10 @@ class _Plan:
     left: Sequence[str] = ()
 
 
-class Desk:
+class ActionHandler:
     """``tools`` returns them, or ``None`` where they are not there yet."""
 
-    def __init__(self, tools: Callable[[], Tools | None], access: Access) -> None:
+    def __init__(self, tools: Callable[[], ActionContext | None], access: Access) -> None:
         self._tools = tools
         self._access = access
         self._acting = asyncio.Lock()
@@ -102,7 +103,7 @@ class Desk:
         if request.content_type != "application/json":
             return _error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is asked for in JSON")
         try:
-            wanted = msgspec.json.decode(await request.read(), type=Wanted)
+            wanted = msgspec.json.decode(await request.read(), type=ActionRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return _error(HTTPStatus.BAD_REQUEST, f"this is no action: {error}")
         if self._acting.locked():
@@ -111,7 +112,9 @@ class Desk:
             take_time(request, _LONGEST)
             return await self._answered(wanted, origin(request))
 
-    async def _answered(self, wanted: Wanted, whence: dict[str, str | None]) -> web.Response:
+    async def _answered(
+        self, wanted: ActionRequest, client: dict[str, str | None]
+    ) -> web.Response:
         tools = self._tools()
         if tools is None:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
@@ -119,12 +122,15 @@ class Desk:
             plan = await _planned(tools, wanted)
             if not wanted.confirm:
                 return json_answer({"question": plan.question, "says": plan.says})
-            _log.warning("page.action", **_logged(wanted), **whence)
+            _log.warning("page.action", **_logged(wanted), **client)
             said = await _carried_out(tools, wanted, plan)
         except UserError as error:
             return _error(HTTPStatus.BAD_REQUEST, str(error))
         except (StoreError, FeedError, OSError) as error:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; look what was done")
+            return _error(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{error}; some of it may have been done: check the status",
+            )
         failed = sum(x.failed for x in said)
         _log.info("page.acted", action=wanted.action, by=wanted.by, failed=failed)
         return json_answer({"says": [x.text for x in said], "failed": failed})
@@ -150,7 +156,7 @@ def _error(status: HTTPStatus, error: str) -> web.Response:
     return json_answer({"error": error}, status)
 
 
-def _logged(wanted: Wanted) -> dict[str, Any]:
+def _logged(wanted: ActionRequest) -> dict[str, Any]:
     about = {"ranges": wanted.ranges, "letters": wanted.letters, "to": wanted.to}
     if wanted.action == "pause":
         about["reason"] = wanted.reason
@@ -158,80 +164,86 @@ def _logged(wanted: Wanted) -> dict[str, Any]:
     return {"action": wanted.action, "by": wanted.by, **given}
 
 
-async def _planned(tools: Tools, wanted: Wanted) -> _Plan:
+async def _planned(tools: ActionContext, wanted: ActionRequest) -> _Plan:
     """Say what it would mean. Raise ``UserError`` for what cannot be done."""
     if wanted.action in ("replay", "discard"):
         return await _about_letters(tools, wanted)
     if not wanted.ranges:
         raise UserError("name the ranges")
-    leases = of_ranges.named(await tools.container.list(), wanted.ranges)
+    leases = named(await tools.container.list(), wanted.ranges)
     count = counted(len(leases), "range")
     if wanted.action == "pause":
-        return _Plan(f"Pause {count}?", [of_ranges.PAUSE_MEANS])
+        return _Plan(f"Pause {count}?", [claims.PAUSE_MEANS])
     if wanted.action == "resume":
-        return _Plan(f"Resume {count}?", [of_ranges.RESUME_MEANS])
+        return _Plan(f"Resume {count}?", [claims.RESUME_MEANS])
     if wanted.action == "release":
         if len(leases) != 1:
             raise UserError("one range is released at a time")
         question = f"Take the lease of {leases[0].range_id} from {leases[0].owner}?"
-        return _Plan(question, [of_ranges.RELEASE_MEANS])
+        return _Plan(question, [claims.RELEASE_MEANS])
     return await _about_moves(tools, wanted)
 
 
-async def _about_moves(tools: Tools, wanted: Wanted) -> _Plan:
-    of_ranges.check_position(wanted.ranges, wanted.to)
+async def _about_moves(tools: ActionContext, wanted: ActionRequest) -> _Plan:
+    resetting.check_position(wanted.ranges, wanted.to)
     if tools.feed is None:
         raise UserError("the feed cannot be opened, so no position in it can be settled")
-    leases = of_ranges.named(await tools.container.list(), wanted.ranges)
+    leases = named(await tools.container.list(), wanted.ranges)
     for lease in leases:
         if lease.owner is not None and lease.paused is None:
             raise UserError(
                 f"range {lease.range_id} is owned by {lease.owner}: pause the range first. If "
                 f"that host is dead, changefeed reset sees it, and moves the range"
             )
-    moves = await of_ranges.planned_moves(tools.feed, tools.container, leases, wanted.to)
+    moves = await resetting.planned_moves(tools.feed, tools.container, leases, wanted.to)
     says = [
-        f"{x.range_id}: from {x.lease.continuation} to {x.to}: {of_ranges.move_means(x)}"
+        f"{x.range_id}: from {x.lease.continuation} to {x.to}: {resetting.move_means(x)}"
         for x in moves
     ]
-    return _Plan(of_ranges.move_question(moves), says, moves=moves)
+    return _Plan(resetting.move_question(moves), says, moves=moves)
 
 
-async def _about_letters(tools: Tools, wanted: Wanted) -> _Plan:
+async def _about_letters(tools: ActionContext, wanted: ActionRequest) -> _Plan:
     if not wanted.letters:
         raise UserError("name the letters")
-    async with of_letters.existing_letters(tools.settings) as letters:
-        found = of_letters.meant_letters(await letters.list(), wanted.letters)
+    async with _existing(tools.settings) as letters:
+        found = of_letters.select_letters(await letters.list(), wanted.letters)
     if wanted.action == "discard":
         question = f"Discard {counted(len(found), 'letter')}?"
         return _Plan(question, [of_letters.DISCARD_MEANS], found=found)
     tools.make_observer()
-    own, others = of_letters.own_and_others(found, tools.settings.observer.name)
-    left = of_letters.left_to_others(others)
+    own, others = of_letters.by_observer(found, tools.settings.observer.name)
+    left = of_letters.skipped(others)
     if not own:
         raise UserError("; ".join(left))
     question = f"Replay {counted(len(own), 'letter')}?"
     return _Plan(question, [of_letters.REPLAY_MEANS, *left], found=own, left=left)
 
 
-async def _carried_out(tools: Tools, wanted: Wanted, plan: _Plan) -> list[Said]:
+async def _carried_out(
+    tools: ActionContext, wanted: ActionRequest, plan: _Plan
+) -> list[Outcome]:
     container, settings = tools.container, tools.settings
     match wanted.action:
         case "pause":
-            return await of_ranges.pause_ranges(container, wanted.ranges, wanted.reason)
+            return await claims.pause_ranges(container, wanted.ranges, wanted.reason)
         case "resume":
-            return await of_ranges.resume_ranges(container, wanted.ranges)
+            return await claims.resume_ranges(container, wanted.ranges)
         case "release":
             (name,) = wanted.ranges
-            return await of_ranges.release_range(container, name, settings.leases)
+            return await claims.release_range(
+                container, name, listing_every=settings.leases.balance_interval
+            )
         case "reset":
-            return [await of_ranges.carry_out_move(container, x) for x in plan.moves]
+            return [await resetting.carry_out_move(container, x) for x in plan.moves]
         case "replay" | "discard":
             return [x async for x in _with_letters(tools, wanted, plan)]
 
 
-async def _with_letters(tools: Tools, wanted: Wanted, plan: _Plan) -> AsyncIterator[Said]:
-    async with of_letters.existing_letters(tools.settings) as letters:
+async def _with_letters(
+    tools: ActionContext, wanted: ActionRequest, plan: _Plan
+) -> AsyncIterator[Outcome]:
+    async with _existing(tools.settings) as letters:
         if wanted.action == "discard":
             work = of_letters.discard_letters(letters, plan.found)
         else:
@@ -241,11 +253,11 @@ async def _with_letters(tools: Tools, wanted: Wanted, plan: _Plan) -> AsyncItera
         async for said in work:
             yield said
     for text in plan.left:
-        yield Said(text, failed=True)
+        yield Outcome(text, failed=True)
 
 
 async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
-    async with of_letters.existing_letters(settings) as letters:
+    async with _existing(settings) as letters:
         if letter_id is not None:
             letter = await letters.get(LetterId(letter_id))
             if letter is None:
@@ -253,12 +265,16 @@ async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
             return {"body": _shown(letter), "trace": letter.failure.trace}
         found = await letters.list()
     newest = sorted(found, key=lambda x: x.failed_at, reverse=True)[:_MOST_LETTERS]
-    own, _ = of_letters.own_and_others(newest, settings.observer.name)
+    own, _ = of_letters.by_observer(newest, settings.observer.name)
     return {
         "count": len(found),
         "own": [x.id for x in own],
-        "letters": [of_letters.head(x) for x in newest],
+        "letters": [of_letters.summary(x) for x in newest],
     }
+
+
+def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
+    return of_letters.existing_letters(settings.observer.dead_letters, settings.open_options)
 
 
 def _shown(letter: DeadLetter) -> str:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId, Successor
+from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.operations.restore import Change, carry_out, read_all, steps_to
 from tests.support import make
 
 WHOLE = make.feed_range("r0", "0", "8")

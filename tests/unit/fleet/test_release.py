@@ -7,12 +7,12 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.claims import release
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import acquire
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.operations.release import release
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreUnavailable

@@ -9,13 +9,13 @@ Limits: changes of ranges that have ended are not read again, whatever their suc
 are reset to. How many changes a move repeats or skips is as exact as the feed's own lag.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.backlog import changes_between
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import (
     Continuation,
     Feed,
@@ -24,18 +24,20 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.feeds.starts import start_in
-from changefeed.host.settings import LeaseSettings
+from changefeed.fleet.liveness import Key, first_signs
+from changefeed.fleet.phrases import Outcome, counted, repeats
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
-from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.expiry import ExpiryWatch
 from changefeed.leases.lease import Lease
-from changefeed.leases.life import Heartbeats, LeaseLife
-from changefeed.leases.operations.look_up import look_up
-from changefeed.leases.operations.release import vacate
-from changefeed.runtime.together import together
+from changefeed.leases.updating import look_up, vacate
+from changefeed.runtime.errors import UserError
 
 _TRIES = 20  # the owner of a paused range writes it, too, until it is done
-_LOOK = 0.5
+RESET_FORMS = (
+    "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
+    "2026-01-31T13:00+01:00), or a continuation as status shows it"
+)
 
 
 class RangeInUse(Exception):
@@ -94,36 +96,22 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
 
 async def refuse_in_use(
     container: LeaseContainer,
-    settings: LeaseSettings,
     ranges: Collection[RangeId],
+    watch: ExpiryWatch[Key],
     *,
     wall: Callable[[], float] = time.time,
 ) -> None:
     """Raise ``RangeInUse`` if a living host owns one of ``ranges`` that is not paused.
 
-    That an owner is dead takes the whole expiration to see, two renewals if its stamp is very
-    old; that it lives, until its next heartbeat or renewal.
+    That an owner is dead takes the whole expiration of ``watch`` to see, two renewals if its
+    stamp is very old; that it lives, until its next heartbeat or renewal.
     """
-    watch = ExpiryWatch[RangeId](
-        expiration=settings.expiration,
-        max_clock_skew=settings.max_clock_skew,
-        renew_interval=settings.renew_interval,
-    )
-    clock = asyncio.get_running_loop().time  # hosts of a machine that sleeps sleep along
-    heartbeats = Heartbeats()
-    first: dict[RangeId, LeaseLife] = {}
-    while True:
-        asked = clock()
-        listed, members = await together(container.list(), container.members())
-        at = Moment(asked=asked, answered=clock(), wall=wall())
-        owned = {x.range_id: x for x in listed if x.range_id in ranges and _is_read(x)}
-        lives = heartbeats.lives(owned.values(), members)
-        for name, life in lives.items():
-            if first.setdefault(name, life).sign_of_life != life.sign_of_life:
-                raise RangeInUse(name, str(owned[name].owner))
-        if watch.expired(lives, at) == owned.keys():
-            return
-        await asyncio.sleep(min(_LOOK, settings.expiration / 10))
+
+    def are_read(leases: Sequence[Lease]) -> list[Lease]:
+        return [x for x in leases if x.range_id in ranges and _is_read(x)]
+
+    for _, name, owner in await first_signs(container, watch, leases=are_read, wall=wall):
+        raise RangeInUse(RangeId(name), owner)
 
 
 async def carry_out(container: LeaseContainer, move: Move) -> None:
@@ -160,3 +148,51 @@ def _is_read(lease: Lease) -> bool:
 
 def _missing(range_id: RangeId) -> Lease:
     return Lease(range=FeedRange(id=range_id))
+
+
+# With the sentences that say what it means
+
+
+def check_position(names: Sequence[str], to: str) -> None:
+    """Raise ``UserError`` for a position that these ranges, or all, cannot have."""
+    try:
+        start = start_in(to)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if start is None and len(names) != 1:
+        raise UserError(
+            f"{to!r} can only be a continuation, which is a position in one range: name that "
+            f"one, or move all of them to another position: {RESET_FORMS}"
+        )
+
+
+async def planned_moves(
+    feed: Feed, container: LeaseContainer, leases: Sequence[Lease], to: str
+) -> list[Move]:
+    """Settle where to move ranges, without moving any. Raise ``UserError`` with the forms of
+    a position for what is none.
+    """
+    try:
+        return [await planned(feed, container, x.range_id, to) for x in leases]
+    except FeedRefused as error:
+        if start_in(to) is not None:
+            raise
+        raise UserError(f"{to!r} is no position to move to: {RESET_FORMS}. {error}") from error
+
+
+def move_question(moves: Sequence[Move]) -> str:
+    return f"Move {counted(len(moves), 'range')}?"
+
+
+def move_means(move: Move) -> str:
+    return repeats(move.again)
+
+
+async def carry_out_move(container: LeaseContainer, move: Move) -> Outcome:
+    """Raise what containers raise."""
+    try:
+        await carry_out(container, move)
+    except RangeInUse as error:
+        return Outcome(f"{move.range_id}: not moved: {error}", failed=True)
+    more = "; it is paused, changefeed resume continues it" if move.lease.paused else ""
+    return Outcome(f"{move.range_id}: moved to {move.to}{more}")

@@ -1,20 +1,46 @@
-"""Pausing and resuming ranges, from outside of any host.
+"""Pausing, resuming and releasing ranges, from outside of any host.
 
 A paused lease keeps its checkpoint. Its owner notices with its next renewal, or its next
 listing, finishes what it has in hand and releases it; no host takes it until it is resumed.
 What a command has paused for a moment is its own: to resume all leaves that out, and each run
 of a command has a reason of its own, so that two of them never take a range for theirs.
+
+To release a lease takes it from its owner: a new epoch begins, that belongs to no host. From
+then on what the former owner writes is refused, checkpoints too, and any other host may acquire
+the lease at once. What it has in hand is delivered again to the next owner.
+
+Limits: a former owner that lives learns of it with its next listing, or its next write;
+until then its observer is still called, and so may be that of the next owner.
+The epoch in the observer's context distinguishes the two. A worker whose observer is stuck
+without a time limit never ends; while it lives, its host holds on to a range that it
+cannot read, and takes no new lease of that range, even if the plan gives it to this host.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
 
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.fleet.phrases import Outcome, meant, named
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.update import update_lease
+from changefeed.leases.updating import look_up, update_lease, vacate
+from changefeed.runtime.errors import UserError
+
+PAUSE_MEANS = (
+    "Their owners finish their current batch, checkpoint and release them. A range whose "
+    "lease is made later, after a split, say, is not paused."
+)
+RESUME_MEANS = "Let some ranges, or all, be read again, from their checkpoints on."
+RELEASE_MEANS = (
+    "Hosts do this by themselves with what has expired. It is for not waiting, and for an "
+    "owner that renews but is stuck; stop that one as well. What the owner had in hand is "
+    "delivered again."
+)
+_TRIES = 20  # the owner of a lease writes it, too
 
 SPLITTING: Final = "being split (changefeed split)"
 MERGING: Final = "being merged (changefeed merge)"
@@ -144,3 +170,94 @@ async def _change_all(
     listed = sorted(x.range_id for x in await container.list() if not x.ended)
     wanted = [x for x in listed if range_ids is None or x in range_ids]
     return [x for x in wanted if await update_lease(container, x, change) is not None]
+
+
+async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
+    """Take a lease from its owner; return it as it was, ``None`` if no host has it.
+
+    Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept writing
+    to it, and what containers raise.
+    """
+    lease = Lease(range=FeedRange(id=range_id))
+    for _ in range(_TRIES):
+        stored = await look_up(container, range_id)
+        if stored is None:
+            raise LeaseGone(lease, "there is no such lease")
+        if stored.owner is None:
+            return None
+        try:
+            with suppress(CheckpointMissing):  # it is released all the same
+                await vacate(container, stored)
+        except LeaseConflict:
+            continue
+        return stored
+    raise LeaseConflict(lease, f"its owner wrote it {_TRIES} times in a row")
+
+
+# With the sentences that say what was done
+
+
+async def pause_ranges(
+    container: LeaseContainer, names: Sequence[str], reason: str
+) -> list[Outcome]:
+    """Pause these ranges, or all. Raise ``UserError``, and what containers raise."""
+    before = meant(await container.list(), names)
+    changed = await pause(container, [x.range_id for x in before], reason)
+    return [Outcome(_paused(x, changed)) for x in before]
+
+
+def _paused(lease: Lease, changed: Collection[RangeId]) -> str:
+    if lease.range_id in changed:
+        return f"{lease.range_id}: paused{_still_read(lease)}"
+    if lease.paused is not None:
+        return f"{lease.range_id}: was paused before: {lease.paused}"
+    return f"{lease.range_id}: has ended, or is paused by now"
+
+
+def _still_read(lease: Lease) -> str:
+    if lease.owner is None:
+        return ""
+    return f"; {lease.owner} finishes what it has in hand and releases it"
+
+
+async def resume_ranges(container: LeaseContainer, names: Sequence[str]) -> list[Outcome]:
+    """Resume these ranges, or all that are paused. Otherwise as ``pause_ranges``."""
+    before = meant(await container.list(), names)
+    changed = await resume(container, [x.range_id for x in before] if names else None)
+    rest = [x for x in names if RangeId(x) not in changed]
+    return [
+        *(Outcome(f"{x}: resumed") for x in changed),
+        *(Outcome(f"{x}: was not paused") for x in rest),
+    ]
+
+
+async def release_range(
+    container: LeaseContainer, name: str, *, listing_every: float
+) -> list[Outcome]:
+    """Take the lease of a range from its owner, which lists leases every so many seconds.
+    Raise ``UserError``, and what containers raise.
+    """
+    (lease,) = named(await container.list(), [name])
+    try:
+        before = await release(container, lease.range_id)
+    except LeaseGone as error:
+        raise UserError(str(error)) from error
+    if before is None:
+        return [Outcome(f"{name}: has no owner; there is nothing to release")]
+    return [
+        Outcome(
+            f"{name}: taken from {before.owner}; its epoch {before.epoch} is over, and nothing "
+            f"that {before.owner} still writes under it counts."
+        ),
+        Outcome(
+            f"The next owner continues from {before.continuation}: what was delivered since "
+            f"then is delivered again."
+            if before.continuation is not None
+            else str(CheckpointMissing(before))
+        ),
+        Outcome(
+            f"If {before.owner} is alive, it learns of this within "
+            f"{listing_every:g} s, and its observer may be "
+            f"called until then. If it is stuck, stop it."
+        ),
+    ]

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import RangeId
+from changefeed.fleet.claims import pause, resume
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.operations.pause import pause, resume
 from tests.support import make
 from tests.support.proxies import Cutting, proxied
 

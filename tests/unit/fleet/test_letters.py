@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Change
-from changefeed.host.operations.letters import replay_letters
+from changefeed.fleet.letters import replay_letters
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters
 from changefeed.observers.observer import CloseReason, Context

@@ -12,7 +12,7 @@ has come further within that time, or it writes no more then.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,14 +26,12 @@ from tenacity import (
     wait_exponential,
 )
 
-from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
+from changefeed.fleet.claims import Claim, is_paused_by
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import End, Lease
-from changefeed.leases.operations.pause import Claim, is_paused_by
-from changefeed.leases.operations.release import vacate
-from changefeed.leases.operations.update import update_lease
+from changefeed.leases.updating import update_lease, vacate
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreUnavailable, UserError
 
@@ -42,6 +40,37 @@ TRIES: Final = 20
 _LOOK = 0.25
 _LONGEST_REST = 5.0
 _AGAIN = "range {} is left as it is, as the lease container does not answer: run this again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedFeed:
+    """What an operator splits and merges ranges of.
+
+    An owner that does not release a range within ``longest_handoff`` seconds loses it, and
+    stops writing ``fence_margin`` before. ``say`` is told what a command waits for.
+    """
+
+    feed: Feed
+    container: LeaseContainer
+    longest_handoff: float
+    fence_margin: float
+    say: Callable[[str], None] = lambda _: None
+
+    async def leases(self) -> Sequence[Lease]:
+        """List all, and let the feed look at its ranges. Raise ``UserError`` where hosts of
+        another kind own some.
+        """
+        leases = await self.container.list()
+        await self.feed.ranges()
+        members = {x.name for x in await self.container.members()}
+        owners = {x.owner for x in leases if x.owner and not x.has_owner_of_ours}
+        foreign = sorted(owners - members)
+        if foreign:
+            raise UserError(
+                f"{', '.join(foreign)} is a host of another kind, which would read on what was "
+                f"split or merged: stop those hosts first"
+            )
+        return leases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +98,7 @@ async def stopped_ranges(
 
     They stay so after the block, and are resumed if it raises.
     """
-    container, longest = leased.container, leased.settings.longest_handoff
+    container, longest = leased.container, leased.longest_handoff
     try:
         for range_id in sorted(range_ids):  # two runs for the same ranges wait in one order
             await claim_range(leased, range_id, claim)
@@ -78,7 +107,7 @@ async def stopped_ranges(
             await _left_by_owner(leased, range_id, claim, until=until)
         sent = elapsed_time()
         leases = [await _vacated(container, x, claim) for x in range_ids]
-        yield Stopped(leases=leases, until=sent + longest - leased.settings.fence_margin)
+        yield Stopped(leases=leases, until=sent + longest - leased.fence_margin)
     except BaseException:
         for range_id in range_ids:
             with suppress(StoreUnavailable, LeaseConflict):
@@ -92,7 +121,7 @@ async def claim_range(leased: LeasedFeed, range_id: RangeId, claim: Claim) -> No
     Where another run has it, wait until that is done; or until nothing has come of it for so
     long that it is dead, and does not write any more if it is not.
     """
-    container, longest = leased.container, leased.settings.longest_handoff
+    container, longest = leased.container, leased.longest_handoff
     seen, since = None, 0.0
     while (stored := await _open(container, range_id)).paused != claim.reason:
         found = stored.paused, stored.epoch

@@ -13,16 +13,15 @@ from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.cosmos.topology import part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
-from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.parts.merging import merge
-from changefeed.host.parts.splitting import split
+from changefeed.fleet.claims import MERGING, SPLITTING, Claim, pause, resume
+from changefeed.fleet.reshape import merge, split
+from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.operations.pause import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from tests.support import make
@@ -70,7 +69,7 @@ class Parted:
 
     def leased(self, through: LeaseContainer | None = None) -> LeasedFeed:
         feed = self._reader(self.store)
-        return LeasedFeed(feed=feed, container=through or self.leases, settings=SETTINGS)
+        return make.leased(feed, through or self.leases, SETTINGS)
 
     async def split(
         self, name: RangeId = ZERO, into: int = 2, *, through: LeaseContainer | None = None

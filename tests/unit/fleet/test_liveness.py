@@ -3,14 +3,17 @@
 import asyncio
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.host.liveness import living_hosts
-from changefeed.host.settings import LeaseSettings
+from changefeed.fleet.liveness import living_hosts
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import Fleet
+from tests.support import make
 from tests.support.looking import now, start
 
-SETTINGS = LeaseSettings()
+
+def wall() -> float:
+    """The wall-clock time of a fleet in virtual time."""
+    return 1_700_000_000.0 + now()
 
 
 async def test_a_host_that_lives_is_named_at_its_next_sign_of_life() -> None:
@@ -21,7 +24,10 @@ async def test_a_host_that_lives_is_named_at_its_next_sign_of_life() -> None:
         seen: list[list[str]] = []
         began = now()
         living = await living_hosts(
-            fleet.container, SETTINGS, watching=lambda x: seen.append([*x])
+            fleet.container,
+            make.expiry_watch(),
+            wall=wall,
+            watching=lambda x: seen.append([*x]),
         )
         assert living == ["a"]
         assert seen == [["a", "b"]]
@@ -34,7 +40,7 @@ async def test_dead_hosts_are_watched_for_a_whole_expiration() -> None:
         await fleet.balanced()
         await fleet.kill("a")
         began = now()
-        assert await living_hosts(fleet.container, SETTINGS) == []
+        assert await living_hosts(fleet.container, make.expiry_watch(), wall=wall) == []
         assert 30 <= now() - began < 31
 
 
@@ -51,4 +57,4 @@ async def test_a_foreign_owner_without_a_record_lives_by_its_leases() -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(renew())
-        assert await living_hosts(container, SETTINGS) == ["net"]
+        assert await living_hosts(container, make.expiry_watch(), wall=wall) == ["net"]

@@ -1,22 +1,30 @@
-"""Changing a lease that another host owns: a request, a pause.
+"""Changing a lease that another host owns: a request, a pause, a new epoch.
 
 Its owner writes it all the while, with every renewal and (in a combined container) every
 checkpoint, so a version that was listed a moment ago may be gone. Read it, change it,
 replace it, and again from the start if its owner was quicker.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.look_up import look_up
 
 _TRIES = 20
+
+
+async def look_up(container: LeaseContainer, range_id: RangeId) -> Lease | None:
+    """Read a lease; without a continuation where its checkpoint is lost."""
+    try:
+        return await container.read(range_id)
+    except CheckpointMissing as missing:
+        return missing.lease
 
 
 async def update_lease(
@@ -63,3 +71,24 @@ async def _once(
         return await container.replace(changed)
     except LeaseGone:
         return None
+
+
+async def vacate(
+    container: LeaseContainer, lease: Lease, *, lost: Continuation | None = None
+) -> Lease:
+    """Begin an epoch of ``lease`` that belongs to no host; return it whole.
+
+    The write has a name of its own, as each has: a former owner with a write of unknown
+    fate must not take this one for it. ``lost`` is where the range goes on if its checkpoint
+    is lost; without it, ``CheckpointMissing`` is raised then, and no host has the lease.
+    """
+    vacant = lease.vacated()
+    if vacant.continuation is None and lost is not None:
+        vacant = vacant.advanced_to(lost)
+    assert vacant.owner is None, (
+        f"lease {lease.range_id!r}: no epoch of {vacant.owner!r} begins"
+    )
+    assert vacant.epoch > lease.epoch, (
+        f"lease {lease.range_id!r}: its owner could still checkpoint in epoch {lease.epoch}"
+    )
+    return await container.acquire(vacant.stamped(stamp=time.time()))

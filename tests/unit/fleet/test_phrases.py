@@ -7,10 +7,11 @@ import pytest
 from changefeed.cli import dead_letters, release
 from changefeed.cli import pause as pausing
 from changefeed.feeds.feed import RangeId
-from changefeed.host.operations import letters, ranges
-from changefeed.host.parts.leased_feed import leases_of
+from changefeed.fleet import claims, letters
+from changefeed.fleet.claims import SPLITTING, pause
+from changefeed.fleet.phrases import meant, named
+from changefeed.fleet.reshape import leases_of
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.pause import SPLITTING, pause
 from changefeed.runtime.errors import UserError
 from tests.support import make
 
@@ -18,9 +19,9 @@ from tests.support import make
 @pytest.mark.parametrize(
     ("said", "command"),
     [
-        (ranges.PAUSE_MEANS, pausing.pause),
-        (ranges.RESUME_MEANS, pausing.resume),
-        (ranges.RELEASE_MEANS, release.release),
+        (claims.PAUSE_MEANS, pausing.pause),
+        (claims.RESUME_MEANS, pausing.resume),
+        (claims.RELEASE_MEANS, release.release),
         (letters.REPLAY_MEANS, dead_letters.replay_),
         (letters.DISCARD_MEANS, dead_letters.discard),
     ],
@@ -40,7 +41,7 @@ def test_a_range_without_a_lease_is_told_from_leases_without_any(
     known: list[Lease], name: str, advice: str
 ) -> None:
     with pytest.raises(UserError, match=f"'{name}'.*{advice}"):
-        ranges.named(known, [name])
+        named(known, [name])
     with pytest.raises(UserError, match=f"'{name}'.*{advice}"):
         leases_of({x.range_id: x for x in known}, [RangeId(name)])
 
@@ -49,13 +50,13 @@ async def test_to_resume_all_leaves_to_a_command_what_it_has_in_hand() -> None:
     leases = await make.leases(*(make.lease(x, at="0") for x in ("north", "south")))
     await pause(leases, [RangeId("north")], SPLITTING)
     await pause(leases, [RangeId("south")], "a person says so")
-    said = await ranges.resume_ranges(leases, [])
+    said = await claims.resume_ranges(leases, [])
     assert [x.text for x in said] == ["south: resumed"]
 
 
 def test_without_names_all_that_have_not_ended_are_meant_in_order() -> None:
     ended = make.lease("east", end=make.CLOSED)
-    found = ranges.meant([LEASES[1], ended, LEASES[0]], [])
+    found = meant([LEASES[1], ended, LEASES[0]], [])
     assert [x.range_id for x in found] == ["north", "south"]
     with pytest.raises(UserError, match="east has ended"):
-        ranges.meant([ended], ["east"])
+        meant([ended], ["east"])

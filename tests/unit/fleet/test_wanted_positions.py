@@ -9,8 +9,8 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.leases.lease import End, Lease
-from changefeed.leases.operations.wanted_positions import refuse_wrong_positions
 from changefeed.leases.position_file import read_document, written
 from changefeed.runtime.errors import StoreRefused
 from tests.support import make

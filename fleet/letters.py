@@ -6,10 +6,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
-from changefeed.fleet.phrases import counted
-from changefeed.host.operations.ranges import Said
-from changefeed.host.settings import Settings
+from changefeed.fleet.phrases import Outcome, counted
 from changefeed.observers.dead_letters import (
     DeadLetters,
     LetterHead,
@@ -28,13 +27,14 @@ REPLAY_MEANS = (
 DISCARD_MEANS = "Forget letters for good, without giving their changes to an observer."
 
 
-def existing_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
-    """Open them where they are. Raise ``StoreRefused`` where there are none."""
-    options = replace(settings.open_options, must_exist=True)
-    return open_dead_letters(settings.observer.dead_letters, options)
+def existing_letters(
+    address: str, options: OpenOptions
+) -> AbstractAsyncContextManager[DeadLetters]:
+    """Open them where they are. Raise ``StoreMissing`` where there are none."""
+    return open_dead_letters(address, replace(options, must_exist=True))
 
 
-def meant_letters(
+def select_letters(
     letters: Sequence[LetterHead], ids: Sequence[str], of: str | None = None
 ) -> list[LetterHead]:
     """Return those of these ids, or all; with ``of`` those of this observer alone.
@@ -49,7 +49,7 @@ def meant_letters(
     return [x for x in letters if (not ids or x.id in ids) and of in (None, x.observer)]
 
 
-def own_and_others(
+def by_observer(
     letters: Sequence[LetterHead], observer: str | None
 ) -> tuple[list[LetterHead], list[LetterHead]]:
     """Divide letters into those of this observer, and those of others."""
@@ -57,7 +57,7 @@ def own_and_others(
     return own, [x for x in letters if x.observer != observer]
 
 
-def left_to_others(letters: Sequence[LetterHead]) -> list[str]:
+def skipped(letters: Sequence[LetterHead]) -> list[str]:
     """Say of the letters of other observers that they stay, and what would replay them."""
     return [
         f"{counted(count, 'letter')} of observer {name}, left: for that one, or for any other "
@@ -68,13 +68,13 @@ def left_to_others(letters: Sequence[LetterHead]) -> list[str]:
 
 async def replay_letters(
     letters: DeadLetters, wanted: Sequence[LetterHead], make: ObserverFactory, *, manual: bool
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[Outcome]:
     """Give them to an observer one by one, and forget those that it has handled."""
     failed: set[tuple[str, str, str]] = set()
     for head in wanted:
         key = (head.feed, head.range_id, head.key)
         if key in failed:
-            yield Said(
+            yield Outcome(
                 f"{head.id}: left out, as an earlier change of its key failed", failed=True
             )
             continue
@@ -86,27 +86,27 @@ async def replay_letters(
 
 async def _replayed(
     letters: DeadLetters, letter_id: LetterId, make: ObserverFactory, *, manual: bool
-) -> Said:
+) -> Outcome:
     try:
         letter = await letters.get(letter_id)
         if letter is None:
-            return Said(f"{letter_id}: not there any more")
+            return Outcome(f"{letter_id}: not there any more")
         await replay(letters, letter, make, manual=manual)
     except Exception as error:  # noqa: BLE001 - the border to the user's code
         text = f"{letter_id}: failed, and stays: {describe(error)}"
-        return Said(text, failed=True)
-    return Said(f"{letter_id}: handled")
+        return Outcome(text, failed=True)
+    return Outcome(f"{letter_id}: handled")
 
 
 async def discard_letters(
     letters: DeadLetters, wanted: Sequence[LetterHead]
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[Outcome]:
     for letter in wanted:
         if await letters.remove(letter.id):
-            yield Said(f"{letter.id}: discarded")
+            yield Outcome(f"{letter.id}: discarded")
 
 
-def head(letter: LetterHead) -> dict[str, Any]:
+def summary(letter: LetterHead) -> dict[str, Any]:
     """Return all but the body and the traceback, as JSON has it."""
     return {
         "id": letter.id,

@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.coverage import check_coverage, uncovered
+from changefeed.fleet.coverage import check_coverage, uncovered
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases

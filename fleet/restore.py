@@ -18,8 +18,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.lease import Lease, require_continuation
-from changefeed.leases.operations.look_up import look_up
-from changefeed.leases.operations.release import vacate
+from changefeed.leases.updating import look_up, vacate
 
 
 class Change(enum.Enum):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
-from changefeed.leases.coverage import uncovered
+from changefeed.fleet.coverage import uncovered
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, require_continuation
 from changefeed.leases.position_file import Positions

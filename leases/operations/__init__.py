@@ -1,1 +1,0 @@
-"""Operations on leases that some other process may own: pause, resume, release."""
