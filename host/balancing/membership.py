@@ -222,6 +222,10 @@ class Membership:
                     self._member = _going_on_from(stored, self._member)
                 else:
                     return
+        raise ContainerUnavailable(
+            f"the record of host {self._member.name!r} was written by others {_TRIES} times in"
+            " a row, and no heartbeat of this host"
+        )
 
     async def _write(self) -> None:
         sent = self._clock()

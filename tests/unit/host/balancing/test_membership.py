@@ -256,6 +256,21 @@ async def test_a_heartbeat_along_with_a_listing_counts_from_when_it_was_sent() -
         assert beats == [0, 8]
 
 
+async def test_a_record_that_others_write_again_and_again_is_no_heartbeat_and_is_told() -> None:
+    """As hosts do that take a host for dead, each for the leases that it wants."""
+    container = MemoryLeases()
+
+    async def fenced() -> None:
+        for found in await container.members():
+            await container.put_member(found)
+
+    member, _ = await started(proxied(container, Calls(first={"put_member": fenced})))
+    before = (await record(container)).heartbeats
+    with pytest.raises(ContainerUnavailable):
+        await member.announce_stopping()
+    assert (await record(container)).heartbeats == before
+
+
 async def test_a_listing_with_a_namesake_ends_the_host_before_it_acts_on_it() -> None:
     container = MemoryLeases()
     _, list_fleet = await started(container)
