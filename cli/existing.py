@@ -7,13 +7,12 @@ from typing import Any
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed
-from changefeed.fleet.liveness import Key
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.sources import StoreSource
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ExpiryWatch
+from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreMissing
@@ -90,9 +89,9 @@ def will_be_made(missing: StoreMissing, settings: Settings) -> bool:
     return missing.made_by_run or settings.leases.create_container
 
 
-def expiry_watch(settings: Settings) -> ExpiryWatch[Key]:
+def fleet_watch(settings: Settings) -> FleetWatch:
     """Return what tells the hosts of a fleet that live from those that are dead."""
-    return ExpiryWatch(
+    return FleetWatch(
         expiration=settings.leases.expiration,
         max_clock_skew=settings.leases.max_clock_skew,
         renew_interval=settings.leases.renew_interval,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases, expiry_watch, leases_if_any
+from changefeed.cli.existing import existing_leases, fleet_watch, leases_if_any
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -162,7 +162,7 @@ async def _refuse_while_hosts_live(container: LeaseContainer, settings: Settings
             f"{settings.leases.expiration:g} s"
         )
 
-    living = await living_hosts(container, expiry_watch(settings), watching=say)
+    living = await living_hosts(container, fleet_watch(settings), watching=say)
     if living:
         raise UserError(f"{', '.join(living)} lives: stop all hosts of the fleet first")
 

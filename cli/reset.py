@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases, expiry_watch
+from changefeed.cli.existing import existing_leases, fleet_watch
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
@@ -116,7 +116,7 @@ async def _refuse_in_use(
             f"{settings.leases.expiration:g} s"
         )
     try:
-        await refuse_in_use(container, {x.range_id for x in meant}, expiry_watch(settings))
+        await refuse_in_use(container, {x.range_id for x in meant}, fleet_watch(settings))
     except RangeInUse as error:
         raise UserError(str(error)) from error
 

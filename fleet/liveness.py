@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ExpiryWatch, Living, Moment
+from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease, Member
-from changefeed.leases.life import Heartbeats
 from changefeed.runtime.together import together
 
 _LOOK = 0.5
@@ -18,7 +18,7 @@ Key = tuple[str, str, str]
 
 async def living_hosts(
     container: LeaseContainer,
-    watch: ExpiryWatch[Key],
+    watch: FleetWatch,
     *,
     watching: Callable[[Sequence[str]], None] = lambda _: None,
     wall: Callable[[], float] = time.time,
@@ -36,7 +36,7 @@ async def living_hosts(
 
 async def first_signs(
     container: LeaseContainer,
-    watch: ExpiryWatch[Key],
+    watch: FleetWatch,
     *,
     leases: Callable[[Sequence[Lease]], Sequence[Lease]],
     members: Callable[[Sequence[Member]], Sequence[Member]] = lambda _: (),
@@ -50,23 +50,22 @@ async def first_signs(
     that one lives, until its next sign of it.
     """
     clock = asyncio.get_running_loop().time  # hosts of a machine that sleeps sleep along
-    heartbeats = Heartbeats()
     first: dict[Key, object] = {}
     while True:
         asked = clock()
         listed, records = await together(container.list(), container.members())
         at = Moment(asked=asked, answered=clock(), wall=wall())
-        owned = {x.range_id: x for x in leases(listed) if x.owner is not None}
-        alive: dict[Key, Living] = {
-            ("lease", name, str(owned[name].owner)): life
-            for name, life in heartbeats.lives(owned.values(), records).items()
+        fleet = watch.take(leases(listed), records, at)
+        hosts = {x.name: x for x in members(records)}
+        signs: dict[Key, object] = {
+            ("lease", name, str(fleet.leases[name].owner)): life.sign_of_life
+            for name, life in fleet.lives.items()
         }
-        alive |= {("host", x.name, x.name): x for x in members(records)}
-        if alive and not first:
-            watching(sorted({host for _, _, host in alive}))
-        moved = [
-            x for x, y in alive.items() if first.setdefault(x, y.sign_of_life) != y.sign_of_life
-        ]
-        if moved or watch.expired(alive, at) == alive.keys():
+        signs |= {("host", name, name): x.sign_of_life for name, x in hosts.items()}
+        if signs and not first:
+            watching(sorted({host for _, _, host in signs}))
+        moved = [x for x, sign in signs.items() if first.setdefault(x, sign) != sign]
+        all_dead = fleet.expired == fleet.lives.keys() and fleet.dead >= hosts.keys()
+        if moved or all_dead:
             return moved
         await asyncio.sleep(min(_LOOK, watch.expiration / 10))

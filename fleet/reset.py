@@ -24,11 +24,11 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.feeds.starts import start_in
-from changefeed.fleet.liveness import Key, first_signs
+from changefeed.fleet.liveness import first_signs
 from changefeed.fleet.phrases import Outcome, counted, repeats
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
-from changefeed.leases.expiry import ExpiryWatch
+from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import look_up, vacate
 from changefeed.runtime.errors import UserError
@@ -97,7 +97,7 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
 async def refuse_in_use(
     container: LeaseContainer,
     ranges: Collection[RangeId],
-    watch: ExpiryWatch[Key],
+    watch: FleetWatch,
     *,
     wall: Callable[[], float] = time.time,
 ) -> None:

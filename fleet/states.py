@@ -25,10 +25,10 @@ from changefeed.fleet.status import (
     Report,
     totals,
 )
+from changefeed.leases.fleet import is_placeholder, newest_stamps
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.life import Heartbeats, is_placeholder
+from changefeed.leases.lease import HostName, Lease, Member, newest
 from changefeed.leases.load import known
 
 _MOVES = 100
@@ -85,12 +85,9 @@ def fleet_status(
     members = [x for x in listed.members if not is_placeholder(x)]
     still = {x.name: _still(x, before, listed.clock, now) for x in members}
     dead = {x for x, seconds in still.items() if seconds > listed.expiration}
-    lives = Heartbeats().lives(listed.leases, members)
-    old = {
-        name
-        for name, life in lives.items()
-        if life.newest_stamp is not None and life.newest_stamp <= now - patience
-    }
+    leases = newest(listed.leases).values()
+    stamps = newest_stamps(leases, members)
+    old = {name for name, at in stamps.items() if at is not None and at <= now - patience}
     readable = {x.range_id for x in listed.keymap.readable()}
     told = {
         (report.host, seen.range): seen
@@ -107,7 +104,7 @@ def fleet_status(
             waits=x.range_id not in readable,
             expired=x.owner in dead or x.range_id in old,
         )
-        for x in listed.leases
+        for x in leases
     ]
     ranges = sorted([*ranges, *unleased], key=lambda x: x.range)
     hosts = _hosts(members, ranges, reports, still, dead=dead, now=now)

@@ -218,8 +218,7 @@ class Member:
     """A host as the others see it; ``heartbeats`` is its sign of life.
 
     A member that is ``stopping`` gets no more leases. ``settings`` are those that hosts of a
-    fleet should have alike, as JSON text; one of them says whether heartbeats keep the leases
-    of this incarnation (``changefeed.leases.life``). The rest is for people: ``address`` is
+    fleet should have alike, as JSON text. The rest is for people: ``address`` is
     where its web endpoints listen, ``software`` the version of the program.
     """
 

@@ -3,10 +3,11 @@
 Every host lists every lease every few seconds, and at rest hardly one of them has changed. A
 container that can say what was written since (a version that grows, a transaction's number)
 answers with that alone, and with how many leases and members there are: one that was deleted is
-noticed by the count, and then all are listed again. So they are at the start, and every minute:
-a server that was restored from a backup may have gone back behind what was said; a heartbeat
-that is refused says so at once. A container that cannot count without reading all leaves
-deleted ones in for that long, or until a write finds one gone.
+noticed by the count, and then all are listed again. So they are where a copy is older than what
+is known (a replica lags behind, or the store has lost its last writes), at the start, and every
+minute: a server that was restored from a backup may have gone back behind what was said; a
+heartbeat that is refused says so at once. A container that cannot count without reading all
+leaves deleted ones in for that long, or until a write finds one gone.
 
 Leases and members come by one call, and a heartbeat goes along with it: at rest a host makes
 one call where the container can do that in one request.
@@ -21,7 +22,7 @@ from typing import TypeAlias
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.lease import HostName, Lease, Member, newest
 from changefeed.runtime.clock import Clock
 from changefeed.stores.store import WHOLE
 
@@ -57,7 +58,8 @@ class LeaseListing:
         token = self._next_token()
         found = await send_along(partial(self._ask, token))
         if not self._takes_in(found, whole=not token):
-            # Something was deleted. The heartbeat, if one went along, has been written.
+            # Something was deleted, or has moved back. The heartbeat, if one went along, has
+            # been written.
             self._token, self._whole_due = WHOLE, self._clock()  # should the next call fail
             self._takes_in(await self._container.list_fleet(WHOLE), whole=True)
         if any(x.stopping for x in self._members.values()):
@@ -81,8 +83,14 @@ class LeaseListing:
         if whole:
             self._leases, self._members = {}, {}
             self._whole_due = self._clock() + _WHOLE_EVERY
-        self._leases.update((x.range_id, x) for x in found.leases)
+        listed = newest(found.leases)
+        earlier = [x for x in listed.values() if self._knows_later_than(x)]
+        self._leases.update(listed)
         self._members.update((x.name, x) for x in found.members)
         self._token = found.token
         known = len(self._leases) + len(self._members)
-        return whole or found.total in (None, known)
+        return whole or (not earlier and found.total in (None, known))
+
+    def _knows_later_than(self, lease: Lease) -> bool:
+        known = self._leases.get(lease.range_id)
+        return known is not None and known.sign_of_life > lease.sign_of_life

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import HostName, Lease, newest
 
 Assignment = Mapping[RangeId, HostName]
 
@@ -32,7 +32,7 @@ def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
         return {}
     owned: dict[HostName, list[RangeId]] = {name: [] for name in sorted(members)}
     unowned: list[RangeId] = []
-    for lease in sorted(leases, key=lambda x: x.range_id):
+    for _, lease in sorted(newest(leases).items()):
         holder = holder_of(lease, members)
         (unowned if holder is None else owned[holder]).append(lease.range_id)
     total = len(unowned) + sum(map(len, owned.values()))
@@ -92,7 +92,7 @@ def actions_for(
     is acquired when it has expired.
     """
     found = []
-    for lease in sorted(leases, key=lambda x: x.range_id):
+    for _, lease in sorted(newest(leases).items()):
         assigned = assignment.get(lease.range_id)
         if lease.range_id in reading:
             action = _about_owned(lease, me, living)

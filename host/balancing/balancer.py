@@ -5,18 +5,17 @@ returns a view; ``actions`` picks from the view, and decides nothing from memory
 """
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.balancing.sharing import Sharing
 from changefeed.host.fleet_settings import limits_by_load, limits_to_split
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import Fleet, FleetWatch
 from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.life import Heartbeats
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.plan import Action, Assignment, actions_for, plan
 
@@ -41,7 +40,7 @@ class Listing:
 
     leases: Sequence[Lease]
     readable: Sequence[Lease]
-    members: Sequence[Member]
+    members: Collection[Member]
     reading: Collection[RangeId]
     ranges: Collection[FeedRange] = ()
 
@@ -50,19 +49,14 @@ class Listing:
 class View:
     """What one host made of one listing.
 
-    ``fleet`` are the hosts that are alive and not stopping, ``dead`` those whose record
-    no longer changes. ``planned`` is all that the plan wants of this host, in order; ``quiet``
-    says whether membership has been quiet for long enough to steal; ``renew_each``, whether
-    some who share the leases do not go by the heartbeats of their owners; ``to_split``, which
-    ranges are too much for one host, and into how many parts their owners are to split them.
+    ``planned`` is all that the plan wants of this host, in order; ``quiet`` says whether
+    membership has been quiet for long enough to steal; ``to_split``, which ranges are too much
+    for one host, and into how many parts their owners are to split them.
     """
 
-    listing: Listing
-    fleet: frozenset[HostName]
-    dead: Collection[HostName]
+    listed: Fleet
     planned: Sequence[tuple[Action, Lease]]
     quiet: bool
-    renew_each: bool
     to_split: Mapping[RangeId, int]
 
 
@@ -71,32 +65,20 @@ def actions(view: View) -> list[tuple[Action, Lease]]:
     return [x for x in view.planned if view.quiet or x[0] is not Action.STEAL]
 
 
-def expired_members(view: View) -> list[Member]:
-    """Pick the records of hosts that are dead and own nothing any more.
-
-    While a dead host's leases have not expired, its record says that it is dead.
-    """
-    owners = {x.owner for x in view.listing.leases}
-    return [x for x in view.listing.members if x.name in view.dead and x.name not in owners]
-
-
 class Balancer:
     """One host's memory. Times are in seconds, on our clock but for ``Moment.wall``."""
 
     def __init__(self, me: HostName, settings: LeaseSettings) -> None:
-        limits = {
-            "expiration": settings.expiration,
-            "max_clock_skew": settings.max_clock_skew,
-            "renew_interval": settings.renew_interval,
-        }
         self._me = me
         self._settings = settings
-        self._leases = ExpiryWatch[RangeId](**limits)
-        self._heartbeats = Heartbeats()
-        self._sharing = Sharing(settings)
-        self._members = ExpiryWatch[HostName](**limits)
+        self._watch = FleetWatch(
+            expiration=settings.expiration,
+            max_clock_skew=settings.max_clock_skew,
+            renew_interval=settings.renew_interval,
+            me=me,
+        )
+        self._listed: Fleet | None = None
         self._fleet: frozenset[HostName] | None = None
-        self._recorded: frozenset[HostName] = frozenset()
         self._said: dict[HostName, str] = {}
         self._quiet_since = 0.0
         self._quiet = False
@@ -113,22 +95,18 @@ class Balancer:
     @property
     def renew_each(self) -> bool:
         """Whether each lease must be renewed, by what was listed last."""
-        return self._sharing.renew_each
+        shared = self._listed is None or self._listed.shared
+        return self._settings.renewal == "lease" or shared
 
     def observe(self, listing: Listing, at: Moment) -> View:
         """Take in a listing; return what it means, and what the plan wants of this host."""
-        leases, members = listing.leases, listing.members
-        owned = {x.range_id: x for x in leases if x.owner is not None}
-        expired = self._leases.expired(self._heartbeats.lives(leases, members), at)
-        dead = self._members.expired({x.name: x for x in members}, at)
-        self._recorded = frozenset(x.name for x in members)
-        fleet = self._alive(owned, expired, members, dead)
+        listed = self._listed = self._watch.take(listing.leases, listing.members, at)
+        leases, fleet = listed.leases.values(), listed.alive
         self._observe_fleet(fleet, at)
-        self._sharing.observe(owned.values(), members)
-        assignment = self._assign(listing.readable, fleet, members)
+        assignment = self._assign(listing.readable, fleet, listed.members.values())
         reading = listing.reading
         planned = actions_for(
-            self._me, assignment, leases, reading=reading, expired=expired, living=fleet
+            self._me, assignment, leases, reading=reading, expired=listed.expired, living=fleet
         )
         self._forget_requests_if_away(at)
         steals = [lease for action, lease in planned if action is Action.STEAL]
@@ -139,28 +117,22 @@ class Balancer:
         self._handoffs_due = bool(moving) or any(
             assignment.get(x) not in (None, self._me) for x in reading
         )
-        assert fleet.isdisjoint({*dead} - {self._me}), (
-            f"{fleet} and {dead} have hosts in common"
-        )
         return View(
-            listing=listing,
-            fleet=fleet,
-            dead=dead,
+            listed=listed,
             planned=planned,
             quiet=self._quiet,
-            renew_each=self.renew_each,
-            to_split=self._hot(listing, fleet),
+            to_split=self._hot(listing, listed),
         )
 
-    def _hot(self, listing: Listing, fleet: Collection[HostName]) -> Mapping[RangeId, int]:
+    def _hot(self, listing: Listing, listed: Fleet) -> Mapping[RangeId, int]:
         """A processor of another kind would read on what was split."""
-        if not self._settings.split_hot or self._sharing.with_others or not self._quiet:
+        if not self._settings.split_hot or listed.shared or not self._quiet:
             return {}
-        limits = limits_to_split(fleet, self._said)
-        return hot_ranges(listing.leases, limits, listing.ranges)
+        limits = limits_to_split(listed.alive, self._said)
+        return hot_ranges(listed.leases.values(), limits, listing.ranges)
 
     def _assign(
-        self, leases: Sequence[Lease], fleet: Collection[HostName], members: Sequence[Member]
+        self, leases: Sequence[Lease], fleet: Collection[HostName], members: Iterable[Member]
     ) -> Assignment:
         by_load = self._settings.balance == "load"
         # A torn listing lacks the record of a host that has one.
@@ -170,21 +142,6 @@ class Balancer:
         if limits is None:
             return plan(leases, fleet)
         return plan_by_load(leases, limits)
-
-    def _alive(
-        self,
-        owned: dict[RangeId, Lease],
-        expired: Collection[RangeId],
-        members: Sequence[Member],
-        dead: Collection[HostName],
-    ) -> frozenset[HostName]:
-        """Return the hosts that may own leases: those that are alive and not stopping."""
-        living = {x.name for x in members if x.name not in dead} | {self._me}
-        # A host of another kind keeps no record; a lease that moves shows that it lives.
-        foreign_owners = {
-            x.owner for r, x in owned.items() if x.owner is not None and r not in expired
-        } - self._recorded
-        return frozenset((living | foreign_owners) - {x.name for x in members if x.stopping})
 
     def _forget_requests_if_away(self, at: Moment) -> None:
         """Let requests count from now after we were away for so long that we may have seemed
@@ -219,7 +176,7 @@ class Balancer:
         assert lease.owner != self._me, f"{self._me!r} steals {lease.range_id!r} from itself"
         if self._is_left_alone(lease, now):
             return Steal.WAIT
-        if settings.max_handoff_time == 0 or not self._is_of_our_kind(lease):
+        if settings.max_handoff_time == 0 or self._is_foreign(lease):
             return Steal.TAKE
         if lease.next_owner != self._me:
             self._requested.pop(lease.range_id, None)
@@ -233,19 +190,19 @@ class Balancer:
 
     def stolen(self, lease: Lease, *, now: float) -> None:
         """Remember that a lease was taken, as it was listed, from its living owner."""
-        if not self._is_of_our_kind(lease):
+        if self._is_foreign(lease):
             times, _ = self._stolen.get(lease.range_id, (0, now))
             self._stolen[lease.range_id] = (times + 1, now)
 
-    def _is_of_our_kind(self, lease: Lease) -> bool:
-        return lease.owner in self._recorded or lease.has_owner_of_ours
+    def _is_foreign(self, lease: Lease) -> bool:
+        return self._listed is not None and self._listed.is_foreign(lease)
 
     def _is_left_alone(self, lease: Lease, now: float) -> bool:
         """Whether a host of another kind has it again, and it was stolen not long ago."""
         times, at = self._stolen.get(lease.range_id, (0, -inf))
         intervals = min(2 ** min(times, _LONGEST_REST), _LONGEST_REST)
         rests = now < at + intervals * self._settings.balance_interval
-        return rests and not self._is_of_our_kind(lease)
+        return rests and self._is_foreign(lease)
 
     def _forget_steals(self, now: float) -> None:
         """Forget the steals that have lasted: the lease might have been stolen again since."""
@@ -260,7 +217,7 @@ class Balancer:
         """
         assert jitter > 0, f"{jitter} intervals from now there is nothing to list"
         wait = self._settings.balance_interval * jitter
-        moments = [self._leases.next_expiry(), self._members.next_expiry()]
+        moments = [] if self._listed is None else [self._listed.next_expiry]
         if self._handoffs_due:
             wait = min(wait, self._settings.handoff_poll)
         if self._handoffs_due and not self._quiet:

@@ -10,7 +10,7 @@ and it stops before it takes back what carries the name; its leases are fenced b
 all the while.
 
 A heartbeat that was answered is a sign of life for all leases of this incarnation
-(``changefeed.leases.life``), from the moment it was sent.
+(``changefeed.leases.fleet``), from the moment it was sent.
 
 A store that lost its last writes may show an older record of our name. That does not mean that
 another process has the name: the record is watched for heartbeats, as at the start.
@@ -36,8 +36,8 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import ListedFleet, Members
 from changefeed.leases.errors import MemberConflict
+from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
-from changefeed.leases.life import is_placeholder
 from changefeed.leases.listing import AskFleet
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable, UserError
@@ -222,7 +222,7 @@ class Membership:
                     self._member = _going_on_from(stored, self._member)
                 else:
                     return
-        raise ContainerUnavailable(
+        raise StoreUnavailable(
             f"the record of host {self._member.name!r} was written by others {_TRIES} times in"
             " a row, and no heartbeat of this host"
         )

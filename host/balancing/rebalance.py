@@ -19,7 +19,6 @@ from changefeed.host.balancing.balancer import (
     Listing,
     Steal,
     actions,
-    expired_members,
 )
 from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
@@ -36,9 +35,9 @@ from changefeed.leases.errors import (
     MemberConflict,
 )
 from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import Fleet, fence_owner
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.life import fence_owner
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, SendAlong
 from changefeed.leases.plan import Action
 from changefeed.leases.updating import look_up, update_lease, vacate
@@ -126,16 +125,19 @@ class Rebalancer:
         view = self._balancer.observe(listing, at)
         self._pool.listed(leases, asked=asked)
         self._pool.split(view.to_split)
-        if view.renew_each != renewed_each:
+        if self._balancer.renew_each != renewed_each:
             self._pool.look_at_renewals()
         self._fenced.clear()
         self._events.activity.listed(leases, members)
-        reports = reporter(view) == self._me
-        self._events.listed_unread(unread_ranges(view) if reports else {})
-        if view.fleet != fleet:
-            self._events.members_changed(view.fleet)
-        await for_each(actions(view), partial(self._in_turn, members=members), at_once=_AT_ONCE)
-        for member in expired_members(view):
+        reports = reporter(view.listed) == self._me
+        unread = unread_ranges(view.listed, listing.readable) if reports else {}
+        self._events.listed_unread(unread)
+        if view.listed.alive != fleet:
+            self._events.members_changed(view.listed.alive)
+        await for_each(
+            actions(view), partial(self._in_turn, fleet=view.listed), at_once=_AT_ONCE
+        )
+        for member in view.listed.forgotten:
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
             self._listing.doubt()  # a listing of what was written shows no record that is gone
@@ -185,7 +187,7 @@ class Rebalancer:
             and lease.range_id not in self._pool.stuck
         )
 
-    async def _in_turn(self, planned: tuple[Action, Lease], members: Sequence[Member]) -> None:
+    async def _in_turn(self, planned: tuple[Action, Lease], fleet: Fleet) -> None:
         action, lease = planned
         if self._stopping():
             return
@@ -193,13 +195,13 @@ class Rebalancer:
             self._left = True
             return
         try:
-            await self._do(action, lease, members)
+            await self._do(action, lease, fleet)
         except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict) as error:
             if isinstance(error, LeaseGone | MemberConflict):
                 self._listing.doubt()
             self._events.conflict(lease, action.name.lower())
 
-    async def _do(self, action: Action, lease: Lease, members: Sequence[Member]) -> None:
+    async def _do(self, action: Action, lease: Lease, fleet: Fleet) -> None:
         match action:
             case Action.DRAIN:
                 paused = lease.paused is not None
@@ -220,7 +222,7 @@ class Rebalancer:
                 assert lease.owner != self._me, (
                     f"{self._me!r} lives, and has {lease.range_id!r}"
                 )
-                await self._fence_owner(lease, members)
+                await self._fence_owner(lease, fleet)
                 await self._acquire(lease, "expired")
             case Action.STEAL:
                 await self._steal(lease)
@@ -278,12 +280,13 @@ class Rebalancer:
 
         await update_lease(self._container, range_id, pause)
 
-    async def _fence_owner(self, lease: Lease, members: Sequence[Member]) -> None:
+    async def _fence_owner(self, lease: Lease, fleet: Fleet) -> None:
         """Fence the owner of an expired lease, once a round for all leases that it has."""
         owner = (lease.owner, lease.incarnation)
         async with self._fencing:
             if owner not in self._fenced:
-                await fence_owner(self._container, lease, members)
+                record = None if lease.owner is None else fleet.members.get(lease.owner)
+                await fence_owner(self._container, lease, record)
                 self._fenced.add(owner)
 
     async def _steal(self, lease: Lease) -> None:

@@ -8,16 +8,16 @@ seconds.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Never
 
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, RangeId
-from changefeed.host.balancing.balancer import View
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName
+from changefeed.leases.fleet import Fleet
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.unread import Unread
 from changefeed.leases.updating import look_up
 from changefeed.runtime.clock import Clock
@@ -27,31 +27,30 @@ from changefeed.runtime.for_each import for_each
 _AT_ONCE = 8
 
 
-def reporter(view: View) -> HostName | None:
+def reporter(fleet: Fleet) -> HostName | None:
     """Return the host that reports for the fleet, if any keeps a record.
 
     A host that is stopping does not, nor one of another kind, which keeps no record.
     """
-    recorded = {x.name for x in view.listing.members}
-    return min(recorded & view.fleet, default=None)
+    return min(fleet.members.keys() & fleet.alive, default=None)
 
 
-def unread_ranges(view: View) -> Mapping[RangeId, str]:
+def unread_ranges(fleet: Fleet, readable: Iterable[Lease]) -> Mapping[RangeId, str]:
     """Return the ranges that no living member reads, and why.
 
     ``paused``; ``waiting``, as others have its keys; ``foreign``: a processor of another kind
     has it; ``unowned``.
     """
-    living = {x.name for x in view.listing.members if x.name not in view.dead}
-    may_begin = {x.range_id for x in view.listing.readable}
+    living = fleet.members.keys() - fleet.dead
+    may_begin = {x.range_id for x in readable}
     found: dict[RangeId, str] = {}
-    for lease in view.listing.leases:
+    for lease in fleet.leases.values():
         if lease.ended or lease.owner in living:
             continue
         if lease.paused is not None:
             found[lease.range_id] = "paused"
         elif lease.owner is not None:
-            found[lease.range_id] = "foreign" if lease.owner in view.fleet else "unowned"
+            found[lease.range_id] = "foreign" if lease.owner in fleet.alive else "unowned"
         else:
             found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
     return found

@@ -5,7 +5,7 @@ from dataclasses import replace
 from changefeed.host.balancing import rebalance
 from changefeed.host.balancing.membership import Membership
 from changefeed.host.workers import owned_lease
-from changefeed.leases import life, plan
+from changefeed.leases import fleet, plan
 from changefeed.leases.expiry import ExpiryWatch
 from changefeed.leases.lease import Lease
 from changefeed.stores.memory import MemoryStore
@@ -46,9 +46,9 @@ def a_wrong_clock_takes_a_lease_that_was_never_watched(m: Patch) -> None:
     )
 
 
-@mutant(rule=1, kills="unit/leases/test_life.py")
+@mutant(rule=1, kills="unit/leases/test_fleet.py")
 def a_heartbeat_keeps_no_lease(m: Patch) -> None:
-    m.patch(life, "keeps_leases", lambda _: False)
+    m.patch(fleet, "_beats_of", lambda *_, **__: {})
 
 
 @mutant(rule=1, kills="unit/host/balancing/test_rebalance.py")

@@ -12,7 +12,8 @@ from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.worker import Worker
 from changefeed.leases import plan
 from changefeed.leases.expiry import Moment
-from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.fleet import Fleet
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
 from changefeed.stores.memory import MemoryStore
@@ -59,10 +60,8 @@ def to_take_over_what_expired_waits_for_quiet(m: Patch) -> None:
 
 @mutant(rule=3, kills="unit/host/balancing/test_rebalance.py")
 def a_write_that_another_host_won_ends_ours(m: Patch) -> None:
-    async def in_turn(
-        self: Rebalancer, planned: tuple[Action, Lease], members: Sequence[Member]
-    ) -> None:
-        await self._do(*planned, members)
+    async def in_turn(self: Rebalancer, planned: tuple[Action, Lease], fleet: Fleet) -> None:
+        await self._do(*planned, fleet)
 
     m.patch(Rebalancer, "_in_turn", in_turn)
 

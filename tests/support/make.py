@@ -26,7 +26,7 @@ from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ExpiryWatch
+from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Checkpoint, End, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, Failure
@@ -265,10 +265,10 @@ def leased(
     )
 
 
-def expiry_watch(settings: LeaseSettings | None = None) -> ExpiryWatch[Any]:
+def fleet_watch(settings: LeaseSettings | None = None) -> FleetWatch:
     """Return what tells the living from the dead: expiration 30 s, renewals each 10 s."""
     known = settings or LeaseSettings()
-    return ExpiryWatch(
+    return FleetWatch(
         expiration=known.expiration,
         max_clock_skew=known.max_clock_skew,
         renew_interval=known.renew_interval,

@@ -25,7 +25,7 @@ async def test_a_host_that_lives_is_named_at_its_next_sign_of_life() -> None:
         began = now()
         living = await living_hosts(
             fleet.container,
-            make.expiry_watch(),
+            make.fleet_watch(),
             wall=wall,
             watching=lambda x: seen.append([*x]),
         )
@@ -40,7 +40,7 @@ async def test_dead_hosts_are_watched_for_a_whole_expiration() -> None:
         await fleet.balanced()
         await fleet.kill("a")
         began = now()
-        assert await living_hosts(fleet.container, make.expiry_watch(), wall=wall) == []
+        assert await living_hosts(fleet.container, make.fleet_watch(), wall=wall) == []
         assert 30 <= now() - began < 31
 
 
@@ -57,4 +57,4 @@ async def test_a_foreign_owner_without_a_record_lives_by_its_leases() -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(renew())
-        assert await living_hosts(container, make.expiry_watch(), wall=wall) == ["net"]
+        assert await living_hosts(container, make.fleet_watch(), wall=wall) == ["net"]

@@ -78,7 +78,7 @@ async def test_a_range_of_a_living_host_is_refused_as_soon_as_that_renews() -> N
         await asyncio.sleep(20)
         began = now()
         with pytest.raises(RangeInUse, match="pause the range first"):
-            await refuse_in_use(container, [R0], make.expiry_watch(), wall=wall)
+            await refuse_in_use(container, [R0], make.fleet_watch(), wall=wall)
         assert 0 < now() - began < 11
 
 
@@ -89,11 +89,11 @@ async def test_a_range_of_a_dead_host_is_free_after_the_expiration() -> None:
         await asyncio.sleep(20)
         await fleet.kill("anna")
         began = now()
-        await refuse_in_use(container, [R0], make.expiry_watch(), wall=wall)
+        await refuse_in_use(container, [R0], make.fleet_watch(), wall=wall)
         assert now() - began == pytest.approx(30, abs=1)
         # With a stamp older than the expiration and any error of clocks, two renewals do.
         began = now()
-        await refuse_in_use(container, [R0], make.expiry_watch(), wall=lambda: wall() + 400)
+        await refuse_in_use(container, [R0], make.fleet_watch(), wall=lambda: wall() + 400)
         assert now() - began == pytest.approx(20, abs=1)
 
 
@@ -101,7 +101,7 @@ async def test_the_owner_of_a_paused_range_cannot_write_over_the_new_position() 
     feed, container = await read_up_to_the_end(10)
     mine = await container.acquire((await lease_in(container)).taken_by(BETA, Incarnation("1")))
     await container.replace((await lease_in(container)).paused_because("to reset it"))
-    await refuse_in_use(container, [R0], make.expiry_watch())
+    await refuse_in_use(container, [R0], make.fleet_watch())
     move = await planned(feed, container, R0, "beginning")
     busy = await container.replace((await lease_in(container)).renewed())  # still at it
     await carry_out(container, move)

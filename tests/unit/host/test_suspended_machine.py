@@ -82,7 +82,7 @@ async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
 
     async with asyncio.TaskGroup() as group:
         group.create_task(sleep_and_go_on())
-        living = group.create_task(living_hosts(leases, make.expiry_watch(settings)))
+        living = group.create_task(living_hosts(leases, make.fleet_watch(settings)))
         with pytest.raises(RangeInUse, match="r0"):
-            await refuse_in_use(leases, [owned.range_id], make.expiry_watch(settings))
+            await refuse_in_use(leases, [owned.range_id], make.fleet_watch(settings))
     assert living.result() == ["a"]

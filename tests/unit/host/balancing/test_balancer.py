@@ -15,9 +15,7 @@ from changefeed.host.balancing.balancer import (
     Steal,
     View,
     actions,
-    expired_members,
 )
-from changefeed.host.balancing.sharing import Sharing
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
@@ -109,13 +107,17 @@ def test_a_dead_host_is_given_nothing_though_its_record_is_there() -> None:
     assert found == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
 
 
+def forgotten(found: View) -> Sequence[HostName]:
+    return [x.name for x in found.listed.forgotten]
+
+
 def test_a_record_is_forgotten_when_its_host_is_dead_and_owns_nothing_any_more() -> None:
     mine = balancer()
     leases, members = [lease(0, B)], [member(ME), member(B), member(C)]
-    assert expired_members(view(mine, leases, members, 0)) == []
+    assert forgotten(view(mine, leases, members, 0)) == []
     members = [replace(x, heartbeats=1) if x.name == ME else x for x in members]
-    assert [x.name for x in expired_members(view(mine, leases, members, 30))] == [C]
-    assert [x.name for x in expired_members(view(mine, [], members, 30))] == [B, C]
+    assert forgotten(view(mine, leases, members, 30)) == [C]
+    assert forgotten(view(mine, [], members, 30)) == [B, C]
 
 
 # Steals
@@ -199,6 +201,7 @@ def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
 
 def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long() -> None:
     mine, theirs, now = balancer(balance_interval=5), of_b(0, None), 0.0
+    view(mine, [theirs], [], now)
     at: list[float] = []
     for _ in range(7):
         while mine.steal(theirs, now=now) is Steal.WAIT:
@@ -310,29 +313,5 @@ def test_capacities_and_most_ranges_are_what_member_records_say() -> None:
     assert to_do(mine, [*HOT, *COLD], [full, by_load(B)], 0, ["r2", "r3"]) == []
 
 
-# Of which kind an owner is
-
-
 def of_b(n: int, incarnation: Incarnation | None) -> Lease:
     return replace(lease(n, B), incarnation=incarnation)
-
-
-def test_an_owner_without_a_record_is_of_another_kind_and_stays_so() -> None:
-    sharing = Sharing(LeaseSettings(renewal="host"))
-    sharing.observe([of_b(0, None)], [])
-    sharing.observe([], [])
-    assert sharing.renew_each
-
-
-def test_who_was_handed_a_lease_has_asked_for_it_and_so_is_of_our_kind() -> None:
-    sharing = Sharing(LeaseSettings(renewal="host"))
-    sharing.observe([lease(0, ME).asked_by(B).handed_over()], [])  # and its record is gone
-    assert not sharing.renew_each
-
-
-def test_a_host_is_of_our_kind_if_one_of_its_leases_says_so() -> None:
-    sharing = Sharing(LeaseSettings(renewal="host"))
-    handed_over = of_b(1, None)  # and not taken yet
-    sharing.observe([handed_over, of_b(0, Incarnation("b-1"))], [])
-    sharing.observe([handed_over], [])
-    assert not sharing.renew_each

@@ -266,7 +266,7 @@ async def test_a_record_that_others_write_again_and_again_is_no_heartbeat_and_is
 
     member, _ = await started(proxied(container, Calls(first={"put_member": fenced})))
     before = (await record(container)).heartbeats
-    with pytest.raises(ContainerUnavailable):
+    with pytest.raises(StoreUnavailable):
         await member.announce_stopping()
     assert (await record(container)).heartbeats == before
 

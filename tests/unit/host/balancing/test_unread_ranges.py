@@ -9,10 +9,11 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, resume
-from changefeed.host.balancing.balancer import Listing, View
 from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
+from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
 from changefeed.testing import Fleet
 from tests.support import make
 from tests.support.looking import start
@@ -32,25 +33,22 @@ def view(
     dead: Collection[str] = (),
     stopping: Collection[str] = (),
     foreign: Collection[str] = (),
-) -> View:
+) -> Seen:
     recorded = [
         Member(name=HostName(x), incarnation=Incarnation(x), stopping=x in stopping)
         for x in members
     ]
     fleet = frozenset(map(HostName, {*members, *foreign} - {*dead, *stopping}))
-    return View(
-        listing=Listing(
-            leases=leases,
-            readable=KeyMap(leases).readable(),
-            members=recorded,
-            reading=(),
-        ),
-        fleet=fleet,
-        dead=[HostName(x) for x in dead],
-        planned=(),
-        quiet=True,
-        renew_each=False,
-        to_split={},
+    return Seen(
+        leases=newest(leases),
+        members={x.name: x for x in recorded},
+        lives={},
+        expired=frozenset(),
+        dead=frozenset(map(HostName, dead)),
+        alive=fleet,
+        shared=bool(foreign),
+        at=Moment(asked=0.0, answered=0.0, wall=0.0),
+        next_expiry=None,
     )
 
 
@@ -77,7 +75,7 @@ def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
         stopping=["b"],
         foreign=["net"],
     )
-    assert unread_ranges(found) == {
+    assert unread_ranges(found, KeyMap(found.leases.values()).readable()) == {
         "dead": "unowned",
         "foreign": "foreign",
         "free": "unowned",

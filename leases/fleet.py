@@ -1,0 +1,223 @@
+"""One snapshot of a fleet, as one observer judges it: its leases, its hosts, and which live.
+
+Every host, and every command that has to know whether a lease is in use, takes what it listed
+to its ``FleetWatch``. What comes back has each lease once (``newest``), and all that can be
+said of life and death; nobody else says it.
+
+A host proves with one write, its heartbeat, that it lives; so the leases that this very
+incarnation owns need no writes of their own. A lease has died when neither it nor the heartbeat
+of its owner's incarnation has moved for the whole expiration. What keeps that safe:
+
+* A heartbeat counts for the incarnation that the lease names. Another start of the same host
+  says nothing about what the one before it held.
+* A record that a listing lacks has not moved: the wait goes on from what was seen last. So
+  does its stamp: only a record that was seen can make its leases old.
+* Before a lease is taken, the record of its owner is written under the version that stood
+  still (``fence_owner``). A heartbeat that is on its way fails on that; if one got through
+  meanwhile, this write fails, and the lease is not taken. So a listing from a replica that
+  lags behind takes nothing from the living, as with renewals.
+
+Processors of another kind keep no records, and are judged by their leases alone. Where such
+may come, hosts renew each lease as well; that counts, too.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import Members
+from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
+
+_NEVER: Final = -1
+"""The heartbeats of a record that no host wrote."""
+
+_Incarnation = tuple[HostName, Incarnation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLife:
+    """What moves while the owner of a lease lives, and when it last did, by its stamps.
+
+    ``stamp`` is what the lease may be judged by: ``None`` while no record of its owner is
+    known.
+    """
+
+    sign_of_life: tuple[int, int, int | None]
+    stamp: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """``leases`` has each lease once, ``members`` all records, also of hosts that are gone.
+
+    ``expired`` are the leases whose owner has died, ``dead`` the hosts whose record no longer
+    moves. ``alive`` are the hosts that may own leases: those that live and do not stop, with or
+    without a record. ``shared`` says whether a processor of another kind was ever seen, which
+    may come back. ``next_expiry`` is when, on the clock of ``at``, something would die if
+    nothing moved.
+    """
+
+    leases: Mapping[RangeId, Lease]
+    members: Mapping[HostName, Member]
+    lives: Mapping[RangeId, LeaseLife]
+    expired: frozenset[RangeId]
+    dead: frozenset[HostName]
+    alive: frozenset[HostName]
+    shared: bool
+    at: Moment
+    next_expiry: float | None
+
+    def is_foreign(self, lease: Lease) -> bool:
+        """Whether the owner keeps no record, as a processor of another kind does not."""
+        return lease.owner not in self.members and not lease.has_owner_of_ours
+
+    @property
+    def forgotten(self) -> Collection[Member]:
+        """The records of hosts that are dead and own nothing any more.
+
+        While a dead host's leases have not expired, its record says that it is dead.
+        """
+        owners = {x.owner for x in self.leases.values()}
+        return [x for x in self.members.values() if x.name in self.dead - owners]
+
+
+class FleetWatch:
+    """Remembers what has stood still, from one listing to the next. Times are in seconds.
+
+    ``me`` is the host that watches, if it is one: it knows that it lives.
+    """
+
+    def __init__(
+        self,
+        *,
+        expiration: float,
+        max_clock_skew: float,
+        renew_interval: float,
+        me: HostName | None = None,
+    ) -> None:
+        limits = {
+            "expiration": expiration,
+            "max_clock_skew": max_clock_skew,
+            "renew_interval": renew_interval,
+        }
+        self._me = me
+        self.expiration = expiration
+        self._leases = ExpiryWatch[RangeId](**limits)
+        self._members = ExpiryWatch[HostName](**limits)
+        self._beats: dict[_Incarnation, Member] = {}
+        self._ours = set[HostName | None]()  # hosts of our kind, as a record or a lease said
+        self._shared = False
+
+    def take(self, leases: Iterable[Lease], members: Collection[Member], at: Moment) -> Fleet:
+        """Take in all leases and records as they were listed ``at`` a moment."""
+        listed = newest(leases)
+        owned = [x for x in listed.values() if x.owner is not None]
+        self._beats = _beats_of(owned, members, before=self._beats)
+        lives = {x.range_id: _life_of(x, self._beats) for x in owned}
+        records = {x.name: x for x in members}
+        expired = frozenset(self._leases.expired(lives, at))
+        dead = frozenset(self._members.expired(records, at))
+        self._look_for_others(owned, records)
+        moments = self._leases.next_expiry(), self._members.next_expiry()
+        return Fleet(
+            leases=listed,
+            members=records,
+            lives=lives,
+            expired=expired,
+            dead=dead,
+            alive=self._alive(owned, records, expired, dead),
+            shared=self._shared,
+            at=at,
+            next_expiry=min((x for x in moments if x is not None), default=None),
+        )
+
+    def _alive(
+        self,
+        owned: Iterable[Lease],
+        records: Mapping[HostName, Member],
+        expired: Collection[RangeId],
+        dead: Collection[HostName],
+    ) -> frozenset[HostName]:
+        living = records.keys() - dead
+        # A host of another kind keeps no record; a lease that moves shows that it lives.
+        owners = {x.owner for x in owned if x.owner and x.range_id not in expired}
+        mine = set() if self._me is None else {self._me}
+        stopping = {x.name for x in records.values() if x.stopping}
+        alive = frozenset((living | (owners - records.keys()) | mine) - stopping)
+        assert alive.isdisjoint({*dead} - mine), f"{alive} and {dead} have hosts in common"
+        return alive
+
+    def _look_for_others(
+        self, owned: Iterable[Lease], records: Mapping[HostName, Member]
+    ) -> None:
+        """What looks dead may yet live: all records and all owners count."""
+        owners = {x.owner for x in owned}
+        self._ours |= records.keys() | {x.owner for x in owned if x.has_owner_of_ours}
+        self._shared |= not owners <= self._ours
+
+
+def newest_stamps(
+    leases: Iterable[Lease], members: Iterable[Member]
+) -> Mapping[RangeId, float | None]:
+    """Return when the owner of each owned lease last showed that it lives, by its stamps."""
+    owned = [x for x in leases if x.owner is not None]
+    beats = _beats_of(owned, members, before={})
+    return {x.range_id: max(_stamps_of(x, _owner_of(x, beats)), default=None) for x in owned}
+
+
+def is_placeholder(member: Member) -> bool:
+    """Whether no host wrote the record: it only keeps late heartbeats out."""
+    return member.heartbeats <= _NEVER
+
+
+def _beats_of(
+    owned: Collection[Lease], members: Iterable[Member], *, before: dict[_Incarnation, Member]
+) -> dict[_Incarnation, Member]:
+    """Return the last heartbeat that was seen of each incarnation that owns a lease."""
+    seen = before | {(x.name, x.incarnation): x for x in members if not is_placeholder(x)}
+    named = {(x.owner, x.incarnation) for x in owned}
+    found = {key: x for key, x in seen.items() if key in named}
+    assert len(found) <= len(owned), "only incarnations that own leases are remembered"
+    return found
+
+
+def _life_of(lease: Lease, beats: Mapping[_Incarnation, Member]) -> LeaseLife:
+    # Without a record it may live, and only its record be missing; and a processor of another
+    # kind, which has none, does not renew at our intervals.
+    owner = _owner_of(lease, beats)
+    beat = None if owner is None else owner.heartbeats
+    stamps = () if owner is None else _stamps_of(lease, owner)
+    return LeaseLife(sign_of_life=(*lease.sign_of_life, beat), stamp=max(stamps, default=None))
+
+
+def _owner_of(lease: Lease, beats: Mapping[_Incarnation, Member]) -> Member | None:
+    if lease.owner is None or lease.incarnation is None:
+        return None
+    return beats.get((lease.owner, lease.incarnation))
+
+
+def _stamps_of(lease: Lease, owner: Member | None) -> Sequence[float]:
+    stamps = [lease.stamp, None if owner is None else owner.stamp]
+    return [x for x in stamps if x is not None]
+
+
+async def fence_owner(container: Members, lease: Lease, record: Member | None) -> None:
+    """Let no heartbeat count any more that the owner of an expired lease has sent by now.
+
+    ``record`` is that of the owner, as it was listed when the lease had expired. Raise
+    ``MemberConflict`` if it has changed since: the owner may live. Where the listing has none,
+    one is created that stands in the way.
+    """
+    if lease.owner is None or lease.incarnation is None:
+        return  # no heartbeat keeps it
+    if record is None:
+        record = Member(
+            name=lease.owner,
+            incarnation=lease.incarnation,
+            heartbeats=_NEVER,
+            stopping=True,
+        )
+        assert is_placeholder(record), f"hosts would take it for a heartbeat: {record}"
+    await container.put_member(record)

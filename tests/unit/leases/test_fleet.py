@@ -1,0 +1,292 @@
+"""One snapshot of a fleet: each lease once, whatever a listing shows of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import RangeId
+from changefeed.fleet.states import Listing, fleet_status
+from changefeed.leases.container import ListedFleet
+from changefeed.leases.errors import MemberConflict
+from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
+from changefeed.leases.hot_ranges import hot_ranges
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
+from changefeed.leases.listing import AskFleet, LeaseListing
+from changefeed.leases.load import HostLimits
+from changefeed.leases.load_plan import plan_by_load
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.plan import actions_for, plan
+from changefeed.stores.store import WHOLE
+from tests.support import make
+
+R0 = RangeId("r0")
+ME, A, B = HostName("me"), HostName("a"), HostName("b")
+A1, A2 = Incarnation("a-1"), Incarnation("a-2")
+OWNED = replace(make.lease().taken_by(A, A1), stamp=100.0)
+WHOLE_RANGE = make.feed_range("r0", "0", "8")
+LIMITS = {A: HostLimits(), B: HostLimits()}
+
+
+def grown(steps: Sequence[str]) -> Sequence[Lease]:
+    """Return the copies of a lease that was written so, the first one first."""
+    lease = replace(make.lease(WHOLE_RANGE, load=0.9), version=Version("7"))
+    copies = [lease]
+    for n, step in enumerate(steps):
+        match step:
+            case "taken":
+                owner = A if lease.owner != A else B
+                lease = lease.taken_by(owner, Incarnation(f"{owner}-{n}"))
+            case "renewed":
+                lease = lease.renewed()
+            case "released":
+                lease = lease.released()
+            case "loaded":
+                lease = lease.renewed().with_load(n / 10, moved=False)
+        copies.append(replace(lease, version=Version(str(n + 8))))
+    return copies
+
+
+HISTORIES = st.lists(
+    st.sampled_from(["taken", "renewed", "released", "loaded"]), min_size=1, max_size=5
+).map(grown)
+OTHERS = [make.lease(f"r{n}", "b", load=0.1) for n in range(1, 4)]
+
+
+def seen(leases: Sequence[Lease]) -> Listing:
+    keymap = KeyMap(leases)
+    return Listing(
+        clock=0.0, feed="", place="", expiration=30.0, members=(), leases=leases, keymap=keymap
+    )
+
+
+def acts(leases: Sequence[Lease]) -> object:
+    assigned = plan(leases, LIMITS)
+    return actions_for(A, assigned, leases, reading=(), expired=(), living=LIMITS)
+
+
+MODULES: Mapping[str, Callable[[Sequence[Lease]], object]] = {
+    "keymap": lambda leases: KeyMap(leases).leases,
+    "plan": lambda leases: plan(leases, LIMITS),
+    "plan by load": lambda leases: plan_by_load(leases, LIMITS),
+    "hot ranges": lambda leases: hot_ranges(leases, LIMITS, [WHOLE_RANGE]),
+    "actions": acts,
+    "status": lambda leases: fleet_status(seen(leases), {}, None, now=9.0, patience=1.0),
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(copies=HISTORIES, seed=st.integers(0, 99))
+def test_two_copies_of_a_lease_give_one_answer_in_any_order(
+    module: str, copies: Sequence[Lease], seed: int
+) -> None:
+    listed = [*copies[-2:], *OTHERS]
+    Random(seed).shuffle(listed)
+    once = [copies[-1], *OTHERS]
+    assert MODULES[module](listed) == MODULES[module](once)
+
+
+class Torn(MemoryLeases):
+    """Lists what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages = list[Sequence[Lease]]()
+        self.asked = list[str]()
+
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        assert heartbeat is None, "this one keeps no members"
+        self.asked.append(token)
+        return ListedFleet(leases=self.pages.pop(0), members=[], total=None, token="t")
+
+
+async def alone(ask: AskFleet) -> ListedFleet:
+    return await ask(None)
+
+
+@given(copies=HISTORIES, seed=st.integers(0, 99))
+async def test_a_host_knows_the_later_of_two_copies_in_one_listing(
+    copies: Sequence[Lease], seed: int
+) -> None:
+    container, shown = Torn(), list(copies[-2:])
+    Random(seed).shuffle(shown)
+    container.pages = [shown]
+    leases, _ = await LeaseListing(container, lambda: 0.0).list_fleet(alone)
+    assert leases == [copies[-1]]
+
+
+@given(copies=HISTORIES)
+async def test_an_older_copy_than_what_is_known_has_all_listed_again(
+    copies: Sequence[Lease],
+) -> None:
+    """A replica lags behind; or the store has lost its last writes, and the copy is right."""
+    container = Torn()
+    older, known = replace(copies[0], epoch=0), replace(copies[-1], epoch=1)
+    listing = LeaseListing(container, lambda: 0.0)
+    container.pages = [[known], [older], [known], [older], [older]]
+    for believed in (known, known, older):
+        leases, _ = await listing.list_fleet(alone)
+        assert leases == [believed]
+    assert container.asked == [WHOLE, "t", WHOLE, "t", WHOLE]
+
+
+# Life and death
+
+
+def member(beats: int = 1, *, incarnation: Incarnation = A1) -> Member:
+    return Member(name=A, incarnation=incarnation, heartbeats=beats, stamp=500.0)
+
+
+class Watch:
+    """Expirations of 30 s, or 20 s where stamps are older than 330 s."""
+
+    def __init__(self) -> None:
+        self._watch = FleetWatch(
+            expiration=30.0, max_clock_skew=300.0, renew_interval=10.0, me=ME
+        )
+
+    def take(
+        self, at: float, *members: Member, leases: Sequence[Lease] = (), wall: float = 0
+    ) -> Fleet:
+        moment = Moment(asked=at, answered=at, wall=wall)
+        return self._watch.take(leases, members, moment)
+
+    def expired(
+        self, at: float, *members: Member, lease: Lease = OWNED, wall: float = 0
+    ) -> bool:
+        return R0 in self.take(at, *members, leases=[lease], wall=wall).expired
+
+
+def test_a_lease_lives_while_the_heartbeat_of_its_owner_moves() -> None:
+    watch = Watch()
+    assert not any(watch.expired(x, member(x)) for x in range(0, 200, 10))
+    assert not watch.expired(219, member(190))
+    assert watch.expired(220, member(190))
+
+
+def test_a_renewal_keeps_it_as_well() -> None:
+    watch = Watch()
+    watch.expired(0, member())
+    watch.expired(20, member(), lease=OWNED.renewed())
+    assert not watch.expired(49, member(), lease=OWNED.renewed())
+    assert watch.expired(50, member(), lease=OWNED.renewed())
+
+
+def test_a_processor_of_another_kind_has_its_whole_time_however_old_its_stamp_looks() -> None:
+    """The .NET one renews every 17 s, and two of our renewals are 20 s."""
+    watch, theirs = Watch(), replace(OWNED, incarnation=None)
+    watch.expired(0, lease=theirs, wall=1_000)
+    assert not watch.expired(29, lease=theirs, wall=1_029)
+    assert watch.expired(30, lease=theirs, wall=1_030)
+
+
+def test_another_start_of_the_same_host_keeps_nothing_of_the_one_before_it() -> None:
+    watch = Watch()
+    watch.expired(0, member(7))
+    assert not watch.expired(20, member(1, incarnation=A2))
+    assert watch.expired(30, member(2, incarnation=A2))
+
+
+def test_a_start_that_owns_leases_itself_keeps_none_of_the_one_before_it() -> None:
+    watch = Watch()
+    both = [OWNED, replace(make.lease("r1").taken_by(A, A2), stamp=100.0)]
+    for at in (0, 10, 20):
+        watch.take(at, member(at, incarnation=A2), leases=both)
+    assert watch.take(30, member(30, incarnation=A2), leases=both).expired == {R0}
+
+
+def test_a_record_that_a_listing_lacks_has_not_moved_and_is_not_dead() -> None:
+    watch = Watch()
+    watch.expired(0, member(1))
+    assert not watch.expired(10)
+    assert not watch.expired(29, member(1))
+    assert watch.expired(30)
+
+
+def test_leases_are_as_old_as_the_newest_stamp_of_lease_and_owner() -> None:
+    watch = Watch()
+    watch.expired(0, member(), wall=800.0)
+    assert not watch.expired(20, member(), wall=829.0)
+    assert watch.expired(21, member(), wall=830.0)
+
+
+def test_a_lease_whose_owner_has_no_record_in_sight_is_not_judged_by_its_stamp() -> None:
+    watch = Watch()
+    watch.expired(0, wall=9_000.0)
+    assert not watch.expired(29, wall=9_029.0)
+    assert watch.expired(30, wall=9_030.0)
+
+
+async def test_to_fence_an_owner_refuses_the_heartbeat_that_is_on_its_way() -> None:
+    container = MemoryLeases()
+    beating = await container.put_member(member())
+    await fence_owner(container, OWNED, beating)
+    with pytest.raises(MemberConflict):
+        await container.put_member(replace(beating, heartbeats=2))
+    (record,) = await container.members()
+    assert record.sign_of_life == beating.sign_of_life
+
+
+async def test_an_owner_that_has_beaten_since_the_listing_is_not_fenced() -> None:
+    container = MemoryLeases()
+    listed = await container.put_member(member())
+    await container.put_member(replace(listed, heartbeats=2))
+    with pytest.raises(MemberConflict):
+        await fence_owner(container, OWNED, listed)
+
+
+async def test_a_record_in_its_place_keeps_an_owner_out_that_has_none() -> None:
+    container = MemoryLeases()
+    await fence_owner(container, OWNED, None)
+    (record,) = await container.members()
+    assert (record.incarnation, record.stopping) == (A1, True)
+    assert is_placeholder(record)
+    with pytest.raises(MemberConflict):
+        await container.put_member(member())
+
+
+async def test_an_owner_whose_record_is_missing_from_the_listing_only_is_not_fenced() -> None:
+    container = MemoryLeases()
+    await container.put_member(member())
+    with pytest.raises(MemberConflict):
+        await fence_owner(container, OWNED, None)
+
+
+async def test_an_owner_of_another_kind_is_left_alone() -> None:
+    container = MemoryLeases()
+    await fence_owner(container, replace(OWNED, incarnation=None), None)
+    assert await container.members() == []
+
+
+# Of which kind an owner is
+
+
+def test_an_owner_without_a_record_is_of_another_kind_and_may_come_back() -> None:
+    watch, theirs = Watch(), replace(OWNED, incarnation=None)
+    assert not watch.take(0).shared
+    fleet = watch.take(0, leases=[theirs])
+    assert (fleet.shared, fleet.is_foreign(theirs), fleet.alive) == (
+        True,
+        True,
+        frozenset({ME, A}),
+    )
+    assert watch.take(31).shared
+
+
+def test_who_was_handed_a_lease_has_asked_for_it_and_so_is_of_our_kind() -> None:
+    handed = make.lease("r0", "b").asked_by(A).handed_over()
+    assert not Watch().take(0, leases=[handed]).shared  # and its record is gone
+
+
+def test_a_host_is_of_our_kind_if_one_of_its_leases_says_so() -> None:
+    watch, other = Watch(), make.lease("r1").taken_by(A, A1)
+    handed = replace(OWNED, incarnation=None)  # and not taken yet
+    watch.take(0, leases=[handed, other])
+    assert not watch.take(1, leases=[handed]).shared
