@@ -2,7 +2,7 @@
 and more parallel than the feed has ranges (``parallel``).
 
 The host is a process of its own over an event log and leases in SQLite, with the default
-settings but for ``leases.renewal = "host"``. Its processor time and its memory are those that
+settings. Its processor time and its memory are those that
 the system counts (Linux only), so they are right on a busy machine too; seconds are not. What
 it asks of its lease container is counted in virtual time.
 """
@@ -28,7 +28,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load import HostLimits
 from changefeed.leases.load_plan import plan_by_load
-from changefeed.testing.fleet import Sections
 
 from . import parallel
 from .fleets import WatchedFleet, in_virtual_time
@@ -44,7 +43,6 @@ _MOST_CORES, _MOST_MB, _MOST_CALLS, _MOST_PLAN_MS = 0.5, 400.0, 20.0, 50.0
 _PLAN_HOSTS, _PLANS = 500, 5
 _FILE_HOSTS, _FILE_LEASES = 64, 256
 _VIRTUAL_HOSTS, _VIRTUAL_LEASES = 300, 900
-_BY_HOST: Sections = {"leases": {"renewal": "host"}}
 _ROOT = Path(__file__).parents[1]
 
 
@@ -107,7 +105,7 @@ async def _start(place: Path) -> Process:
             *(sys.executable, "-m", "changefeed", "run", "--name=bench"),
             *(f"--feed=eventlog:{place / 'log'}", f"--leases=sqlite:{place / 'leases.db'}"),
             "--observer=benchmarks.scale:idle",
-            *("--set=leases.renewal=host", "--set=web.enabled=false"),
+            "--set=web.enabled=false",
             f"--set=host.stop_timeout={_STOPS_WITHIN:g}",
             cwd=_ROOT,
             env={x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")},
@@ -147,7 +145,7 @@ def _megabytes(process: Process) -> float:
 
 async def _calls_at_rest() -> Sequence[Result]:
     minutes = 5
-    async with WatchedFleet(_COUNTED, settings=_BY_HOST) as fleet:
+    async with WatchedFleet(_COUNTED) as fleet:
         fleet.start_watched("h0")
         await fleet.until_even(_COUNTED)
         await asyncio.sleep(60.0)
@@ -197,7 +195,7 @@ async def _on_one_file() -> Sequence[Result]:
             address = f"sqlite:{place}/leases.db"
             return await opened.enter_async_context(open_container(address))
 
-        fleet = WatchedFleet(_FILE_LEASES, await client(), _BY_HOST)
+        fleet = WatchedFleet(_FILE_LEASES, await client())
         await opened.enter_async_context(fleet)
         began = time.monotonic()
         for n in range(_FILE_HOSTS):
@@ -226,7 +224,7 @@ async def _on_one_file() -> Sequence[Result]:
 async def _many_hosts() -> Sequence[Result]:
     """Start 300 hosts at once in memory and in virtual time; see how long until all is even."""
     clock = asyncio.get_running_loop().time
-    async with WatchedFleet(_VIRTUAL_LEASES, settings=_BY_HOST) as fleet:
+    async with WatchedFleet(_VIRTUAL_LEASES) as fleet:
         fleet.start_watched(*(f"h{n:03}" for n in range(_VIRTUAL_HOSTS)))
         await fleet.until_even(_VIRTUAL_LEASES)
         seconds = clock()

@@ -20,7 +20,6 @@ from changefeed.stores.addresses import without_secrets
 
 _LEASES = (
     "expiration",
-    "renewal",
     "renew_interval",
     "balance_interval",
     "rebalance_delay",

@@ -32,6 +32,7 @@ from changefeed.host.events import HostEvents, Lag
 from changefeed.host.fleet_settings import shared_settings
 from changefeed.host.health import Health
 from changefeed.host.loop_lag import LoopLag
+from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
 from changefeed.host.workers.environment import WorkerEnvironment
@@ -141,6 +142,7 @@ class Host:
         self._idle = IdleRanges(self._feed, settings.feed, retrier=retrier, random=self._random)
         self._loop_lag = LoopLag(self._events, limit=settings.leases.fence_margin)
         self._pool: WorkerPool | None = None
+        self._renewer: LeaseRenewer | None = None
         self._list_now = asyncio.Event()
         self._discovery = self._make_discovery()
         self._stop = Stop()
@@ -246,7 +248,7 @@ class Host:
             raise incomplete
 
     def _beat(self, sent: float) -> None:
-        if self._pool is not None and self._settings.leases.renewal == "host":
+        if self._pool is not None and not self._container.renew_each:
             self._pool.beat(sent)
 
     async def _work(self) -> None:
@@ -257,22 +259,21 @@ class Host:
                 events=self._events,
                 wall=self._wall,
             )
+            renewer = self._renewer = self._make_renewer()
             pool = self._pool = WorkerPool(
                 partial(Worker, environment=self._worker_environment()),
                 group=group,
                 failed=self._record_failure,
+                renewer=renewer,
                 started=lags.acquired,
                 ended=self._list_now.set,
                 suspect=self._suspect,
             )
             ranges = self._discovery
-            half_a_renewal = self._settings.leases.renew_interval / 2
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._stop_on_failure(self._loop_lag.run())),
-                group.create_task(
-                    self._stop_on_failure(pool.watch_renewals(every=half_a_renewal))
-                ),
+                group.create_task(self._stop_on_failure(renewer.run())),
                 group.create_task(self._stop_on_failure(self._idle.run())),
                 group.create_task(self._stop_on_failure(lags.run(pool))),
                 group.create_task(self._stop_on_failure(ranges.run())),
@@ -300,6 +301,18 @@ class Host:
             joining.result()
         return joined
 
+    def _make_renewer(self) -> LeaseRenewer:
+        renewer = LeaseRenewer(
+            self._settings.leases,
+            renew_each=self._container.renew_each,
+            events=self._events,
+            retrier=Retrier(self._events, self._random),
+            random=self._random,
+            failed=self._record_failure,
+        )
+        self._events.health.on_trouble = renewer.changed
+        return renewer
+
     def _make_discovery(self) -> Discovery:
         return Discovery(
             self._feed,
@@ -321,7 +334,6 @@ class Host:
             make_observer=self._make_observer,
             tracing=self._tracing,
             is_alive=lambda name: name in self._balancer.fleet,
-            renew_each=lambda: self._balancer.renew_each,
             settings=self._settings,
             idle=self._idle,
             events=self._events,
@@ -392,8 +404,8 @@ class Host:
             self._record_failure(error)
 
     def _record_failure(self, error: Exception) -> None:
-        if isinstance(error, NameTaken) and self._pool is not None:
-            self._pool.doubt_all()  # the other process takes what carries our name
+        if isinstance(error, NameTaken) and self._renewer is not None:
+            self._renewer.doubt_all()  # the other process takes what carries our name
         if self._failure is None:
             self._failure = unwrap_single(error)
             self._events.failed(self._failure)

@@ -120,10 +120,6 @@ class LeaseSettings(Section):
     checkpoints: Place | None = None
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases."""
-    renewal: Literal["host", "lease"] = "lease"
-    """What keeps leases alive: ``lease``, a renewal of each; or ``host``, the heartbeat of
-    their owner, so that nothing is written for a lease at rest. Each is renewed in any case
-    while processors of another kind share the leases."""
     renew_interval: Seconds = 10.0
     """How often a host shows that it lives: by its heartbeat, and by a renewal of each lease
     where heartbeats do not keep them. With ``expiration``, also how long heartbeats or

@@ -75,6 +75,13 @@ class LeaseContainer(Members, Protocol):
     Versions, names and ids may be any text, and long.
     """
 
+    @property
+    def renew_each(self) -> bool:
+        """Whether each lease has to be renewed by its owner, as processors of another kind may
+        share them, which know nothing of heartbeats.
+        """
+        ...
+
     async def list(self) -> Sequence[Lease]:
         """Return every lease, in no particular order, without continuations."""
         ...

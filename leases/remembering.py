@@ -82,6 +82,10 @@ class RememberingContainer:
         self._container = container
         self._memory = memory
 
+    @property
+    def renew_each(self) -> bool:
+        return self._container.renew_each
+
     async def list(self) -> Sequence[Lease]:
         leases = await self._container.list()
         self._memory.note(leases)

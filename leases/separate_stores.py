@@ -77,6 +77,10 @@ class SeparateStores:
         self._ownership = ownership
         self._checkpoints = checkpoints
 
+    @property
+    def renew_each(self) -> bool:
+        return self._ownership.renew_each
+
     async def members(self) -> Sequence[Member]:
         return await self._ownership.members()
 

@@ -148,6 +148,8 @@ class StoredMembers:
 class StoredOwnership(StoredMembers):
     """Leases without their continuations: who reads each range."""
 
+    renew_each = False
+
     def __init__(self, store: Store, *, kind: str = OWNERSHIP, where: str = "") -> None:
         super().__init__(store, where=where)
         self._leases = _Form(kind, Lease, where=where, without=["version", "continuation"])

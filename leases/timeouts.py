@@ -91,6 +91,10 @@ class BoundedContainer:
         self._patience = patience or Patience(0)
         self._writes = writes or LeaseWrites(expiration=timeout, clock=elapsed_time)
 
+    @property
+    def renew_each(self) -> bool:
+        return self._container.renew_each
+
     async def list(self) -> Sequence[Lease]:
         return await self._bounded("list", self._container.list())
 

@@ -28,7 +28,6 @@ _SELDOM: Sections = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
 _CHANGES_A_RANGE = 5
 _KEPT_LEASES, _KEPT_HOSTS, _SETTLES = 96, 4, 20.0
 _KEPT = 60.0  # what comes once a minute is in it once
-_BY_HEARTBEATS: Sections = {**_SELDOM, "leases": {"renewal": "host"}}
 
 _Clients = Callable[[], Awaitable[LeaseContainer]]
 
@@ -96,7 +95,7 @@ async def _shared(store: Store, ports: Ports) -> Sequence[Measured]:
 
 async def _kept_by_heartbeats(store: Store, ports: Ports) -> Sequence[Measured]:
     """Leave four hosts alone whose heartbeats keep their leases: what each of them asks for."""
-    async with _fleet(store, ports, "kept", _KEPT_LEASES, _BY_HEARTBEATS) as made:
+    async with _fleet(store, ports, "kept", _KEPT_LEASES, _SELDOM) as made:
         hosts, counts, clients = made
         await _start(hosts, clients, _KEPT_HOSTS)
         async with asyncio.timeout(_PATIENCE):

@@ -92,12 +92,6 @@ class Balancer:
         """The hosts that were alive in the last listing, and not stopping."""
         return self._fleet or frozenset()
 
-    @property
-    def renew_each(self) -> bool:
-        """Whether each lease must be renewed, by what was listed last."""
-        shared = self._listed is None or self._listed.shared
-        return self._settings.renewal == "lease" or shared
-
     def observe(self, listing: Listing, at: Moment) -> View:
         """Take in a listing; return what it means, and what the plan wants of this host."""
         listed = self._listed = self._watch.take(listing.leases, listing.members, at)

@@ -121,12 +121,9 @@ class Rebalancer:
             reading=self._pool.leases,
             ranges=self._ranges(),
         )
-        renewed_each = self._balancer.renew_each
         view = self._balancer.observe(listing, at)
         self._pool.listed(leases, asked=asked)
         self._pool.split(view.to_split)
-        if self._balancer.renew_each != renewed_each:
-            self._pool.look_at_renewals()
         self._fenced.clear()
         self._events.activity.listed(leases, members)
         reports = reporter(view.listed) == self._me

@@ -22,9 +22,8 @@ other for longer than ``leases.call_timeout``, and each would count as one witho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnvironment:
-    """``is_alive`` says whether a host is known to live: leases are handed to no others;
-    ``renew_each`` whether each lease must be renewed, because not all who share them go by
-    the heartbeats of their owners. ``give_ups`` bounds how many leases are given up at once.
+    """``is_alive`` says whether a host is known to live: leases are handed to no others.
+    ``give_ups`` bounds how many leases are given up at once.
     Without ``tracing`` batches have no spans.
     """
 
@@ -34,7 +33,6 @@ class WorkerEnvironment:
     make_observer: ObserverMaker
     tracing: BatchTracing | None
     is_alive: Callable[[HostName], bool]
-    renew_each: Callable[[], bool]
     settings: Settings
     idle: IdleRanges
     events: HostEvents

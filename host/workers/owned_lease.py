@@ -12,7 +12,6 @@ have been answered before the fence: else others may have taken the lease while 
 way, and from then on only a write of the lease itself shows that they have not. And it counts
 no longer than from the last listing that showed the lease as ours: a host that does not see
 its leases does not see either that another asks for one, or that an operator has taken it.
-Where others judge by leases alone, no heartbeat counts, not even one that did before.
 
 A write without an answer may have happened. Before the next write the lease is read again:
 whatever is there under our own epoch and incarnation, only we wrote, save for the request
@@ -75,10 +74,7 @@ class OwnedLease:
             f"the fence lies before the expiration: {settings.fence_margin} s before "
             f"{settings.expiration} s"
         )
-        two_renewals = min(settings.expiration, 2 * settings.renew_interval)
-        self._held_unrenewed = two_renewals - settings.fence_margin
         self._fence_at = sent + self._held_for
-        self._written_at = sent
         self._beat_at = -inf
         self._seen_at = sent
         self._clock = clock
@@ -93,8 +89,10 @@ class OwnedLease:
         """Whether a listing does not show it as ours: only a write can tell whether it is."""
         self.lost = False
         """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
+        self.given_up = False
+        """Whether it was written for the last time."""
         self.noticed = LightEvent()
-        """Set when others have written to the lease: a request, or a pause."""
+        """Set when others have written to the lease, a request or a pause, or it is lost."""
 
     @property
     def lease(self) -> Lease:
@@ -132,8 +130,13 @@ class OwnedLease:
 
     def lose(self, why: str) -> Never:
         """Raise ``LeaseLost``: from now on nothing may be done under this lease."""
-        self.lost = True
+        self._end(why)
         raise LeaseLost(self._lease, why)
+
+    def _end(self, why: str) -> None:
+        self._why_lost = why
+        self.lost = True
+        self.noticed.set()
 
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host that was sent then and has just been answered."""
@@ -142,18 +145,6 @@ class OwnedLease:
             self._failures = 0
             self._beat_at = sent
             self._extend()
-
-    def without_heartbeats(self) -> None:
-        """Count no heartbeats, as others were listed that judge by the lease alone.
-
-        They take it when it has stood still for the expiration, or, as its stamp may be old,
-        for two renewals since they came; that was after the last listing without them.
-        """
-        if self._beat_at > -inf:
-            self._beat_at = -inf
-            unrenewed = self._seen_at + self._held_unrenewed
-            until = max(self._written_at + self._held_for, unrenewed)
-            self._fence_at = min(self._fence_at, until)
 
     def listed(self, found: Lease | None, *, asked: float) -> None:
         """Compare it with what a listing that was asked for then has of it, if anything.
@@ -167,9 +158,7 @@ class OwnedLease:
         if found is None or found.epoch < self._lease.epoch:
             self.doubted = True
         elif _holder(found) != _holder(self._lease):
-            self._why_lost = f"it is now held by {found.owner!r}"
-            self.lost = True
-            self.noticed.set()
+            self._end(f"it is now held by {found.owner!r}")
         elif found.renewals >= self._lease.renewals:  # else older than our own last write
             self._seen_at = max(self._seen_at, asked)
             if self.may_act:
@@ -194,7 +183,6 @@ class OwnedLease:
             await self._write(renewed, self._container.replace)
         self._keep_until(sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
-        self._written_at = sent
 
     async def checkpoint(self, continuation: Continuation) -> None:
         self.check()
@@ -228,6 +216,7 @@ class OwnedLease:
             )
         else:
             await self._write(end, self._container.replace)
+        self.given_up = True  # before a renewal that waits for the lock goes on
 
     @contextmanager
     def _counting_failures(self) -> Iterator[None]:
@@ -244,6 +233,8 @@ class OwnedLease:
         write: Callable[[Lease], Awaitable[Lease]],
     ) -> None:
         async with self._writing:
+            if self.given_up:
+                raise LeaseLost(self._lease, "it was given up")
             for _ in range(_TRIES):
                 try:
                     if self._unclear is not None:
@@ -257,8 +248,8 @@ class OwnedLease:
                     stored = await write(wanted)
                 except LeaseConflict:
                     continue
-                except LeaseGone:
-                    self.lost = True
+                except LeaseGone as gone:
+                    self._end(gone.reason)
                     raise
                 self._take_over(stored)
                 return
@@ -286,8 +277,8 @@ class OwnedLease:
         except CheckpointMissing as missing:
             self.lose(str(missing))
         if stored is None:
-            self.lost = True
-            raise LeaseGone(self._lease, "it is no longer there; was the container reset?")
+            self._end("it is no longer there; was the container reset?")
+            raise LeaseGone(self._lease, self._why_lost)
         ours = {_holder(self._lease)}
         if stored.write_id == unclear.write_id:
             # No proof by itself: a host of another kind carries it along when it takes over.
@@ -329,8 +320,8 @@ class OwnedLease:
                 self._take_over(await self._container.checkpoint(later))
         except CheckpointMissing as missing:
             self.lose(str(missing))
-        except LeaseGone:
-            self.lost = True
+        except LeaseGone as gone:
+            self._end(gone.reason)
             raise
 
     def _take_over(self, stored: Lease) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Never
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
@@ -15,11 +15,10 @@ from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_re
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
 _CANCEL_PATIENCE = 1.0
-_SHORTEST_WATCH = 0.5
 
 
 class WorkerPool:
-    """Runs one worker for each lease, as tasks of ``group``.
+    """Runs one worker for each lease, as tasks of ``group``, while ``renewer`` keeps it.
 
     Calls ``failed`` with what a worker could not handle, or that a stranger has cancelled it
     (``suspect`` names who that may be); the other workers go on. Calls
@@ -32,6 +31,7 @@ class WorkerPool:
         make_worker: Callable[[OwnedLease], Worker],
         *,
         group: asyncio.TaskGroup,
+        renewer: LeaseRenewer,
         failed: Callable[[Exception], None],
         started: Callable[[RangeId], None] = lambda _: None,
         ended: Callable[[], None],
@@ -39,6 +39,7 @@ class WorkerPool:
     ) -> None:
         self._make_worker = make_worker
         self._group = group
+        self._renewer = renewer
         self._failed = failed
         self._started = started
         self._ended = ended
@@ -84,6 +85,7 @@ class WorkerPool:
         )
         worker = self._make_worker(owned)
         self._workers[owned.range_id] = worker
+        self._renewer.keep(owned, worker.described)
         self._started(owned.range_id)
         self._tasks[self._group.create_task(self._run(worker))] = worker
         if self._draining is not None:  # acquired while the host stops
@@ -108,38 +110,14 @@ class WorkerPool:
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host, sent then and just answered, for all leases."""
         for worker in self._workers.values():
-            worker.beat(sent)
+            worker.owned.beat(sent)
 
     def listed(self, leases: Iterable[Lease], *, asked: float) -> None:
         """Compare the leases that have a worker with a listing that was asked for then."""
         found = newest(x for x in leases if x.range_id in self._workers)
         for range_id, worker in self._workers.items():
-            worker.listed(found.get(range_id), asked=asked)
-
-    async def watch_renewals(self, *, every: float) -> Never:
-        """Have leases renewed that heartbeats have not kept for too long.
-
-        One timer for all of them: at rest, leases have none of their own. ``every`` are the
-        seconds in which none that was just acquired or kept can be due.
-        """
-        while True:
-            wait = every
-            for worker in self._workers.values():
-                due_in = worker.renewal_due_in
-                wait = min(wait, due_in)
-                if due_in <= 0:
-                    worker.look_at_renewal()
-            await asyncio.sleep(max(wait, _SHORTEST_WATCH))
-
-    def doubt_all(self) -> None:
-        """Have all workers find out by a write whether their leases are still ours."""
-        for worker in self._workers.values():
-            worker.doubt()
-
-    def look_at_renewals(self) -> None:
-        """Have all workers look at once whether their leases are due: the rule has changed."""
-        for worker in self._workers.values():
-            worker.look_at_renewal()
+            worker.owned.listed(found.get(range_id), asked=asked)
+        self._renewer.listed()
 
     def drain_all(self, reason: CloseReason) -> None:
         """Drain every worker, those too that are yet to start."""
@@ -190,5 +168,6 @@ class WorkerPool:
                 f"lease {worker.lease.range_id!r} has another worker by now"
             )
             del self._workers[worker.lease.range_id]
+            self._renewer.let_go(worker.lease.range_id)
             del self._tasks[task]
             self._ended()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
-from changefeed.runtime.light_event import LightEvent
 
 
 class RangeHealths:
@@ -16,7 +15,8 @@ class RangeHealths:
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._ranges: dict[RangeId, RangeHealth] = {}
-        self._news: dict[RangeId, LightEvent] = {}
+        self.on_trouble: Callable[[RangeId], None] = lambda _: None
+        """Called whenever trouble begins or ends."""
 
     @property
     def ranges(self) -> Mapping[RangeId, RangeHealth]:
@@ -28,10 +28,6 @@ class RangeHealths:
     def begin(self, range_id: RangeId, health: RangeHealth) -> None:
         """Go on from what the lease says: what failed for its former owner has not got on."""
         self._ranges[range_id] = health
-
-    def news(self, range_id: RangeId) -> LightEvent:
-        """Return what is set whenever trouble begins or ends."""
-        return self._news.setdefault(range_id, LightEvent())
 
     def progressed(self, range_id: RangeId) -> None:
         self._become(range_id, self.of(range_id).progressed(self._wall()))
@@ -60,10 +56,9 @@ class RangeHealths:
     def forget(self, range_id: RangeId) -> None:
         """Stop watching a range that is no longer owned."""
         self._ranges.pop(range_id, None)
-        self._news.pop(range_id, None)
 
     def _become(self, range_id: RangeId, health: RangeHealth) -> None:
         before = self.of(range_id)
         self._ranges[range_id] = health
         if health.troubles != before.troubles:
-            self.news(range_id).set()
+            self.on_trouble(range_id)

@@ -1,7 +1,7 @@
 """One worker for each lease: it keeps the lease while its range is delivered.
 
-The delivery is the body, and the renewer, the writer of checkpoints and the rest are its
-companions: whatever ends the body, the lease is still being renewed while the body winds
+The delivery is the body, and the writer of checkpoints and the rest are its companions:
+whatever ends the body, the lease is still being renewed (``host.renewer``) while the body winds
 down; and when the lease is lost, the body is cancelled with them.
 
 How it ends:
@@ -34,7 +34,6 @@ from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.renewer import Renewer
 from changefeed.leases.errors import LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
@@ -54,7 +53,6 @@ class Worker:
         self._events = environment.events
         self._retrier = environment.retrier
         self._checkpoints = Checkpointer(owned, self._events, self._retrier)
-        self._renewer = Renewer(owned, environment, self._with_health)
         self._drain = Drain()
         self._meter = LoadMeter(
             owned.lease,
@@ -72,6 +70,10 @@ class Worker:
             checkpoints=self._checkpoints,
             meter=self._meter,
         )
+
+    @property
+    def owned(self) -> OwnedLease:
+        return self._owned
 
     @property
     def lease(self) -> Lease:
@@ -114,35 +116,6 @@ class Worker:
         if self._drain.reason is None:
             await self._owned.clear_request(asker)
 
-    def beat(self, sent: float) -> None:
-        """Count a heartbeat of this host that was sent then and has just been answered, where
-        heartbeats keep leases.
-        """
-        if not self._environment.renew_each():
-            self._owned.beat(sent)
-
-    def listed(self, found: Lease | None, *, asked: float) -> None:
-        """Compare the lease with a listing that was asked for then, and with what is so."""
-        if self._environment.renew_each():
-            self._owned.without_heartbeats()
-        self._owned.listed(found, asked=asked)
-        if self._owned.doubted or self._renewer.outdated:
-            self._renewer.look_again()
-
-    def doubt(self) -> None:
-        """Find out by a write whether the lease is still ours."""
-        self._owned.doubted = True
-        self._renewer.look_again()
-
-    @property
-    def renewal_due_in(self) -> float:
-        """In how many seconds the lease must be renewed though heartbeats keep it."""
-        return self._renewer.due_in
-
-    def look_at_renewal(self) -> None:
-        """Look at once whether the lease is due to be renewed."""
-        self._renewer.look_again()
-
     def mark_stuck(self) -> None:
         """Stop waiting for a call that cannot be ended: the lease must then expire."""
         self._delivery.stuck = True
@@ -159,7 +132,6 @@ class Worker:
                 companions = [
                     group.create_task(companion)
                     for companion in (
-                        self._renewer.run(),
                         self._checkpoints.run(),
                         self._watch_requests(),
                     )
@@ -196,7 +168,7 @@ class Worker:
         self, end: Callable[[Lease], Lease], last: Continuation | None
     ) -> None:
         async with self._environment.give_ups:
-            await self._owned.give_up(lambda x: end(self._with_health(x)), last)
+            await self._owned.give_up(lambda x: end(self.described(x)), last)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
         match reason:
@@ -270,7 +242,7 @@ class Worker:
             elif lease.next_owner is not None and self._environment.is_alive(lease.next_owner):
                 self.stop(CloseReason.HANDED_OVER)
 
-    def _with_health(self, lease: Lease) -> Lease:
-        """Say how the observer gets on, and what the range costs."""
+    def described(self, lease: Lease) -> Lease:
+        """Have the lease say how the observer gets on, and what the range costs."""
         health = self._events.health.of(self._owned.range_id)
         return self._meter.written_to(lease.with_health(health))

@@ -55,6 +55,8 @@ class CosmosLeases(StoredMembers):
     With ``only_look``, leases of a Java processor are returned as well, and nothing written.
     """
 
+    renew_each = True  # the .NET processor may come, and would take what stands still
+
     def __init__(
         self,
         items: Items,

@@ -12,12 +12,12 @@ from changefeed.feeds.feed import Change
 from changefeed.host import retries
 from changefeed.host.balancing.discovery import _Plan
 from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
+from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.workers import prefetch
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.pool import WorkerPool
-from changefeed.host.workers.renewer import Renewer
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.keymap import KeyMap, _Segments
 from changefeed.leases.lease import End
@@ -52,10 +52,10 @@ def threads_write_into_the_event_loop(m: Patch) -> None:
 
 @mutant(rule=8, kills="unit/host/balancing/test_heartbeats.py::test_leases_are_renewed")
 def nothing_renews_a_lease_while_the_observer_works(m: Patch) -> None:
-    async def run(_: Renewer) -> None:
+    async def run(_: LeaseRenewer) -> None:
         await asyncio.Event().wait()
 
-    m.patch(Renewer, "run", run)
+    m.patch(LeaseRenewer, "run", run)
 
 
 @mutant(rule=8, kills="unit/observers/test_call_in_time.py")

@@ -35,7 +35,6 @@ from .outcome import Outcome
 from .pinned import SEEDS, TELLING
 from .probes import ALL_PROBES, Probes
 from .progress import Violation
-from .renewals import Kind
 from .sources import FeedKind
 from .stores import StoreKind
 
@@ -180,9 +179,6 @@ def main(
         bool,
         typer.Option("--mixed", help="With hosts of another kind, over Cosmos DB only."),
     ] = False,
-    renewal: Annotated[
-        Kind | None, typer.Option(help="What keeps all leases; as the seed says, if not said.")
-    ] = None,
     splits: Annotated[
         bool,
         typer.Option("--splits", help="People split and merge ranges that the feed has not."),
@@ -210,7 +206,6 @@ def main(
             leases=leases or "memory",
             wild=wild or False,
             mixed=mixed,
-            renewal=renewal,
             splits=splits,
             troubled=troubled or False,
             aimed=aimed,
@@ -225,7 +220,6 @@ def main(
             leases=leases or kind.leases,
             wild=kind.wild if wild is None else wild,
             mixed=mixed or (kind.mixed and not said),
-            renewal=renewal,
             splits=splits or (kind.splits and not (said or mixed)),
             troubled=kind.troubled if troubled is None else troubled,
             aimed=aimed or kind.aimed,

@@ -115,7 +115,7 @@ class Ending:
 
     async def _loads_to_say(self) -> bool:
         """Whether leases that heartbeats keep are still written, to say what ranges cost."""
-        leases = await self._open_leases() if self._world.renewals.by_heartbeats else ()
+        leases = () if self._store.renew_each else await self._open_leases()
         return any(x.load for x in leases)
 
     def _is_even(self, loads: Sequence[int]) -> bool:
@@ -153,8 +153,7 @@ class Ending:
         """Say who calls more often than settings say, in a time without events."""
         calls, running = self._world.calls, self._running()
         looks = _STILL / 5.0 / 0.9 + 2
-        at_rest = self._world.renewals.by_heartbeats and not self._world.mixed
-        renewals = 0 if at_rest else len(owners) * (_STILL / 10.0 + 1)
+        renewals = len(owners) * (_STILL / 10.0 + 1) if self._store.renew_each else 0
         bounds = {
             "list": looks + _STILL / 20.0 + 1,
             "list_fleet": looks + 1,

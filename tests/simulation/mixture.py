@@ -15,7 +15,6 @@ from typing import Final
 
 from .cluster.world import simulate as simulate_brokers
 from .outcome import Outcome
-from .renewals import Kind
 from .running import simulate
 from .sources import FeedKind
 from .stores import StoreKind
@@ -29,7 +28,6 @@ class WorldKind:
     leases: StoreKind = "memory"
     wild: bool = False
     mixed: bool = False
-    renewal: Kind | None = None
     splits: bool = False
     troubled: bool = False
     aimed: bool = False
@@ -41,7 +39,6 @@ class WorldKind:
             self.leases,
             wild=self.wild,
             mixed=self.mixed,
-            renewal=self.renewal,
             splits=self.splits,
             troubled=self.troubled,
             aimed=self.aimed,
@@ -51,12 +48,11 @@ class WorldKind:
     def flags(self) -> str:
         wild = "--wild" if self.wild else "--calm"
         mixed = " --mixed" if self.mixed else ""
-        renewal = f" --renewal={self.renewal}" if self.renewal else ""
         splits = " --splits" if self.splits else ""
         troubled = " --troubled" if self.troubled else ""
         aimed = " --aimed" if self.aimed else ""
         stores = f"--feed={self.feed} --leases={self.leases}"
-        return f"{stores} {wild}{mixed}{splits}{renewal}{troubled}{aimed}"
+        return f"{stores} {wild}{mixed}{splits}{troubled}{aimed}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from functools import partial
 
 from .loop import FreezingLoop
 from .outcome import Outcome
-from .renewals import Kind
 from .sources import FeedKind
 from .stores import StoreKind
 from .world import World
@@ -22,7 +21,6 @@ def simulate(
     *,
     wild: bool = False,
     mixed: bool = False,
-    renewal: Kind | None = None,
     splits: bool = False,
     troubled: bool = False,
     aimed: bool = False,
@@ -42,7 +40,6 @@ def simulate(
                 splits=splits,
                 troubled=troubled,
                 aimed=aimed,
-                renewal=renewal,
             )
             return loop.run_until_complete(_bounded(world, after))
         finally:

@@ -69,7 +69,6 @@ class Few:
             calls=self.calls,
             neighbours=SimpleNamespace(names=set()),
             mixed=False,
-            renewals=SimpleNamespace(by_heartbeats=False),
         )
         return Ending(cast("World", world))
 

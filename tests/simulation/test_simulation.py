@@ -25,7 +25,7 @@ def test_nothing_is_read_twice_where_a_host_sees_the_members_of_the_fleet_as_the
     None
 ):
     """Notices a host that takes an expired lease and does not fence its owner."""
-    outcome = simulate(110, wild=True, troubled=True, renewal="host")
+    outcome = simulate(110, wild=True, troubled=True)
     assert any("members stand still" in x for x in outcome.story)
 
 

@@ -37,7 +37,6 @@ from .outcome import Outcome
 from .probes import Probe
 from .process import Process
 from .progress import Violation
-from .renewals import Kind, Renewals
 from .scout import Scout, State
 from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
@@ -77,7 +76,6 @@ class World:
         *,
         wild: bool = False,
         mixed: bool = False,
-        renewal: Kind | None = None,
         splits: bool = False,
         troubled: bool = False,
         aimed: bool = False,
@@ -111,7 +109,6 @@ class World:
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
         self.asleep: dict[str, float] = defaultdict(float)
         """For how many seconds the clock of each process stood still."""
-        self.renewals = Renewals(seed, renewal)
         self.processes: dict[str, Process] = {}
         self.starts: Counter[str] = Counter()
         self.story: list[str] = []
@@ -247,7 +244,6 @@ class World:
         leases = {
             **self._parts["leases"],
             **self.loads.settings_of(name),
-            **self.renewals.settings_of(self.renewals.choose()),
         }
         own = make.settings(name, {**self._parts, "leases": leases})
         make_observer = wrap(

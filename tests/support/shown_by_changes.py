@@ -11,6 +11,8 @@ from changefeed.stores.store import WHOLE
 class ShownByChanges(MemoryLeases):
     """No lease or member that was removed is shown: as Cosmos DB's change feed has it."""
 
+    renew_each = True
+
     async def list_fleet(
         self, token: str = WHOLE, heartbeat: Member | None = None
     ) -> ListedFleet:

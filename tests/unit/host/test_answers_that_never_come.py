@@ -11,6 +11,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
 from tests.support.looking import start
 from tests.support.proxies import proxied
+from tests.support.renewed_each import RenewedEach
 
 TIGHT = {"expiration": 21.0, "renew_interval": 10.0}
 """Two renewals and the margin, and nothing more. A call is given up after 10 s."""
@@ -23,13 +24,12 @@ class Story:
     one call of a kind, now and then; ``apart``, heartbeats and listings are calls of their own.
     """
 
-    def __init__(self, renewal: str) -> None:
-        self.leases = MemoryLeases()
+    def __init__(self, leases: MemoryLeases) -> None:
+        self.leases = leases
         self.unanswered: str | None = None
         self.without_answer = 0
         container = proxied(self.leases, self._answer)
-        leases = {**TIGHT, "renewal": renewal}
-        self.fleet = Fleet(MemoryFeed(4), container, settings={"leases": leases})
+        self.fleet = Fleet(MemoryFeed(4), container, settings={"leases": TIGHT})
 
     async def _answer(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == self.unanswered:
@@ -48,19 +48,19 @@ class Story:
 
 
 @pytest.mark.parametrize(
-    ("renewal", "call"),
+    ("leases", "call"),
     [
-        ("lease", "replace"),
-        ("lease", "checkpoint"),
-        ("lease", "list_fleet"),
-        ("host", "checkpoint"),
-        ("host", "list_fleet"),
+        (RenewedEach, "replace"),
+        (RenewedEach, "checkpoint"),
+        (RenewedEach, "list_fleet"),
+        (MemoryLeases, "checkpoint"),
+        (MemoryLeases, "list_fleet"),
     ],
 )
 async def test_a_call_without_an_answer_makes_no_host_look_dead(
-    renewal: str, call: str
+    leases: type[MemoryLeases], call: str
 ) -> None:
-    story = Story(renewal)
+    story = Story(leases())
     async with story.fleet as fleet:
         start(fleet, "ab")
         await asyncio.sleep(SETTLED)

@@ -139,7 +139,7 @@ async def test_a_host_that_restarts_under_its_name_gets_its_own_leases_and_none_
     container: LeaseContainer,
 ) -> None:
     feed = MemoryFeed(8)
-    async with Fleet(feed, container, settings={"leases": {"renewal": "host"}}) as fleet:
+    async with Fleet(feed, container) as fleet:
         start(fleet, "ab")
         await asyncio.sleep(SETTLED)
         await next_heartbeat(container, "b")  # it is back before that is over

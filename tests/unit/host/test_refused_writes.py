@@ -100,8 +100,7 @@ class OneLocked(MemoryLeases):
 
 async def test_one_lease_that_nobody_can_write_moves_no_other() -> None:
     container = OneLocked()
-    by_heartbeats = {"leases": {"renewal": "host"}}  # what is at rest is not written
-    async with Fleet(MemoryFeed(9), container, settings=by_heartbeats) as fleet:
+    async with Fleet(MemoryFeed(9), container) as fleet:
         start(fleet, "ab")
         await asyncio.sleep(SETTLED)
         before = {x.range_id: (x.owner, x.epoch) for x in await container.list()}

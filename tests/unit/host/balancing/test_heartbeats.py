@@ -22,7 +22,6 @@ from tests.support.proxies import proxied
 R0 = RangeId("r0")
 SETTLED = 25.0
 ONE_LISTING = 5.0 * 1.1
-BY_HEARTBEAT = {"leases": {"renewal": "host"}}
 
 
 NOT_NOW = StoreUnavailable("not now")
@@ -36,9 +35,7 @@ class Counted(Calls):
         self.leases = MemoryLeases()
         self.failing_once: set[str] = set()
         self.shown_first: list[Lease] = []
-        self.fleet = Fleet(
-            ranges=ranges, container=proxied(self.leases, self), settings=BY_HEARTBEAT
-        )
+        self.fleet = Fleet(ranges=ranges, container=proxied(self.leases, self))
 
     async def __aenter__(self) -> Self:
         self.host = self.fleet.start("a")
@@ -164,16 +161,6 @@ async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does(
         await asyncio.sleep(100)
         assert counted.failing_once == set()
         assert (await counted.lease()).epoch == epoch
-
-
-async def test_each_is_renewed_once_a_processor_of_another_kind_has_been_seen() -> None:
-    async with Counted(ranges=2) as counted:
-        found = await counted.lease()
-        foreign = found.taken_by(HostName("dotnet"), Incarnation(""))
-        foreign = replace(foreign, incarnation=None, moved=False)  # it writes neither
-        await counted.leases.replace(foreign.without_continuation())
-        await asyncio.sleep(SETTLED)
-        assert await counted.writes_in(100) >= 9
 
 
 async def test_a_host_whose_record_was_deleted_keeps_its_leases() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
@@ -11,6 +12,8 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.balancer import Balancer, Listing, View
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.events import HostEvents
+from changefeed.host.renewer import LeaseRenewer
+from changefeed.host.retries import Retrier
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
@@ -47,7 +50,7 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
 
 async def test_leases_are_taken_in_time_where_their_host_s_record_was_removed_unseen() -> None:
     feed, container = MemoryFeed(4), ShownByChanges()
-    async with Fleet(feed, container, settings={"leases": {"renewal": "host"}}) as fleet:
+    async with Fleet(feed, container) as fleet:
         start(fleet, "ab")
         await asyncio.sleep(70)  # all were listed a short while ago
         await fleet.kill("a")
@@ -126,6 +129,7 @@ async def rebalancer_of_c(
         raise AssertionError(f"{owned.range_id} needs no worker here")
 
     own = make.settings("c", {"leases": {"rebalance_delay": 0}})
+    events = HostEvents(C)
     async with asyncio.TaskGroup() as group:
         yield Rebalancer(
             C,
@@ -133,8 +137,21 @@ async def rebalancer_of_c(
             own,
             container=container,
             balancer=balancer(C, own.leases),
-            pool=WorkerPool(nobody, group=group, failed=_raise, ended=lambda: None),
-            events=HostEvents(C),
+            pool=WorkerPool(
+                nobody,
+                group=group,
+                renewer=LeaseRenewer(
+                    own.leases,
+                    renew_each=False,
+                    events=events,
+                    retrier=Retrier(events, Random(0)),
+                    random=Random(0),
+                    failed=_raise,
+                ),
+                failed=_raise,
+                ended=lambda: None,
+            ),
+            events=events,
             clock=asyncio.get_running_loop().time,
             wall=lambda: 0.0,
             stopping=lambda: False,
@@ -286,7 +303,6 @@ class BehindAReplica:
                 name=A,
                 incarnation=A1,
                 heartbeats=beats + 1,
-                settings='{"leases.renewal":"host"}',
                 version=version,
             )
         )

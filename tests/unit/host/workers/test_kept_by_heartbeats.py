@@ -85,18 +85,6 @@ async def test_a_listing_lifts_a_fence_no_more_once_it_has_passed() -> None:
         owned.check()
 
 
-async def test_a_renewal_counts_on_where_heartbeats_count_no_more() -> None:
-    owner, owned = await holding()
-    await asyncio.sleep(10)
-    await owned.renew()
-    await asyncio.sleep(2)
-    await owner.look()
-    owned.beat(sent=now())
-    assert owned.time_left == 29
-    owned.without_heartbeats()
-    assert owned.time_left == 10 + 29 - 12
-
-
 async def test_a_lease_that_an_operator_released_is_lost_with_the_next_listing() -> None:
     owner, owned = await holding()
     await release(owner.leases, R0)

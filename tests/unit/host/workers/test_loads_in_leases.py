@@ -29,8 +29,7 @@ async def write(
 
 async def test_where_heartbeats_keep_leases_a_load_is_written_when_it_has_changed() -> None:
     feed, leases = MemoryFeed(4), MemoryLeases()
-    parts: Sections = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
-    async with Fleet(feed, leases, pace=0.1, settings=parts) as fleet:
+    async with Fleet(feed, leases, pace=0.1, settings=BY_LOAD) as fleet:
         fleet.start("a")
         await write(feed, 120)
         found = await listed(fleet)
@@ -44,8 +43,7 @@ async def test_where_heartbeats_keep_leases_a_load_is_written_when_it_has_change
 
 
 async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -> None:
-    parts: Sections = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
-    async with Fleet(ranges=2, settings=parts) as fleet:
+    async with Fleet(ranges=2, settings=BY_LOAD) as fleet:
         fleet.start("a")
         await fleet.balanced()
         fleet.start("b")
@@ -56,8 +54,7 @@ async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -
 
 
 async def test_where_ranges_are_counted_an_idle_one_is_not_written_to_say_so() -> None:
-    parts: Sections = {"leases": {"renewal": "host"}}
-    async with Fleet(ranges=1, settings=parts) as fleet:
+    async with Fleet(ranges=1) as fleet:
         fleet.start("a")
         await asyncio.sleep(300)
         (lease,) = (await listed(fleet)).values()

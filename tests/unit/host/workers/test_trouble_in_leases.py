@@ -12,13 +12,13 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
 from tests.support.logs import captured_logs
 from tests.support.looking import lease_in, now
 from tests.support.proxies import proxied
+from tests.support.renewed_each import RenewedEach
 
 R0 = RangeId("r0")
 SELDOM_RENEWED = {"leases": {"renew_interval": 600, "expiration": 2000}}
@@ -73,7 +73,7 @@ class Watched:
     """A fleet of one range and one host, which starts as the block begins."""
 
     def __init__(self, mood: Moody, sections: dict[str, Any] | None = None) -> None:
-        self.leases = MemoryLeases()
+        self.leases = RenewedEach()  # where heartbeats keep them, loads are written, too
         self.feed = MemoryFeed(1)
         self.calls = Calls()
         container = proxied(self.leases, self.calls)
