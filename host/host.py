@@ -44,7 +44,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import MemberConflict
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from changefeed.leases.timeouts import BoundedContainer, LeaseWrites
 from changefeed.observers.call import ObserverMaker
 from changefeed.observers.observer import CloseReason
@@ -109,7 +108,7 @@ class Host:
             clock=clock,
             when_failing=partial(self._events.retrying, "write leases"),
         )
-        bounded = BoundedContainer(
+        self.container = self._container = BoundedContainer(
             container,
             timeout=settings.leases.call_timeout,
             renewal_timeout=settings.leases.renewal_timeout,
@@ -117,8 +116,6 @@ class Host:
             patience=Patience(_PATIENCE),
             writes=self._writes,
         )
-        self._memory = LeaseMemory()
-        self.container = self._container = RememberingContainer(bounded, self._memory)
         self._membership = Membership(
             self._container,
             Member(
@@ -320,7 +317,6 @@ class Host:
             self._settings.feed,
             events=self._events,
             changed=self._list_now.set,
-            memory=self._memory,
             patience=self._settings.leases.expiration,
             random=self._random,
             clock=self._clock,

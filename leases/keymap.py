@@ -67,8 +67,6 @@ class KeyMap:
         self._latest = keys.latest(x.range for x in self.leases.values())
         self._due = list(self._find_due())
         self._coming = keys.marked(x.child.range for x in self._due)
-        self.highest_ended = max((x.epoch for x, _ in self._ended), default=0)
-        """The highest epoch of a range that has ended: one may come back under its name."""
 
     def readable(self) -> Sequence[Lease]:
         """Return the leases that a host may own.

@@ -4,9 +4,9 @@ What that is, the key map says (``leases.keymap``). What is created or deleted h
 two listings in a row, as one may be torn; and each write is one that any host may make, at any
 time, so no host waits for another.
 
-A lease that was deleted by hand is created again by the host that read its range, which alone
-knows the last checkpoint; the others leave it to that host for as long as a dead owner would
-have kept it.
+A lease that was deleted by hand is created again by its owner, which alone knows the last
+checkpoint (``OwnedLease``); this leaves it to the owner for as long as a dead one would have
+kept it. After that, its range begins where its parents have ended, or at ``feed.start``.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.load import coarse, known
-from changefeed.leases.remembering import LeaseMemory
 from changefeed.leases.updating import vacate
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -56,9 +55,8 @@ _SUPERSEDED = "its keys have gone to other ranges"
 class Discovery:
     """Looks for new ranges now and then; calls ``changed`` when leases came or went.
 
-    It runs beside the rounds of balancing, which a slow feed must not hold up. ``memory`` knows
-    the leases that were there. Who read one that was deleted has ``patience`` seconds to create
-    it again.
+    It runs beside the rounds of balancing, which a slow feed must not hold up. The owner of a
+    lease that was deleted has ``patience`` seconds to create it again.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class Discovery:
         *,
         events: HostEvents,
         changed: Callable[[], None],
-        memory: LeaseMemory,
         patience: float,
         random: Random,
         clock: Clock = elapsed_time,
@@ -79,13 +76,13 @@ class Discovery:
         self._settings = settings
         self._events = events
         self._changed = changed
-        self._memory = memory
         self._left = _LeftToOthers(patience, clock)
         self._random = random
         self._clock = clock
         self._now = asyncio.Event()
         self._asked_at = -inf
         self._root: End | None = None
+        self._begun: set[RangeId] = set()  # that were listed so, and not as ended since
         self.ranges: Sequence[FeedRange] = ()
         """Those that the feed had when it was asked last."""
 
@@ -115,6 +112,9 @@ class Discovery:
         them is gone for good.
         """
         leases = await self._container.list()
+        self._begun -= {x.range_id for x in leases}
+        gone = {*self._begun}
+        self._begun |= {x.range_id for x in leases if x.epoch and not x.ended}
         if self._clock() >= self._asked_at + _SOONEST:
             self.ranges = await self._feed.ranges()
             self._asked_at = self._clock()
@@ -123,7 +123,8 @@ class Discovery:
         found = self._plan(leases)
         if not found.is_empty:
             found = found.agreed(self._plan(await self._container.list()))
-        self._left.missing({x.range.id for x in found.gaps} | self._unknown(found.due))
+        due = {x.child.range.id for x in found.due}
+        self._left.missing({x.range_id for x in found.gaps} | (due & gone))
         try:
             created = await self._create(found)
         finally:
@@ -165,11 +166,6 @@ class Discovery:
                 whole = bounds == (x.low, x.high)
                 yield Lease(range=x if whole else self._feed.sub_range(x, *bounds))
 
-    def _unknown(self, due: Iterable[Due]) -> set[RangeId]:
-        """Return what had a lease that was read, this host does not know how far."""
-        names = (x.child.range.id for x in due)
-        return {x for x in names if not self._memory.knows_start_of(x)}
-
     async def _create(self, found: "_Plan") -> bool:
         """Create what is missing; return whether anything was."""
         failed: list[FeedError] = []
@@ -178,8 +174,7 @@ class Discovery:
             if not self._left.waits_for(due.child.range.id):
                 to_create[due.child.range.id] = partial(self._come, due)
         for gap in found.gaps:
-            remembered = self._memory.knows_checkpoint_of(gap.range_id)
-            if remembered or not self._left.waits_for(gap.range_id):
+            if not self._left.waits_for(gap.range_id):
                 to_create[gap.range_id] = partial(self._fill, gap, failed)
         begin = self._random.random()
         await _create_beside_others(to_create, self._container, begin=begin)
@@ -198,7 +193,7 @@ class Discovery:
                 await self._revive(due.revived.revived_as(due.child))
                 self._events.created(child)
             return
-        await self._create_one(self._memory.recreated(_with_load(child, due.parents)))
+        await self._create_one(_with_load(child, due.parents))
 
     async def _revive(self, wanted: Lease) -> None:
         named = wanted.stamped(stamp=time.time())
@@ -208,13 +203,13 @@ class Discovery:
             await vacate(self._container, wanted)
 
     async def _fill(self, gap: Lease, failed: list[FeedError]) -> None:
-        """Create a lease for keys that have none, at the start of the feed or where it was."""
+        """Create a lease for keys that have none, at the start of the feed."""
         try:
             start = await self._feed.start(gap.range, self._settings.start_at)
         except (RangeRefused, RangeUnknown) as error:
             failed.append(error)
             return
-        await self._create_one(self._memory.recreated(replace(gap, continuation=start)))
+        await self._create_one(replace(gap, continuation=start))
 
     async def _create_one(self, wanted: Lease) -> None:
         assert wanted.continuation is not None, f"{wanted.range_id!r} would begin nowhere"

@@ -85,6 +85,7 @@ class Rebalancer:
         self._stopping = stopping
         self._look_for_ranges = look_for_ranges
         self._ranges = ranges
+        self._highest_epoch = 0
         self._unended: frozenset[RangeId] = frozenset()
         self._readable_before: Collection[RangeId] = ()
         self._keymap = KeyMap(())
@@ -111,6 +112,7 @@ class Rebalancer:
         leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)
+        self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet
@@ -252,8 +254,8 @@ class Rebalancer:
 
     async def _beginning(self, lease: Lease) -> Lease:
         """Let a lease that no host has owned begin where its parents have ended, and its epochs
-        above those of all that have: a range may come back under its name, and epochs only
-        grow.
+        above all that were seen: a range may come back under its name, or its lease have been
+        deleted, and epochs only grow.
         """
         if lease.epoch:
             return lease
@@ -264,7 +266,7 @@ class Rebalancer:
                 lease = await vacate(self._container, stored, lost=named.start)
             elif stored.continuation != named.start:
                 lease = await self._container.replace(stored.begun_at(named.start))
-        return replace(lease, epoch=max(lease.epoch, self._keymap.highest_ended))
+        return replace(lease, epoch=max(lease.epoch, self._highest_epoch))
 
     async def _pause(self, range_id: RangeId, reason: str) -> None:
         """Let a range that we have and do not read wait for a person; the next listing

@@ -20,7 +20,7 @@ fails on that version, so nothing can move back.
 
 A store may lose its last writes, as a Redis that is restarted does. It then shows the lease in
 an epoch before ours. This host was the last one to own it, so it claims the lease again, under
-an epoch above all that it has seen, and reads on.
+an epoch above its own, and reads on. So it does where the lease was deleted by hand.
 
 When renewals or checkpoints fail twice in a row, it is ``failing``: what is delivered from then
 on may never be checkpointed, and comes again elsewhere. So delivery pauses, though the lease
@@ -40,7 +40,7 @@ from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone, LeaseLost
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.light_event import LightEvent
@@ -82,6 +82,7 @@ class OwnedLease:
         self._wall = wall
         self._writing = asyncio.Lock()
         self._unclear: Lease | None = None
+        self._created = WriteId("none yet")
         self._failures = 0
         self._why_lost = "it could not be renewed in time"
         self._giving_up = False
@@ -249,8 +250,8 @@ class OwnedLease:
                 except LeaseConflict:
                     continue
                 except LeaseGone as gone:
-                    self._end(gone.reason)
-                    raise
+                    await self._create_again(gone)
+                    continue
                 self._take_over(stored)
                 return
             raise StoreUnavailable(
@@ -277,13 +278,13 @@ class OwnedLease:
         except CheckpointMissing as missing:
             self.lose(str(missing))
         if stored is None:
-            self._end("it is no longer there; was the container reset?")
-            raise LeaseGone(self._lease, self._why_lost)
+            await self._create_again(LeaseGone(self._lease, "it is no longer there"))
+            return
         ours = {_holder(self._lease)}
         if stored.write_id == unclear.write_id:
             # No proof by itself: a host of another kind carries it along when it takes over.
             ours.add(_holder(unclear))
-        if self._is_forgotten_in(stored):
+        if self._is_forgotten_in(stored) or stored.write_id == self._created:
             await self._claim_again(stored)
             return
         if _holder(stored) not in ours:
@@ -306,13 +307,12 @@ class OwnedLease:
     async def _claim_again(self, stored: Lease) -> None:
         """Go on with what the store has forgotten: the last one to own it is this host.
 
-        The new epoch is higher than any that this host has seen, so a write that is based on
-        the old copy is refused.
+        The new epoch is higher than that of this host, so a write that is based on the old
+        copy is refused.
         """
-        checkpoint = self._continuation
-        ours = replace(self._lease.renewed(), version=stored.version).stamped(
-            stamp=self._wall()
-        )
+        checkpoint, last = self._continuation, self._lease.renewed()
+        ours = replace(last, epoch=last.epoch + 1, version=stored.version)
+        ours = ours.stamped(stamp=self._wall())
         try:
             self._take_over(await self._container.acquire(ours))
             if self._continuation != checkpoint:
@@ -323,6 +323,26 @@ class OwnedLease:
         except LeaseGone as gone:
             self._end(gone.reason)
             raise
+
+    async def _create_again(self, gone: LeaseGone) -> None:
+        """Go on with a lease that was deleted by hand: only its owner knows how far the range
+        was read, and others leave it to the owner for an expiration. Raise ``gone`` where that
+        may be over.
+        """
+        if not self.may_act:
+            self._end(gone.reason)
+            raise gone
+        wanted = replace(
+            self._lease.released(),
+            epoch=self._lease.epoch,
+            continuation=self._continuation,
+            version=Version(""),
+        ).stamped(stamp=self._wall())
+        self._created = wanted.write_id or self._created
+        made = await self._container.create(wanted)
+        if made.owner is not None or made.ended:
+            self.lose(f"it was deleted, and is now held by {made.owner!r}")
+        await self._claim_again(made)
 
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"

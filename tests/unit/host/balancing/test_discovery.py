@@ -18,7 +18,6 @@ from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import End, HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from tests.support.calls import Calls
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
@@ -35,7 +34,6 @@ async def looked(
     leases: LeaseContainer,
     seconds: float = 1,
     *,
-    memory: LeaseMemory | None = None,
     begin: int = 1,
     **settings: Any,
 ) -> list[str]:
@@ -46,7 +44,6 @@ async def looked(
         FeedSettings.model_validate({"ranges_interval": 5, **settings}),
         events=HostEvents(A),
         changed=lambda: None,
-        memory=memory or LeaseMemory(),
         patience=PATIENCE,
         random=Random(begin),
         clock=asyncio.get_running_loop().time,
@@ -197,28 +194,19 @@ async def test_a_lease_that_was_deleted_is_created_again_at_the_start_after_a_wh
     assert (await lease_in(leases, R2)).continuation == "0"
 
 
-async def test_who_has_read_a_lease_that_was_deleted_creates_it_where_it_was_at_once() -> None:
-    feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
-    leases = RememberingContainer(stored, memory)
-    await looked(feed, leases, memory=memory)
-    (lease,) = await leases.list()
-    taken = await leases.acquire(lease.taken_by(A, A1))
-    await leases.checkpoint(taken.advanced_to(Continuation("7")))
-    await stored.delete(await lease_in(stored))
-    await looked(feed, leases, memory=memory)
-    found = await lease_in(stored)
-    assert (found.epoch, found.continuation, found.owner) == (1, "7", None)
+async def test_a_lease_that_was_deleted_is_left_to_its_owner_for_an_expiration() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await looked(feed, leases)
+    await begun(leases)
 
+    async def delete_later() -> None:
+        await asyncio.sleep(6)
+        await leases.delete(await lease_in(leases))
 
-async def test_who_has_only_seen_a_lease_that_was_deleted_leaves_it_to_its_reader() -> None:
-    feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
-    leases = RememberingContainer(stored, memory)
-    await looked(feed, leases, memory=memory)
-    await begun(stored)
-    await leases.list()
-    await stored.delete(await lease_in(stored))
-    assert await looked(feed, leases, PATIENCE - 1, memory=memory) == []
-    assert await looked(feed, leases, PATIENCE + 10, memory=memory) == ["r0"]
+    deleting = asyncio.create_task(delete_later())
+    assert await looked(feed, leases, PATIENCE + 5) == []
+    await deleting
+    assert await looked(feed, leases, PATIENCE + 10) == ["r0"]
 
 
 class Refusing(MemoryFeed):

@@ -255,15 +255,14 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
     assert await lease_in(leases) == taken
 
 
-async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_gone() -> None:
+async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_created_again() -> None:
     cut = Cutting(LOST, at=1, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
         await owned.renew()
     await leases.delete(await lease_in(leases))
-    with pytest.raises(LeaseGone, match="reset"):
-        await owned.renew()
-    assert not owned.may_act
+    await owned.renew()
+    assert (await lease_in(leases)).owner == A
 
 
 async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
@@ -342,3 +341,79 @@ async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() ->
     await owned.clear_request(B)
     lease = await lease_in(leases)
     assert (lease.owner, lease.next_owner, lease.renewals) == (A, None, 1)
+
+
+# Deleted under its owner
+
+
+async def deleted(leases: MemoryLeases) -> None:
+    (stored,) = await leases.list()
+    await leases.delete(stored)
+
+
+async def test_an_owner_whose_lease_was_deleted_creates_it_again_at_its_checkpoint() -> None:
+    leases = await make.leases(make.lease(at="0"))
+    owned = await make.owned(leases)
+    await owned.checkpoint(Continuation("7"))
+    await deleted(leases)
+    await owned.renew()
+    stored = await lease_in(leases)
+    assert (stored.owner, stored.continuation, stored.epoch) == ("a", "7", 2)
+    await deleted(leases)
+    await owned.checkpoint(Continuation("8"))
+    assert (await lease_in(leases)).continuation == "8"
+    assert not owned.lost
+
+
+async def test_a_creation_without_an_answer_is_known_for_its_own() -> None:
+    cut = Cutting(LOST, at=1, only=lambda x: x == "create", after=True)
+    leases, owned = await held(cut)
+    await owned.checkpoint(C5)
+    await deleted(leases)
+    with pytest.raises(StoreUnavailable):
+        await owned.renew()
+    await owned.renew()
+    stored = await lease_in(leases)
+    assert (stored.owner, stored.continuation, stored.epoch) == (A, C5, 2)
+
+
+async def test_a_lease_that_is_given_up_is_left_though_it_was_deleted() -> None:
+    leases = await make.leases(make.lease(at="0"))
+    owned = await make.owned(leases)
+    await deleted(leases)
+    await owned.give_up(Lease.released, Continuation("9"))
+    left = await lease_in(leases)
+    assert (left.owner, left.continuation) == (None, "9")
+
+
+async def test_behind_its_fence_an_owner_creates_nothing() -> None:
+    leases = await make.leases(make.lease(at="0"))
+    owned = await make.owned(leases)
+    await deleted(leases)
+    await asyncio.sleep(29)
+    with pytest.raises(LeaseGone):
+        await owned.renew()
+    assert owned.lost
+    assert await leases.list() == []
+
+
+async def test_a_lease_that_others_have_made_and_taken_meanwhile_is_theirs() -> None:
+    leases = await make.leases(make.lease(at="0"))
+    owned = await make.owned(leases)
+    await deleted(leases)
+    made = await leases.create(make.lease(at="0"))
+    await leases.acquire(made.taken_by(HostName("b"), Incarnation("b-1")))
+    with pytest.raises(LeaseLost):
+        await owned.renew()
+    assert (await lease_in(leases)).owner == "b"
+
+
+async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owner() -> None:
+    leases = await make.leases(make.lease(at="0"))
+    owned = await make.owned(leases)
+    await owned.checkpoint(Continuation("7"))
+    await deleted(leases)
+    await leases.create(make.lease(at="0"))
+    await owned.renew()
+    stored = await lease_in(leases)
+    assert (stored.owner, stored.continuation, stored.epoch) == ("a", "7", 2)

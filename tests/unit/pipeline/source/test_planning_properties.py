@@ -21,7 +21,6 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.remembering import LeaseMemory
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
 from changefeed.pipeline.source.planning import next_offset, target_at
 from changefeed.testing.virtual_time import run_in_virtual_time
@@ -162,7 +161,6 @@ async def tended(feed: Feed, container: MortalLeases, start: StartAt, random: Ra
         FeedSettings.model_validate({"start": start}),
         events=HostEvents(HOST),
         changed=lambda: None,
-        memory=LeaseMemory(),
         patience=0,
         random=random,
         clock=asyncio.get_running_loop().time,
