@@ -12,8 +12,9 @@ class CoreSettings:
     ``linger``            how long records wait for others to share their object
     ``flush_bytes``       an object is written as soon as it has so many
     ``in_flight``         objects under way at once
-    ``buffer_bytes``      what may wait to be written; beyond, producers are answered ``busy``
-    ``cache_bytes``       objects kept in memory for reads
+    ``buffer_bytes``      what requests may take that are being read, and what may wait to be
+                          written; beyond, producers are asked to come again
+    ``cache_bytes``       objects and their headers kept in memory for reads
     ``heartbeat``         between two signs of life
     ``expiration``        without a sign of life a broker counts as dead
     ``settle``            membership must stand still for so long before an era ends

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
-from changefeed.feeds.brokers.wire import Refusal
+from changefeed.feeds.brokers.wire import MOST_BYTES, Refusal
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
 
@@ -42,10 +42,37 @@ class WantedRetention(msgspec.Struct, forbid_unknown_fields=True):
     bytes: int | None = None
 
 
+def size_of(request: web.Request) -> int:
+    """Return the bytes that a request has in its body. Raise ``Refused`` if it does not say."""
+    if not request.body_exists:
+        return 0
+    if request.content_length is None:
+        raise Refused(411, "length", "a body comes with its Content-Length, not in chunks")
+    if request.content_length > MOST_BYTES:
+        raise Refused(
+            413, "too-large", f"a body has {MOST_BYTES:,} bytes at most: send fewer at once"
+        )
+    return request.content_length
+
+
+async def read_body(request: web.Request) -> bytearray:
+    """Return the body of a request, of which no copy is kept besides.
+
+    Raise ``Refused`` for one that is longer than it said, as what was compressed is.
+    """
+    body, at = bytearray(size_of(request)), 0
+    async for piece in request.content.iter_any():
+        if at + len(piece) > len(body):
+            raise Refused(400, "bad-body", f"the body is longer than {len(body):,} bytes")
+        body[at : at + len(piece)] = piece
+        at += len(piece)
+    return body
+
+
 async def body_of(request: web.Request, kind: type[T]) -> T:
     """Return the body of a request, which may be empty. Raise ``Refused``."""
     try:
-        return from_json(await request.read() or b"{}", kind)
+        return from_json(await read_body(request) or b"{}", kind)
     except Undecodable as error:
         raise Refused(400, "bad-body", f"the body cannot be read: {error}") from error
 

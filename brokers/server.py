@@ -27,6 +27,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from changefeed.brokers import operations
+from changefeed.brokers.budget import Budget
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.ends import moved_partitions
 from changefeed.brokers.meters import BrokerMeters
@@ -40,7 +41,9 @@ from changefeed.brokers.requests import (
     collection_of,
     number_in,
     partition_of,
+    read_body,
     seconds_in,
+    size_of,
 )
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
@@ -51,7 +54,6 @@ from changefeed.feeds.brokers.errors import (
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
-    MOST_BYTES,
     Compaction,
     End,
     Positions,
@@ -121,10 +123,11 @@ class BrokerServer:
         self._scrape = scrape
         self._token = token
         self._problems = problems
+        self._bodies = Budget(core.settings.buffer_bytes)
         self._running: set[asyncio.Task[bool]] = set()
 
     def application(self) -> web.Application:
-        app = web.Application(client_max_size=MOST_BYTES, middlewares=[self._bordered])
+        app = web.Application(middlewares=[self._bordered])
         one = "/v1/collections/{collection}"
         of = f"{one}/partitions/{{partition}}"
         app.add_routes(
@@ -156,7 +159,8 @@ class BrokerServer:
         try:
             if request.path.startswith("/v1"):
                 self._check_token(request)
-            return await handler(request)
+            with self._bodies.taken(size_of(request)):
+                return await handler(request)
         except Refused as refused:
             return _refusal(refused.status, refused.refusal)
         except web.HTTPException as refused:
@@ -239,7 +243,7 @@ class BrokerServer:
         collection = await self._checked(request)
         self._core.watch.hear_of(number_in(request.query, "catalog", 0))
         began = asyncio.get_running_loop().time()
-        batches = parsed_append(await request.read())
+        batches = parsed_append(await read_body(request))
         if not batches:
             raise Refused(400, "bad-body", "there is no batch in the request")
         answers = await self._core.append(collection, batches)
@@ -395,6 +399,6 @@ async def _one_by_one(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
 def _refusal(status: int, said: Refusal) -> web.Response:
     answer = _json(said)
     answer.set_status(status)
-    if status == web.HTTPServiceUnavailable.status_code:
+    if status in (429, 503):
         answer.headers[hdrs.RETRY_AFTER] = _RETRY_AFTER
     return answer

@@ -117,9 +117,10 @@ class WritingSection(Section):
     in_flight: int = Field(default=4, ge=1, le=32)
     """Objects under way at once."""
     buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
-    """What may wait to be written; producers wait beyond."""
+    """What requests that are being read may take, and what may wait to be written; producers
+    wait beyond."""
     cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
-    """Objects kept in memory for readers."""
+    """Objects, and what their headers say, kept in memory for readers."""
 
 
 class CompactionSection(Section):

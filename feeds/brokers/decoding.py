@@ -15,7 +15,7 @@ class Undecodable(ValueError):
     """The bytes are no value of this kind. The text says why."""
 
 
-def from_json(data: bytes, kind: type[T]) -> T:
+def from_json(data: bytes | bytearray, kind: type[T]) -> T:
     """Raise ``Undecodable``."""
     try:
         return msgspec.json.decode(data, type=kind)

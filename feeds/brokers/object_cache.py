@@ -1,60 +1,100 @@
-"""Objects of rows in memory: immutable, so whatever was read once is right for ever."""
+"""Objects of rows in memory: immutable, so whatever was read once is right for ever.
+
+What is kept is counted in bytes, headers too: a header of a thousand ranges takes as much as
+many objects, and a number of headers would be no limit.
+"""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from changefeed.feeds.brokers.flush import FlushHeader
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+_AS_OBJECTS: Final = 8
+"""So many times what a header has in bytes is what it takes as values of Python."""
 
 
-class ObjectCache:
-    """The objects used last, up to so many bytes. Readers of one object wait for one read."""
+class Cache(Generic[K, V]):
+    """The values used last, up to so many bytes; the last one always.
 
-    def __init__(self, most_bytes: int) -> None:
+    ``size_of`` says how many a value takes. Readers of one value wait for one read.
+    """
+
+    def __init__(self, most_bytes: int, size_of: Callable[[V], int]) -> None:
         self.hits = 0
         self.misses = 0
         self._most = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._reading: dict[str, asyncio.Future[bytes | None]] = {}
+        self._size_of = size_of
+        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._reading: dict[K, asyncio.Future[V | None]] = {}
 
-    def add(self, key: str, data: bytes) -> None:
-        before = self._kept.pop(key, b"")
-        self._kept[key] = data
-        self._bytes += len(data) - len(before)
+    def add(self, key: K, value: V) -> None:
+        self.drop(key)
+        self._kept[key] = value
+        self._bytes += self._size_of(value)
         while self._bytes > self._most and len(self._kept) > 1:
-            self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes -= self._size_of(self._kept.popitem(last=False)[1])
         assert self._bytes <= self._most or len(self._kept) == 1, (
             f"{len(self._kept)} objects of {self._bytes} bytes are kept, of {self._most}"
         )
 
-    def peek(self, key: str) -> bytes | None:
+    def peek(self, key: K) -> V | None:
+        """Return what is kept; that it was used does not count."""
         return self._kept.get(key)
 
-    def drop(self, key: str) -> None:
-        self._bytes -= len(self._kept.pop(key, b""))
+    def use(self, key: K) -> V | None:
+        """Return what is kept, and keep it the longer for that."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def drop(self, key: K) -> None:
+        if key in self._kept:
+            self._bytes -= self._size_of(self._kept.pop(key))
         assert self._bytes >= 0, f"the cache holds {self._bytes} bytes"
 
-    async def get(self, key: str, read: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
-        """Return an object from memory, or as ``read`` finds it; a miss is not kept."""
+    async def get(self, key: K, read: Callable[[], Awaitable[V | None]]) -> V | None:
+        """Return a value from memory, or as ``read`` finds it; a miss is not kept."""
         if key in self._kept:
             self.hits += 1
-            self._kept.move_to_end(key)
-            return self._kept[key]
+            return self.use(key)
         if key not in self._reading:
             self.misses += 1
             self._reading[key] = asyncio.ensure_future(self._read(key, read))
         return await asyncio.shield(self._reading[key])
 
-    async def _read(
-        self, key: str, read: Callable[[], Awaitable[bytes | None]]
-    ) -> bytes | None:
+    async def _read(self, key: K, read: Callable[[], Awaitable[V | None]]) -> V | None:
         try:
-            data = await read()
-            if data is not None:
-                self.add(key, data)
-            return data
+            value = await read()
+            if value is not None:
+                self.add(key, value)
+            return value
         finally:
             del self._reading[key]
 
     @property
     def bytes(self) -> int:
         return self._bytes
+
+
+class KeptHeader(NamedTuple):
+    """What the header of an object says, and how many bytes of the object it takes."""
+
+    header: FlushHeader
+    size: int
+
+
+class ObjectCache(Cache[str, bytes]):
+    """Objects by their keys; a quarter of the room is for ``headers``."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(most_bytes - most_bytes // 4, len)
+        self.headers = Cache[str, KeptHeader](most_bytes // 4, _header_bytes)
+
+
+def _header_bytes(kept: KeptHeader) -> int:
+    return _AS_OBJECTS * kept.size

@@ -1,9 +1,12 @@
 """Where the records of each partition lie in the newest objects of a row. Pure."""
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.flush import FlushHeader, Key
+
+MOST_SECTIONS: Final = 500_000
+"""What is known of each takes a hundred bytes."""
 
 
 class _Spot(NamedTuple):
@@ -17,14 +20,18 @@ class RecentSections:
     def __init__(self) -> None:
         self.since = 1
         self._spots: dict[Key, list[_Spot]] = {}
+        self._sections = 0
 
     def begin(self, number: int) -> None:
         """Forget what was added: the next object to be added is this one."""
         self._spots.clear()
-        self.since = number
+        self.since, self._sections = number, 0
 
     def add(self, header: FlushHeader, most: int) -> None:
-        """Take in the next object; forget the oldest where there are twice ``most``."""
+        """Take in the next object; forget the oldest where there are twice ``most``.
+
+        Fewer are kept where they have many sections: a half of ``MOST_SECTIONS`` or more.
+        """
         assert header.number >= self.since, f"{header.number} is before {self.since}"
         for section in header.sections:
             spots = self._spots.setdefault((section.collection, section.partition), [])
@@ -32,10 +39,16 @@ class RecentSections:
                 f"object {header.number} comes after {spots[-1].number}"
             )
             spots.append(_Spot(header.number, section.last))
-        if header.number - self.since > 2 * most:
-            self.since = header.number - most
-            for spots in self._spots.values():
-                del spots[: bisect_right(spots, (self.since - 1, 2**63))]
+        self._sections += len(header.sections)
+        there = header.number - self.since
+        if there > 2 * most or self._sections > MOST_SECTIONS:
+            self._forget_before(header.number - min(most, there // 2))
+
+    def _forget_before(self, number: int) -> None:
+        self.since, self._sections = number, 0
+        for spots in self._spots.values():
+            del spots[: bisect_right(spots, (number - 1, 2**63))]
+            self._sections += len(spots)
 
     def has_all_after(self, key: Key, after: int) -> bool:
         """Whether all records of a partition after a sequence lie here, or are to come."""

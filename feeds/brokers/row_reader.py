@@ -8,7 +8,6 @@ Where a sequence lies is known for the newest objects, from their headers; for o
 is found by halving among the tables, and by reading on from there.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from changefeed.feeds.brokers.catalog import Row
@@ -31,7 +30,7 @@ from changefeed.feeds.brokers.flush import (
     table_before,
 )
 from changefeed.feeds.brokers.names import flush_key
-from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.object_cache import KeptHeader, ObjectCache
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.recent_sections import RecentSections
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -40,7 +39,6 @@ from changefeed.runtime.together import together
 
 _HEAD_BYTES = 64 * 1024
 _RECENT = 4096
-_HEADERS = 4096
 _FOUND = 64
 
 
@@ -74,8 +72,6 @@ class RowReader:
         self._cluster = cluster
         self._cache = cache
         self._ahead = ahead
-        self._headers: OrderedDict[int, FlushHeader] = OrderedDict()
-        self._header_bytes: dict[int, int] = {}
         self._recent = RecentSections()
         self._leapt = False
 
@@ -88,7 +84,7 @@ class RowReader:
         """Take in the next object, as its writer knows it."""
         self._cache.add(self.key(number), data)
         header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
-        self._keep(header, header_bytes(data))
+        self._cache.headers.add(self.key(number), KeptHeader(header, header_bytes(data)))
         self._learn(header)
 
     def learn(self, row: Row) -> None:
@@ -118,7 +114,7 @@ class RowReader:
             if header is None:
                 break
             self._learn(header)
-            if self._ahead and self.known + 1 not in self._headers:
+            if self._ahead and not self._has_header(self.known + 1):
                 await self._look_ahead(self.known + 1)
         return self.known
 
@@ -151,11 +147,14 @@ class RowReader:
 
     async def header(self, number: int) -> FlushHeader | None:
         """Return what an object holds; ``None`` if there is none. Raise ``RowDamaged``."""
-        found = self._headers.get(number)
-        if found is not None:
-            self._headers.move_to_end(number)
-            return found
+        found = await self._header(number)
+        return None if found is None else found.header
+
+    async def _header(self, number: int) -> KeptHeader | None:
         key = self.key(number)
+        found = self._cache.headers.use(key)
+        if found is not None:
+            return found
         data = self._cache.peek(key) or await self._store.get(key, 0, _HEAD_BYTES)
         if data is None:
             return None
@@ -168,25 +167,22 @@ class RowReader:
         except FlushDamaged as error:
             self._cache.drop(key)  # it may be restored
             raise RowDamaged(f"{key} is not what was written: {error}") from error
-        self._keep(header, header_bytes(data))
-        return header
+        found = KeptHeader(header, header_bytes(data))
+        self._cache.headers.add(key, found)
+        return found
 
-    def _keep(self, header: FlushHeader, size: int) -> None:
-        self._headers[header.number] = header
-        self._header_bytes[header.number] = size
-        while len(self._headers) > _HEADERS:
-            number, _ = self._headers.popitem(last=False)
-            del self._header_bytes[number]
-        assert self._headers.keys() == self._header_bytes.keys(), (
-            f"{len(self._headers)} headers are kept, and {len(self._header_bytes)} sizes"
-        )
+    def _has_header(self, number: int) -> bool:
+        return self._cache.headers.peek(self.key(number)) is not None
 
     async def there(self, number: int) -> FlushHeader:
         """Return what an object holds that should be there. Raise ``RowDamaged``."""
-        header = await self.header(number)
-        if header is None:
+        return (await self._there(number)).header
+
+    async def _there(self, number: int) -> KeptHeader:
+        found = await self._header(number)
+        if found is None:
             raise RowDamaged(f"{self.key(number)} is missing")
-        return header
+        return found
 
     # ends
 
@@ -297,8 +293,7 @@ class RowReader:
         try:
             if kept is not None:
                 return [section_columns(kept, x) for x in sections]
-            await self.there(number)  # which says where its columns begin
-            head = self._header_bytes[number]
+            head = (await self._there(number)).size  # its columns begin there
             begin = min(x.offset for x in sections)
             end = max(x.offset + x.bytes for x in sections)
             data = await self._store.get(key, head + begin, head + end)
@@ -385,7 +380,7 @@ class RowReader:
         while number <= self.known:
             if number >= self._recent.since:
                 return self._recent.first_beyond(key, after, number)
-            if self._ahead and number not in self._headers:
+            if self._ahead and not self._has_header(number):
                 await self._look_ahead(number)
             section = _section(await self.there(number), key)
             if section is not None and section.last > after:

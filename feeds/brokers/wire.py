@@ -192,7 +192,7 @@ def framed_append(batches: Sequence[Batch]) -> list[bytes]:
     return _frame(AppendHead(check=_checksum(columns), batches=heads), columns)
 
 
-def parsed_append(body: bytes) -> list[Batch]:
+def parsed_append(body: bytes | bytearray) -> list[Batch]:
     """Raise ``WireDamaged`` for what is no body of batches. What is in them is unchecked."""
     head, columns = _split(body, AppendHead)
     return [
@@ -235,7 +235,7 @@ def parsed_read(body: bytes) -> ReadResult:
     )
 
 
-def _split(body: bytes, kind: type[_Head]) -> tuple[_Head, memoryview]:
+def _split(body: bytes | bytearray, kind: type[_Head]) -> tuple[_Head, memoryview]:
     if len(body) < _SIZE.size:
         raise WireDamaged("the body ends before its head")
     (size,) = _SIZE.unpack_from(body)

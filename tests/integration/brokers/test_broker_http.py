@@ -1,6 +1,7 @@
 """A broker over real HTTP: what it takes, what it refuses, and that a refusal wrote nothing."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -47,7 +48,7 @@ class Given:
         return f"http://{self.address}/v1/collections/{COLLECTION}"
 
     async def asks(
-        self, verb: str, path: str, body: bytes | BytesIO | None = None, **headers: str
+        self, verb: str, path: str, body: Any = None, **headers: str
     ) -> tuple[int, Any]:
         sent = {"Authorization": f"Bearer {TOKEN}", **headers}
         async with (
@@ -191,7 +192,53 @@ async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_w
 
 async def test_a_body_larger_than_any_is_refused(given: Given) -> None:
     status, said = await given.asks("POST", "/records", BytesIO(bytes(33 << 20)), **RECORDS)
-    assert (status, said["error"]) == (413, "http")
+    assert (status, said["error"]) == (413, "too-large")
+
+
+async def test_a_body_is_no_longer_than_it_says_before_it_is_read(given: Given) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body(batch())
+
+    status, said = await given.asks("POST", "/records", pieces(), **RECORDS)
+    assert (status, said["error"]) == (411, "length")
+    bomb = gzip.compress(bytes(1 << 20))
+    headers = {"Content-Encoding": "gzip", **RECORDS}
+    status, said = await given.asks("POST", "/records", bomb, **headers)
+    assert (status, said["error"]) == (400, "bad-body")
+
+
+async def test_bodies_that_are_held_take_no_more_than_there_is_memory_for(
+    given: Given,
+) -> None:
+    size = given.core.settings.buffer_bytes // 2 - 1000
+    host, port = given.address.split(":")
+    head = (
+        f"POST /v1/collections/{COLLECTION}/records HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+        f"Content-Length: {size}\r\n\r\n"
+    )
+
+    async def answer(reader: asyncio.StreamReader) -> bytes:
+        try:
+            return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 1)
+        except TimeoutError:
+            return b"none yet"
+
+    clients = [await asyncio.open_connection(host, port) for _ in range(8)]
+    for _, writer in clients:
+        writer.write(head.encode() + bytes(100_000))
+    answers = await asyncio.gather(*(answer(reader) for reader, _ in clients))
+    assert answers.count(b"none yet") == 2
+    assert all(x.startswith(b"HTTP/1.1 429") for x in answers if x != b"none yet")
+    assert sum(b"Retry-After: 1" in x for x in answers) == 6
+    assert (await given.asks("POST", "/records", body(batch()), **RECORDS))[0] == 200
+    for _, writer in clients:
+        writer.close()
+    async with (
+        asyncio.timeout(20),
+        open_brokers_producer(address_of(given.address), ACCESS) as producer,
+    ):
+        await producer.send_many([Record(key="k", body=bytes(15 << 20))] * 4)
 
 
 @pytest.mark.parametrize("token", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", "\x80é"])

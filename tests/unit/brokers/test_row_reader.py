@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from changefeed.brokers.open_partition import Accepted, OpenPartition
+from changefeed.feeds.brokers import recent_sections
 from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.flush import FlushHeader, encode_flush, has_table
 from changefeed.feeds.brokers.names import flush_key
@@ -44,8 +45,10 @@ async def stored_row(at_us: Sequence[int]) -> MemoryStore:
     return store
 
 
-def reader_of(store: MemoryStore, *, sealed_at: int | None = None) -> RowReader:
-    reader = RowReader(store, "c", 1, "b", ObjectCache(10**6))
+def reader_of(
+    store: MemoryStore, *, sealed_at: int | None = None, cache: ObjectCache | None = None
+) -> RowReader:
+    reader = RowReader(store, "c", 1, "b", cache or ObjectCache(10**6))
     reader.learn(Row(broker="b", incarnation="b1", address="", sealed_at=sealed_at))
     return reader
 
@@ -93,3 +96,18 @@ async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
         await reader.read(KEY, 1, 10**6)
     store.objects[key] = whole
     assert [x.first for x in await reader.read(KEY, 1, 10**6)] == [2, 3]
+
+
+async def test_what_is_kept_of_a_row_is_counted_in_bytes_and_sections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recent_sections, "MOST_SECTIONS", 20)
+    cache = ObjectCache(40_000)
+    reader = reader_of(await stored_row(range(1, 201)), cache=cache)
+    await reader.tail()
+    for after in range(200):
+        (block, *_) = await reader.read(KEY, after, 1)
+        assert block.first == after + 1
+    assert cache.bytes + cache.headers.bytes <= 40_000
+    assert not reader.is_recent(KEY, 150)
+    assert reader.is_recent(KEY, 199)

@@ -1,0 +1,35 @@
+"""Bytes that requests may take of a broker's memory at once.
+
+What is to come is counted before any of it is read: so however many clients send, what they
+send fits. Who does not fit is told to come again.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from changefeed.brokers.requests import Refused
+
+
+class Budget:
+    """``used`` of ``most`` bytes are taken. One request alone may take more than there is."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.used = 0
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Take so many bytes until the block is left. Raise ``Refused`` where they are not."""
+        if self.used and self.used + size > self.most:
+            raise Refused(
+                429,
+                "busy",
+                f"this broker holds {self.used:,} bytes of requests, and may hold "
+                f"{self.most:,} (writing.buffer_bytes): send it again a little later",
+            )
+        self.used += size
+        try:
+            yield
+        finally:
+            self.used -= size
+            assert self.used >= 0, f"{-self.used} bytes were given back that nobody took"
