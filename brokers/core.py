@@ -131,7 +131,13 @@ class BrokerCore:
         partitions = PartitionReader(segments)
         self.homes = HomeTaker(sign.name, self.catalogs, self.readers, partitions, settings)
         self.retention = Retention(
-            self.catalogs, self.readers, store, settings, clock=clock, wall_us=wall_us
+            self.catalogs,
+            self.readers,
+            store,
+            settings,
+            name=sign.name,
+            clock=clock,
+            wall_us=wall_us,
         )
         self.compactor = Compactor(
             sign,

@@ -83,6 +83,7 @@ class EraWriter:
                 era=era.number,
                 broker=self.name,
                 incarnation=self._incarnation,
+                began_us=era.began_us,
             )
             reader = self._readers.row(catalog, era.number, self.name)
 

@@ -71,6 +71,10 @@ class MeteredStore:
         with self._counted("get"):
             return await self._store.get(key, start, end)
 
+    async def written_at(self, key: str) -> float | None:
+        with self._counted("head"):
+            return await self._store.written_at(key)
+
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         with self._counted("list"):
             return await self._store.list(prefix, after)

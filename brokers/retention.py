@@ -3,8 +3,14 @@
 The catalog says first what is gone (``start`` of partitions, ``kept_from`` of rows), and
 after a while the master deletes it: whole objects and segments, oldest first. Cuts fall on
 objects with tables and on the ends of runs, so some more than asked for is kept. The age of a
-record is that of its object, by the clock of the broker that wrote it: commit times are the
-producers' own, and may be of any year.
+record is that of its object: commit times are the producers' own, and may be of any year.
+
+To delete is for good, and clocks are wrong, so no clock decides alone. An object is as old as
+the *lesser* of two ages: from what its broker wrote into it to this master's clock, and from
+its creation to our last sign of life by the store's own clock. And where both are one clock,
+as in a directory, what is deleted goes on from the oldest that is there, ten times as fast as
+time passes here: a clock that jumps by a year costs ten hours in an hour, in which somebody
+may notice. To delete late is harmless.
 """
 
 from collections import defaultdict
@@ -19,7 +25,7 @@ from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
 from changefeed.feeds.brokers.flush import FlushHeader, Key, PartitionEnd
-from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
+from changefeed.feeds.brokers.names import broker_key, compacted_key, number_of, row_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -34,6 +40,9 @@ class Gone(NamedTuple):
 
 
 Cuts = Mapping[Key, Gone]
+
+_FASTER = 10
+"""So many times as fast as time passes the border of what is too old may move."""
 
 
 def with_cuts(
@@ -74,15 +83,18 @@ class Retention:
         store: ObjectStore,
         settings: CoreSettings,
         *,
+        name: str,
         clock: Callable[[], float],
         wall_us: Callable[[], int],
     ) -> None:
+        self._sign = broker_key(name)
         self._catalogs = catalogs
         self._readers = readers
         self._store = store
         self._settings = settings
         self._clock = clock
         self._wall_us = wall_us
+        self._old: dict[str, tuple[int, float]] = {}
         self._since: dict[tuple[int, str], tuple[int, float]] = {}
         self._deleted: dict[tuple[int, str], int] = {}
         self._said: dict[tuple[int, str], tuple[Mapping[Key, int], float]] = {}
@@ -140,21 +152,67 @@ class Retention:
 
     async def _by_age(self, catalog: Catalog, collection: Collection) -> Cuts:
         assert collection.retain_us is not None
-        until_us = self._wall_us() - collection.retain_us
+        keep_us, rows = collection.retain_us, _by_row(collection)
         found: dict[Key, Gone] = {}
-        for (era, broker), partitions in _by_row(collection).items():
-            rest = []
-            for partition in partitions:
-                if partition.last is not None and partition.written_us <= until_us:
-                    key = (collection.name, partition.id)
-                    found[key] = Gone(partition.last, partition.stored)
-                else:
-                    rest.append(partition)
-            if rest:
-                row = await self._row(catalog, era, broker)
-                border = await _last_border(row, lambda x: x.written_us <= until_us)
-                found |= _gone_before(border, collection.name, {x.id: x for x in rest})
+        if not rows:
+            return found
+        until_us = await self._until_us(catalog, collection, rows)
+        for (era, broker), partitions in rows.items():
+            row = await self._row(catalog, era, broker)
+            is_over = row.sealed_at is not None and (
+                all(x.last is not None and x.written_us <= until_us for x in partitions)
+                and await self._age_us(row.key(row.sealed_at)) >= keep_us
+            )
+            if is_over:
+                for x in partitions:
+                    found[collection.name, x.id] = Gone(x.last or 0, x.stored)
+            else:
+                border = await self._old_border(row, until_us, keep_us)
+                found |= _gone_before(border, collection.name, {x.id: x for x in partitions})
         return found
+
+    async def _until_us(self, catalog: Catalog, collection: Collection, rows: "_Rows") -> int:
+        """Return the stamp up to which records are too old, as far as this master goes now."""
+        assert collection.retain_us is not None
+        now, wanted_us = self._clock(), self._wall_us() - collection.retain_us
+        reached_us, since = self._old.get(collection.identity, (None, now))
+        if reached_us is None:
+            reached_us = await self._oldest_us(catalog, min(x for x, _ in rows), rows)
+        assert since <= now, f"{collection.name}: what is old was known at {since}, after {now}"
+        until_us = min(wanted_us, reached_us + int(_FASTER * (now - since) * 1e6))
+        self._old[collection.identity] = (until_us, now)
+        return until_us
+
+    async def _oldest_us(self, catalog: Catalog, era: int, rows: "_Rows") -> int:
+        """Return when the oldest was written that rows of their first era have still."""
+        found = []
+        for broker in (y for x, y in rows if x == era):
+            row = await self._row(catalog, era, broker)
+            await row.compacted.look(row.kept_from)
+            for number in row.compacted.starts[:1]:
+                run = await row.compacted.run(number)
+                found += [] if run is None else [run.run.written_us - 1]
+            header = await row.header(row.kept_from)
+            found += [] if header is None else [header.written_us]
+        return min(found, default=catalog.era_numbered(era).began_us)
+
+    async def _old_border(
+        self, row: RowReader, until_us: int, keep_us: int
+    ) -> "RowBorder | None":
+        """Return the last border before which all is too old, by both clocks."""
+        border = await _last_border(row, partial(_is_before, until_us))
+        while border is not None:
+            short_us = keep_us - await self._age_us(border.key)
+            if short_us <= 0:
+                break
+            until_us = min(until_us - short_us, border.written_us - 1)
+            border = await _last_border(row, partial(_is_before, until_us))
+        return border
+
+    async def _age_us(self, key: str) -> int:
+        """Return how long an object is there at least, by the store's clock; 0 if unknown."""
+        now, then = [await self._store.written_at(x) for x in (self._sign, key)]
+        return 0 if now is None or then is None else int((now - then) * 1e6)
 
     async def _by_size(self, catalog: Catalog, collection: Collection, cuts: Cuts) -> Cuts:
         """Cut whole eras first, and then objects of the oldest era that is left."""
@@ -262,9 +320,11 @@ class Retention:
 class RowBorder(NamedTuple):
     """A place in a row: what lies before object ``number``.
 
-    ``written_us`` is of no object before it earlier than it was.
+    ``written_us`` is of no object before it earlier than it was. ``key`` is of an object that
+    was created when all before it had been begun.
     """
 
+    key: str
     number: int
     written_us: int
     ends: Sequence[PartitionEnd]
@@ -275,20 +335,27 @@ async def _last_border(row: RowReader, holds: Callable[[RowBorder], bool]) -> Ro
 
     Borders are the objects with tables, and the ends of runs where objects are deleted.
     """
-    table = await row.last_table(lambda x: holds(_at_table(x)))
+    table = await row.last_table(lambda x: holds(_at_table(row, x)))
     if table is not None:
-        return _at_table(table)
+        return _at_table(row, table)
     await row.compacted.look_behind(row.kept_from)
-    run = await row.compacted.last_of(lambda x: holds(_at_end(x)))
-    return None if run is None else _at_end(run)
+    run = await row.compacted.last_of(lambda x: holds(_at_end(row, x)))
+    return None if run is None else _at_end(row, run)
 
 
-def _at_table(table: FlushHeader) -> RowBorder:
-    return RowBorder(table.number, table.written_us, table.table or ())
+def _is_before(until_us: int, border: RowBorder) -> bool:
+    return border.written_us <= until_us
 
 
-def _at_end(found: KnownRun) -> RowBorder:
-    return RowBorder(found.run.last + 1, found.run.written_us, found.run.ends)
+def _at_table(row: RowReader, table: FlushHeader) -> RowBorder:
+    key = row.key(table.number)
+    return RowBorder(key, table.number, table.written_us, table.table or ())
+
+
+def _at_end(row: RowReader, found: KnownRun) -> RowBorder:
+    run = found.run
+    key = compacted_key(row.era, row.broker, run.first)
+    return RowBorder(key, run.last + 1, run.written_us, run.ends)
 
 
 async def delete_segments(
@@ -338,7 +405,11 @@ def _holds_at_most(
     return sum(x.stored for x in ends if x.partition in partitions) <= most
 
 
-def _by_row(collection: Collection) -> Mapping[tuple[int, str], list[Partition]]:
+_Rows = Mapping[tuple[int, str], list[Partition]]
+"""By era and broker: the partitions of a collection in that row."""
+
+
+def _by_row(collection: Collection) -> _Rows:
     """Return the partitions that have something left, by the rows that hold them."""
     found: dict[tuple[int, str], list[Partition]] = defaultdict(list)
     for partition in collection.partitions:

@@ -38,12 +38,13 @@ _log = logging.getLogger(__name__)
 
 
 class WriterPlace(NamedTuple):
-    """Whose row of which era this is."""
+    """Whose row of which era this is, and when the era began, by the master's clock."""
 
     cluster: str
     era: int
     broker: str
     incarnation: str
+    began_us: int = 0
 
 
 async def _at_once(answer: Answer) -> Answer:
@@ -95,7 +96,7 @@ class RowWriter:
         self._groups: deque[_Group] = deque()
         self._under_way: deque[_UnderWay] = deque()
         self._next = 1
-        self._written_us = 0
+        self._written_us = place.began_us
         self._buffered = 0
         self._closing = False
         self._heard: dict[str, float] = {}
@@ -288,7 +289,10 @@ class RowWriter:
         )
 
     def _now_us(self) -> int:
-        """Return the wall-clock time; in a row it never goes back."""
+        """Return the wall-clock time; in a row it never goes back, nor before its era.
+
+        Retention goes by it, and a clock that is behind must not make records old.
+        """
         self._written_us = max(self._written_us, self._wall_us())
         return self._written_us
 

@@ -203,10 +203,11 @@ def _opened(
     now_us: int,
 ) -> Catalog:
     number = eras[-1].number + 1 if eras else 1
+    began_us = max([now_us, *(x.began_us for x in eras[-1:])])
     opened = new_partitions(number, collections, [x.broker for x in rows])
     return _following(
         catalog,
-        eras=(*eras, Era(number=number, began_us=now_us, rows=rows)),
+        eras=(*eras, Era(number=number, began_us=began_us, rows=rows)),
         collections=tuple(
             replace(x, partitions=(*x.partitions, *opened[x.name])) for x in collections
         ),

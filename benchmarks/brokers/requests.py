@@ -194,6 +194,10 @@ class CountedStore:
         await self._asked("gets", _READ)
         return await self._objects.get(key, start, end)
 
+    async def written_at(self, key: str) -> float | None:
+        await self._asked("heads", _READ)
+        return await self._objects.written_at(key)
+
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         await self._asked("lists", _READ)
         return await self._objects.list(prefix, after)

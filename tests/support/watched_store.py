@@ -6,7 +6,7 @@ from typing import Literal
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
 
-Call = Literal["create", "put", "get", "list", "delete"]
+Call = Literal["create", "put", "get", "head", "list", "delete"]
 
 
 async def _nothing(_call: Call, _key: str) -> None:
@@ -34,6 +34,10 @@ class WatchedStore(MemoryStore):
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         await self.before("get", key)
         return await super().get(key, start, end)
+
+    async def written_at(self, key: str) -> float | None:
+        await self.before("head", key)
+        return await super().written_at(key)
 
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         await self.before("list", prefix)

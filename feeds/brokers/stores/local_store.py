@@ -57,6 +57,18 @@ class LocalStore:
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         return await self._call(lambda: self._read(key, start, end), key)
 
+    async def written_at(self, key: str) -> float | None:
+        """By the clock of the kernel: that of this machine."""
+
+        def act() -> float | None:
+            try:
+                return self._path(key).stat().st_mtime
+            except FileNotFoundError:
+                self._check_place()
+                return None
+
+        return await self._call(act, key)
+
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         return await self._call(lambda: sorted(self._found(prefix, after)), prefix)
 

@@ -93,16 +93,9 @@ class RemoteStore:
         try:
             await self._put(key, data, "create")
         except (AlreadyExistsError, PreconditionError) as error:
-            if await self._has(key):
+            if await self.written_at(key) is not None:
                 return False
             raise self._translated(error) from error  # S3's 409 means "conflict: try again"
-        return True
-
-    async def _has(self, key: str) -> bool:
-        try:
-            await self._call(obstore.head_async(self._store, key))
-        except FileNotFoundError:
-            return False
         return True
 
     async def put(self, key: str, data: bytes) -> None:
@@ -128,6 +121,13 @@ class RemoteStore:
             return bytes(await self._call(found.bytes_async()))
         except FileNotFoundError:
             return None
+
+    async def written_at(self, key: str) -> float | None:
+        try:
+            found = await self._call(obstore.head_async(self._store, key))
+        except FileNotFoundError:
+            return None
+        return found["last_modified"].timestamp()
 
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         stream = obstore.list(self._store, prefix or None, offset=after or None)

@@ -44,6 +44,13 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def written_at(self, key: str) -> float | None:
+        """Return when an object was written, in seconds by the store's own clock.
+
+        ``None`` if there is none. Only differences between two objects mean anything.
+        """
+        ...
+
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         """Return the objects whose keys begin with a prefix, in the order of their keys.
 

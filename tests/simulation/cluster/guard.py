@@ -29,8 +29,7 @@ from .store_checks import check_follows
 
 
 class Guard:
-    """``skew`` is how far a broker's clock may be off, in seconds, to either side; ``living``
-    are the names of the brokers that run.
+    """``living`` are the names of the brokers that run.
 
     What it finds is kept in ``violation``: it looks from within the store.
     """
@@ -39,14 +38,12 @@ class Guard:
         self,
         objects: Objects,
         cluster: Cluster,
-        skew: float,
         probes: Probes,
         living: Callable[[], set[str]],
     ) -> None:
         self.violation: Violation | None = None
         self.newest = first_catalog(cluster)
         self._objects = objects
-        self._skew = skew
         self._probes = probes
         self._living = living
 
@@ -128,7 +125,7 @@ class Guard:
                     kept += section.bytes
                 elif section.last > was.get(section.partition, 0) and most is None:
                     assert seconds is not None
-                    if asked > now - seconds + 2 * self._skew + 1:
+                    if asked > now - seconds:
                         raise Violation(
                             f"{section.partition} is cut at {starts[section.partition]}, and "
                             f"{header.place} was written {now - asked:.0f} s ago"

@@ -61,6 +61,7 @@ class Objects:
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
         self.since: dict[str, float] = {}
+        self.written: dict[str, float] = {}
         self.asked: dict[str, float] = {}
         self.keys: list[str] = []
         self.damaged: dict[str, bytes] = {}
@@ -82,6 +83,7 @@ class Objects:
             insort(self.keys, key)
             self.since[key] = now
         self.data[key] = data
+        self.written[key] = now
 
     def delete(self, key: str) -> None:
         if key not in self.data:
@@ -90,7 +92,7 @@ class Objects:
             self.watching.deleting(key)
         self.deleted.setdefault(key, self.whole(key))
         self.damaged.pop(key, None)
-        del self.data[key], self.since[key]
+        del self.data[key], self.since[key], self.written[key]
         self.keys.remove(key)
 
     def whole(self, key: str) -> bytes:
@@ -157,6 +159,9 @@ class Link:
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         data = await self._call(lambda: self._objects.data.get(key), "get " + key)
         return None if data is None else data[start:end]
+
+    async def written_at(self, key: str) -> float | None:
+        return await self._call(lambda: self._objects.written.get(key), "head " + key)
 
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         lag = self._random.uniform(0, self._weather.list_late)

@@ -4,10 +4,11 @@
 replaced. A request is parsed, answered and refused by the handlers of the server.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from opentelemetry.metrics import NoOpMeterProvider
@@ -21,6 +22,7 @@ from changefeed.feeds.brokers.client import BrokerClient, _refuse
 from changefeed.feeds.brokers.wire import CONTENT_TYPE
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import RangeId
+from tests.simulation.progress import Violation
 
 from .process import Unreachable
 
@@ -47,13 +49,32 @@ class Asked(NamedTuple):
     content_type: str = CONTENT_TYPE
     headers: Mapping[str, str] = {}
 
-    async def read(self) -> bytes:
-        return self.body
+    @property
+    def body_exists(self) -> bool:
+        return bool(self.body)
+
+    @property
+    def content_length(self) -> int:
+        return len(self.body)
+
+    @property
+    def content(self) -> "Asked":
+        return self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield self.body
+
+
+_servers: "WeakKeyDictionary[BrokerCore, BrokerServer]" = WeakKeyDictionary()
 
 
 async def served(core: BrokerCore, method: str, asked: Asked) -> web.Response:
     """Answer a request as the server of a broker does."""
-    server = BrokerServer(core, _METERS, cast("Scrape", None), token=None, problems=list[str])
+    server = _servers.get(core)
+    if server is None:
+        none = cast("Scrape", None)
+        server = BrokerServer(core, _METERS, none, token=None, problems=list[str])
+        _servers[core] = server
     handlers: Mapping[tuple[str, str], Handler] = {
         ("GET", ""): server._topology,
         ("POST", "records"): server._append,
@@ -64,6 +85,8 @@ async def served(core: BrokerCore, method: str, asked: Asked) -> web.Response:
     handler = handlers[method, asked.match_info["what"]]
     answer = await server._bordered(cast("web.Request", asked), handler)
     assert isinstance(answer, web.Response)
+    if answer.status == web.HTTPInternalServerError.status_code:
+        raise Violation(f"a broker failed to answer {asked.path}: {answer.text}")
     return answer
 
 

@@ -123,7 +123,7 @@ class World:
         self.story.append(f"{self.loop.time():8.2f} {text}")
 
     def wall_us(self) -> int:
-        """Return a wall clock that jumps about: only retention by age may depend on it."""
+        """Return a wall clock that jumps about: nothing is deleted too early for that."""
         return int((self.loop.time() + self.random.uniform(-self.skew, self.skew)) * 1e6)
 
     async def pause(self, seconds: float) -> None:
@@ -190,9 +190,7 @@ class World:
         link = Link(self.objects, Weather(), self.random)
         catalogs = CatalogStore(link, await open_cluster(link))
         if self.objects.watching is None:
-            self.guard = Guard(
-                self.objects, await open_cluster(link), self.skew, self.probes, self._names
-            )
+            self.guard = Guard(self.objects, await open_cluster(link), self.probes, self._names)
             self.objects.watching = self.guard
         await catalogs.load()
         return catalogs

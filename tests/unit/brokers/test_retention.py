@@ -17,7 +17,15 @@ from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, first_broker, keys_of, put, virtual_us
+from tests.support.brokers import (
+    QUICK,
+    batch,
+    first_broker,
+    in_era,
+    keys_of,
+    put,
+    virtual_us,
+)
 from tests.support.watched_store import WatchedStore
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
@@ -121,3 +129,81 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
         await asyncio.sleep(30)
         assert by_another
         assert topology_of(core.index, "orders").partitions[0].start == 0
+
+
+class _Machine(MemoryStore):
+    """A directory: its times are those of the machine, whose only clock may jump."""
+
+    ahead = 0.0
+
+    async def written_at(self, key: str) -> float | None:
+        return self.stamps.get(key)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stamps: dict[str, float] = {}
+
+    def _write(self, key: str, data: bytes) -> None:
+        super()._write(key, data)
+        self.stamps[key] = self.times[key] + self.ahead
+
+    def wall_us(self) -> int:
+        return virtual_us() + int(self.ahead * 1e6)
+
+
+YEAR = 365 * 86400.0
+
+
+def start_of(core: BrokerCore) -> int:
+    return topology_of(core.index, "orders").partitions[0].start
+
+
+async def test_a_master_whose_clock_is_ahead_of_the_stores_deletes_nothing_for_that() -> None:
+    ahead = 0.0
+    async with open_core(
+        MemoryStore(),
+        "broker-1",
+        settings=KEEPING,
+        wall_us=lambda: virtual_us() + int(ahead * 1e6),
+    ) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await fill(core, P1, 80)
+        ahead = YEAR
+        await asyncio.sleep(60)
+        assert start_of(core) == 0
+        await asyncio.sleep(60)
+        assert start_of(core) == 64  # not later than it should, either
+
+
+async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_at_most() -> (
+    None
+):
+    store = _Machine()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=store.wall_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await fill(core, P1, 200)
+        assert start_of(core) == 64
+        store.ahead = YEAR
+        await asyncio.sleep(6)  # one look or two: a minute's records at the most
+        assert start_of(core) == 128
+        await asyncio.sleep(60)
+        assert start_of(core) == 192  # a table is there, too
+
+
+async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await create_collection(core.catalogs, "orders", parts=2)
+        await core.wait_until_writing()
+        await retain(core.catalogs, "orders", seconds=3600, bytes_=None)
+        async with open_core(store, "broker-2", settings=KEEPING, wall_us=lambda: 0) as behind:
+            await in_era(behind, 2)
+            began = core.catalog.era_numbered(2).began_us
+            assert began > 0
+            await put(behind, "orders", batch("e2.p02.v00-ff", "a"))
+            header = await behind.readers.row(core.catalog, 2, "broker-2").there(1)
+            assert header.written_us == began

@@ -63,6 +63,24 @@ async def test_what_is_not_there_is_none(store: ObjectStore) -> None:
     await store.delete(["a/b"])
 
 
+async def test_a_store_knows_when_it_wrote_an_object_last(store: ObjectStore) -> None:
+    assert await store.written_at("a") is None
+    await store.create("a", b"x")
+    await asyncio.sleep(0.02)
+    await store.create("b", b"x")
+    first, second = await store.written_at("a"), await store.written_at("b")
+    assert first is not None
+    assert second is not None
+    assert 0 < second - first < 2
+    await asyncio.sleep(0.02)
+    await store.put("a", b"y")
+    again = await store.written_at("a")
+    assert again is not None
+    assert again > second
+    await store.delete(["a"])
+    assert await store.written_at("a") is None
+
+
 async def test_a_listing_is_in_order_and_begins_after_a_key(store: ObjectStore) -> None:
     for key in ("a/2", "a/1", "a/10", "b/1"):
         await store.create(key, b"x" * len(key))
