@@ -2,12 +2,10 @@
 
 import asyncio
 import concurrent.futures
-import functools
 import sqlite3
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -121,23 +119,6 @@ def test_a_handler_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
     assert (done.stdout, done.stderr) == ("given up\n", "")
 
 
-async def test_an_idle_thread_holds_no_changes() -> None:
-    class Batch(list[Change]):
-        """A list that can be watched."""
-
-    observer = await opened(lambda _changes: None)
-    batch = Batch([make.change(1)])
-    watch = weakref.ref(batch)
-    await observer.process(CONTEXT, batch)
-    del batch
-    for _ in range(1000):
-        if watch() is None:
-            break
-        await asyncio.sleep(0.01)
-    assert watch() is None
-    await closed(observer)
-
-
 async def test_async_methods_alone_run_on_the_loop_and_constructors_never_do() -> None:
     on_loop: list[bool] = []
 
@@ -187,36 +168,6 @@ class NeedsLoop:
 async def test_a_constructor_that_needs_the_loop_is_told_where_there_is_one() -> None:
     with pytest.raises(RuntimeError, match=r"NeedsLoop.*'async def open'"):
         await opened(NeedsLoop)
-
-
-async def test_a_plain_function_around_something_async_is_awaited() -> None:
-    seen: list[int] = []
-
-    async def save(changes: Sequence[Change]) -> None:
-        await asyncio.sleep(0)
-        seen.extend(x.sequence for x in changes)
-
-    observer = await opened(lambda changes: save(list(changes)))
-    await observer.process(CONTEXT, [make.change(4)])
-    await closed(observer)
-    assert seen == [4]
-
-
-async def test_a_generator_that_comes_out_of_a_plain_function_is_an_error() -> None:
-    observer = await opened(lambda changes: (x for x in changes))
-    with pytest.raises(TypeError, match="returned a generator, of which nothing has run"):
-        await observer.process(CONTEXT, [make.change(1)])
-    await closed(observer)
-
-
-async def test_an_error_comes_out_as_it_was_raised() -> None:
-    def fail(_changes: Sequence[Change]) -> None:
-        raise LookupError("no such table")
-
-    observer = await opened(fail)
-    with pytest.raises(LookupError, match="no such table"):
-        await observer.process(CONTEXT, [make.change(1)])
-    await closed(observer)
 
 
 class UnprintableStop(StopIteration):
@@ -350,15 +301,3 @@ async def test_a_failure_after_cancellation_is_logged_because_nobody_awaits_it(
             await task
         await closed(observer)  # comes after it in the thread
     assert [(x["kind"], x["error"]) for x in logs] == [("LookupError", "too late")]
-
-
-async def test_a_partly_applied_plain_function_runs_in_the_thread() -> None:
-    seen: list[tuple[str, bool]] = []
-
-    def work(table: str, _changes: Sequence[Change]) -> None:
-        seen.append((table, threading.current_thread() is threading.main_thread()))
-
-    observer = await opened(functools.partial(work, "orders"))
-    await observer.process(CONTEXT, [make.change(1)])
-    await closed(observer)
-    assert seen == [("orders", False)]

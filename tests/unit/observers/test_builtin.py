@@ -56,18 +56,6 @@ def test_a_change_becomes_one_line_with_its_body_as_it_is(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "value"),
-    [(b'{\r\n  "n": "a\\nb"\n}', {"n": "a\nb"}), (b"", None)],
-    ids=["of many lines", "of a delete"],
-)
-def test_a_body_is_one_value_on_its_line(tmp_path: Path, body: bytes, value: object) -> None:
-    file = tmp_path / "out.jsonl"
-    append(file, make.change(1, body=body))
-    (only,) = file.read_bytes().splitlines()
-    assert json.loads(only)["body"] == value
-
-
 def test_no_range_leads_out_of_its_folder_or_into_another_s_file(tmp_path: Path) -> None:
     pattern = tmp_path / "{range}" / "out.jsonl"
     for name in ("..", "%2E%2E", "a/b", "a%2Fb"):
@@ -145,17 +133,6 @@ class FullDisk:
         written = self._write(file, data[: self.room])
         self.room -= written
         return written
-
-
-@pytest.mark.parametrize(
-    ("place", "error"), [("file/x/out.jsonl", NotADirectoryError), ("", IsADirectoryError)]
-)
-def test_a_path_where_no_file_can_be_is_refused(
-    tmp_path: Path, place: str, error: type[OSError]
-) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(error, match="path"):
-        append(tmp_path / place, make.change(1))
 
 
 def test_with_fsync_the_file_and_its_folder_are_synced(

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -291,13 +290,6 @@ class Grouping(Bare):
     async def _fail(self) -> None:
         await asyncio.sleep(1)
         raise OSError
-
-
-async def test_a_coroutine_that_is_thrown_away_ends_in_silence() -> None:
-    call = CalledObserver(Sleeping()).open(CONTEXT)
-    call.send(None)
-    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
-        elsewhere.submit(call.close).result()
 
 
 @pytest.mark.real_time

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.kinds import LETTER_PARTS, LETTERS
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.sqlite.file import SqliteFile
-from changefeed.stores.store import Listed, Record
+from changefeed.stores.store import Record
 from tests.support import make
 
 pytestmark = pytest.mark.real_time
@@ -134,20 +134,6 @@ async def test_what_a_crash_left_of_a_line_is_cut_off_by_the_next_one(
         assert await make.whole(letters) == [make.letter(1)]
         assert await letters.remove(make.letter(1).id)
         assert path.read_bytes() == whole + b'{"removed":"5f061e75:r1:1"}\n'
-
-
-async def test_a_last_line_that_an_editor_left_without_its_end_is_a_letter(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "d.jsonl"
-    async with open_dead_letters(f"jsonl:{path}") as letters:
-        await letters.put(make.letter(1))
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1])
-        assert await make.whole(letters) == [make.letter(1)]
-        await letters.put(make.letter(2))
-        assert path.read_bytes().startswith(whole)
-        assert await make.whole(letters) == [make.letter(1), make.letter(2)]
 
 
 LATE = LETTER.replace(b"1700000000123456", b"9223372036854775807")
@@ -300,30 +286,6 @@ async def test_a_large_letter_whose_write_got_no_answer_can_be_put_again(kind: s
     assert await make.whole(letters) == [LARGE]
 
 
-async def test_a_listing_reads_no_text() -> None:
-    class Textless(MemoryStore):
-        async def list(
-            self, kinds: Collection[str], since: str = "", put: Record | None = None
-        ) -> Listed:
-            assert set(kinds) == {LETTERS}
-            return await super().list(kinds, since, put)
-
-    store = Textless()
-    letters = in_store(store)
-    await letters.put(LARGE)
-    store.get = None  # type: ignore[assignment,method-assign]
-    assert await letters.list() == [LARGE.head]
-
-
-async def test_of_a_letter_that_is_removed_nothing_stays() -> None:
-    store = MemoryStore()
-    letters = in_store(store)
-    await asyncio.gather(letters.put(LARGE), letters.put(LARGE))
-    assert (await store.list({LETTER_PARTS})).total == 4
-    await letters.remove(LARGE.id)
-    assert (await store.list({LETTERS, LETTER_PARTS})).total == 0
-
-
 async def test_what_two_hosts_put_at_once_is_one_letter_and_one_text() -> None:
     class Late(MemoryStore):
         async def get(self, kind: str, key: str) -> Record | None:
@@ -335,19 +297,6 @@ async def test_what_two_hosts_put_at_once_is_one_letter_and_one_text() -> None:
     await asyncio.gather(*(in_store(store).put(LARGE) for _ in range(3)))
     assert (await store.list({LETTERS})).total == 1
     assert (await store.list({LETTER_PARTS})).total == 4
-
-
-async def test_a_letter_that_is_removed_while_it_is_read_is_none() -> None:
-    class Removing(MemoryStore):
-        async def get(self, kind: str, key: str) -> Record | None:
-            if kind == LETTER_PARTS:
-                for x in (await self.list({LETTERS, LETTER_PARTS})).records:
-                    await self.delete(x.kind, x.key, x.version)
-            return await super().get(kind, key)
-
-    letters = in_store(Removing())
-    await letters.put(LARGE)
-    assert await letters.get(LARGE.id) is None
 
 
 class Recording:

@@ -113,12 +113,6 @@ def test_a_text_of_megabytes_is_cut_and_costs_no_time(of: str) -> None:
     assert len(trace_of(error)) <= 20_000
 
 
-def test_a_long_text_says_how_long_it_was() -> None:
-    assert text_of(ValueError("x" * 4000)) == "x" * 4000
-    note = "… (cut; 4001 characters in all)"
-    assert text_of(ValueError("x" * 4001)) == "x" * (4000 - len(note)) + note
-
-
 def test_a_traceback_keeps_its_frames_beside_a_text_of_megabytes() -> None:
     def fail() -> None:
         raise ValueError("x" * LONG) from KeyError("y" * LONG)

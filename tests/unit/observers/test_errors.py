@@ -30,15 +30,6 @@ def around_in_a_circle() -> BaseException:
     return first
 
 
-def behind(number: int) -> BaseException:
-    error: BaseException = MemoryError()
-    for _ in range(number):
-        further = ValueError()
-        further.__cause__ = error
-        error = further
-    return error
-
-
 class Opaque(ValueError):
     def __getattribute__(self, name: str) -> object:
         raise SystemExit(3)
@@ -63,8 +54,3 @@ def test_memory_that_is_missing_is_found_in_groups_and_behind_other_errors(
 )
 def test_memory_that_is_not_missing_is_not_found(make: Callable[[], BaseException]) -> None:
     assert not ran_out_of_memory(make())
-
-
-def test_a_chain_of_errors_is_followed_so_far() -> None:
-    assert ran_out_of_memory(behind(999))
-    assert not ran_out_of_memory(behind(100_000))

@@ -177,30 +177,6 @@ def test_ctrl_c_while_a_module_is_imported_is_ctrl_c(here: Path, name: str) -> N
 # By a registered name
 
 
-@pytest.mark.parametrize("name", ["orders", "log"])
-async def test_a_registered_name_is_found_before_an_installed_one(name: str) -> None:
-    seen: list[int] = []
-
-    @observer(name)
-    async def save(changes: Sequence[Change]) -> None:
-        seen.append(len(changes))
-
-    await use(load_observer(name)())
-    assert seen == [2]
-
-
-async def test_the_bare_decorator_takes_the_target_s_own_name() -> None:
-    seen: list[int] = []
-
-    @observer
-    class Orders:
-        async def process(self, changes: Sequence[Change]) -> None:
-            seen.append(len(changes))
-
-    await use(load_observer("Orders")())
-    assert seen == [2]
-
-
 async def test_a_module_that_registers_one_observer_names_it(here: Path) -> None:
     write(here, "company/orders.py", REGISTERED)
     await use(load_observer("company.orders")())
@@ -228,14 +204,6 @@ def test_a_name_that_is_taken_or_could_not_be_found_again_is_refused(name: str) 
 
 
 # By an installed name
-
-
-@pytest.mark.parametrize("name", ["log", "jsonl", "count"])
-def test_the_ready_made_observers_are_there_where_nothing_was_installed(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(registry, "entry_points", lambda **_: [])
-    load_observer(name)
 
 
 def test_an_installed_name_that_stands_for_two_things_is_refused(
@@ -300,20 +268,3 @@ def test_an_option_of_a_wrong_type_is_refused_by_the_observers_annotations(
 ) -> None:
     write(here, "typed.py", TYPED)
     assert wrong in refusal(f"typed:{name}", options)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        (
-            "Typed",
-            {"every": 5, "path": "a/b", "rate": 2, "names": ["x"], "own": "any", "more": "x"},
-        ),
-        ("Unresolved", {"every": "many", "own": [1], "at": "x", "many": [1], "rate": 2}),
-    ],
-)
-def test_options_that_fit_or_cannot_be_checked_are_taken(
-    here: Path, name: str, options: dict[str, object]
-) -> None:
-    write(here, "typed.py", TYPED)
-    load_observer(f"typed:{name}", options)

@@ -149,19 +149,6 @@ async def test_what_the_observer_calls_is_below_the_span(
     assert set(seen) == {scene.span.context.span_id}
 
 
-@pytest.mark.real_time
-async def test_a_plain_function_is_below_the_span_in_its_thread() -> None:
-    seen = []
-
-    def observe(_changes: Sequence[Change]) -> None:
-        seen.append(get_current_span().get_span_context().span_id)
-
-    scene = Scene(observe)
-    await scene.process(make.change(1))
-    assert scene.span.context is not None
-    assert seen == [scene.span.context.span_id]
-
-
 async def test_the_span_begins_a_trace_whatever_runs_the_host() -> None:
     scene = Scene(takes_all)
     with scene.tracers.get_tracer("program").start_as_current_span("serve"):
@@ -219,14 +206,6 @@ async def test_a_batch_that_was_cut_off_says_so() -> None:
     with pytest.raises(asyncio.CancelledError):
         await working
     assert scene.span.status.description == "cut off: the host stops, or has lost the lease"
-
-
-async def test_failures_outside_of_a_batch_leave_the_spans_of_a_program_alone() -> None:
-    scene = Scene(takes_all)
-    with scene.tracers.get_tracer("program").start_as_current_span("serve") as served:
-        FailureLog(get_logger()).observer_retrying(scene.context.range.id, 1, ValueError(), 1)
-    assert isinstance(served, ReadableSpan)
-    assert list(served.events) == []
 
 
 async def test_bodies_are_not_read_for_a_span_that_is_not_sampled() -> None:

@@ -125,12 +125,6 @@ async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
     assert scene.noticed == [letter]
 
 
-async def test_a_whole_batch_that_succeeds_is_left_to_the_host_to_count() -> None:
-    scene = failing_on()
-    await scene.process(batch(10))
-    assert scene.context.acknowledged == []
-
-
 async def test_with_manual_checkpoints_only_what_was_put_aside_is_acknowledged() -> None:
     scene = failing_on(3)
     scene.acknowledges = False
@@ -158,15 +152,6 @@ async def test_an_outage_that_begins_in_the_middle_puts_nothing_aside_either() -
     assert len(scene.inner.done) == 49
 
 
-async def test_an_outage_that_ends_in_the_middle_puts_nothing_aside() -> None:
-    loop = asyncio.get_running_loop()
-    scene = Scene(inner=Picky(lambda _: loop.time() < 25))
-    await scene.process(batch(100))
-    assert await scene.put_aside() == []
-    assert sorted(scene.inner.sequences) == list(range(1, 101))
-    assert loop.time() >= 25
-
-
 async def test_in_a_batch_of_one_key_an_earlier_success_is_enough_but_only_once() -> None:
     scene = failing_on(3)
     await scene.process(batch(5, keys=1))
@@ -187,30 +172,6 @@ async def test_a_batch_of_one_is_put_aside_only_after_all_its_attempts_once_more
     await scene.process(batch(1))
     assert await scene.put_aside() == [1]
     assert scene.inner.tried == [[1]] * 8
-
-
-async def test_one_by_one_an_outage_costs_one_letter_until_something_succeeds() -> None:
-    scene = Scene(inner=Picky(lambda _: True))
-    await scene.process(batch(1))
-    for _ in range(10):
-        with pytest.raises(ObserverFailed, match="outage"):
-            await scene.process(batch(1, first=2))
-    assert await scene.put_aside() == [1]
-    scene.inner.fails_on = lambda x: x.sequence == 9
-    await scene.process(batch(1, first=2))
-    await scene.process(batch(1, first=9))
-    assert await scene.put_aside() == [1, 9]
-
-
-async def test_a_success_before_the_trouble_began_blames_no_change_for_it() -> None:
-    scene = failing_on(2, 3)
-    isolating = scene.isolation()
-    await isolating.process(scene.context, batch(1))
-    await isolating.process(scene.context, batch(1, first=2))
-    with pytest.raises(ObserverFailed, match="outage"):
-        await isolating.process(scene.context, batch(1, first=3))
-    assert await scene.put_aside() == [2]
-    assert scene.inner.tried == [[1], *[[2]] * 8, *[[3]] * 4]
 
 
 async def test_a_single_change_that_succeeds_at_last_is_done() -> None:
@@ -328,15 +289,6 @@ async def test_dead_letters_that_do_not_answer_have_an_end() -> None:
     scene.letters = Silent()
     with pytest.raises(ObserverFailed, match="TimeoutError"):
         await scene.process(batch(10))
-
-
-async def test_whoever_has_to_part_neither_halves_nor_puts_aside() -> None:
-    scene = failing_on(3)
-    scene.context.handing_over = True
-    with pytest.raises(ObserverFailed):
-        await scene.process(batch(10))
-    assert scene.inner.tried == [list(range(1, 11))] * 4
-    assert await scene.put_aside() == []
 
 
 @given(

@@ -46,29 +46,6 @@ async def test_it_tries_again_later_and_later_up_to_the_longest_delay() -> None:
     assert [at for _, at in inner.calls] == [0, 1, 4, 13, 23, 33]
 
 
-async def test_chance_takes_away_no_more_than_the_jitter() -> None:
-    seen: list[float] = []
-    settings = RetrySettings(first_delay=8, max_delay=8, jitter=0.25, attempts=None)
-    inner = Failing(*[OSError()] * 200)
-    retrying = Retrying(
-        inner, settings, random=Random(1), on_retry=lambda _n, _error, delay: seen.append(delay)
-    )
-    await retrying.process(CONTEXT, BATCH)
-    assert len(seen) == 200
-    assert 6 <= min(seen) < 6.1
-    assert 7.9 < max(seen) <= 8
-
-
-async def test_each_retry_is_seen_with_its_attempt_its_error_and_the_delay() -> None:
-    seen: list[tuple[int, str, float]] = []
-    inner = Failing(OSError("a"), ValueError("b"))
-    retrying = Retrying(
-        inner, steady(), random=Random(1), on_retry=lambda n, e, d: seen.append((n, str(e), d))
-    )
-    await retrying.process(CONTEXT, BATCH)
-    assert seen == [(1, "a", 1), (2, "b", 3)]
-
-
 async def test_when_the_attempts_are_used_up_it_says_what_failed_and_why() -> None:
     last = ValueError("no column 'n'")
     inner = Failing(OSError(), OSError(), last, OSError())
@@ -80,14 +57,6 @@ async def test_when_the_attempts_are_used_up_it_says_what_failed_and_why() -> No
     )
     assert failed.value.__cause__ is last
     assert len(inner.calls) == 3
-
-
-async def test_an_attempt_is_no_consequence_of_those_before() -> None:
-    errors = [MemoryError(), OSError(), ValueError()]
-    inner = Failing(*errors)
-    with pytest.raises(ObserverFailed):
-        await Retrying(inner, steady(attempts=3), random=Random(1)).process(CONTEXT, BATCH)
-    assert [x.__context__ for x in errors] == [None, None, None]
 
 
 @pytest.mark.parametrize("attempts", [None, 10, 4])
@@ -109,39 +78,10 @@ async def test_memory_that_was_missing_and_is_there_again_ends_nothing(
     assert len(inner.calls) == 5
 
 
-async def test_one_attempt_means_no_retry_and_nobody_is_seen_of_one() -> None:
-    seen: list[int] = []
-    retrying = Retrying(
-        Failing(OSError("x")),
-        steady(attempts=1),
-        random=Random(1),
-        on_retry=lambda n, _error, _delay: seen.append(n),
-    )
-    with pytest.raises(ObserverFailed, match=r"1 attempt: OSError: x"):
-        await retrying.process(CONTEXT, BATCH)
-    assert seen == []
-
-
-async def test_it_goes_on_for_days_when_nothing_limits_it() -> None:
-    inner = Failing(*[OSError()] * 4_000)
-    endless = RetrySettings(attempts=None)
-    await Retrying(inner, endless, random=Random(1)).process(CONTEXT, BATCH)
-    assert len(inner.calls) == 4_001
-    assert asyncio.get_running_loop().time() > 2 * 24 * 3600
-
-
 async def test_an_open_that_failed_is_opened_again() -> None:
     inner = Failing(OSError())
     await Retrying(inner, steady(), random=Random(1)).open(CONTEXT)
     assert inner.calls == [("open", 0), ("open", 1)]
-
-
-async def test_an_open_that_never_succeeds_fails_without_sequences() -> None:
-    inner = Failing(OSError("x"), OSError("y"))
-    with pytest.raises(ObserverFailed) as failed:
-        await Retrying(inner, steady(attempts=2), random=Random(1)).open(CONTEXT)
-    assert failed.value.sequences is None
-    assert str(failed.value).startswith("the observer failed to open range 'r1', 2 attempts:")
 
 
 async def test_close_is_called_once_and_its_error_comes_out_as_it_is() -> None:
