@@ -25,7 +25,7 @@ COPY runtime runtime
 RUN uv build --wheel --build-constraints requirements.txt --out-dir /dist . \
     && uv venv /opt/changefeed \
     && uv pip install --python /opt/changefeed/bin/python --constraints requirements.txt \
-        --compile-bytecode "changefeed-host[azure,blob,brokers,keda,otlp,postgres,redis] @ file://$(ls /dist/*.whl)" \
+        --compile-bytecode "changefeed-host[azure,blob,brokers,otlp,postgres,redis] @ file://$(ls /dist/*.whl)" \
     && uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment \
         --output-reproducible --output-file /opt/changefeed/sbom.cdx.json /opt/changefeed/bin/python
 

@@ -20,12 +20,10 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import (
     BAD,
-    DEFAULT_LAG_PER_HOST,
     FleetStatus,
     HostSeen,
     RangeSeen,
@@ -87,9 +85,6 @@ def status(
     flags: FeedFlags,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print lags as metrics, as hosts name them.")
-    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
     sort: Annotated[
         Sort, typer.Option("--sort", help="The order of ranges: the largest figures first.")
@@ -105,26 +100,21 @@ def status(
 ) -> None:
     """Show hosts, ranges and lag, from the lease container; hosts need not run.
 
-    With --json and --watch, each look is one line. With --prometheus, write it to a file for
-    the textfile collector of a node exporter, or for a Pushgateway.
+    With --json and --watch, each look is one line. changefeed monitor has it as metrics.
     """
     with exit_on_error():
         view = View(sort, filter_)
-        _refuse_contradictions(view, json=json, prometheus=prometheus, watch=watch)
+        _refuse_contradictions(view, json=json, watch=watch)
         settings = flags.settings()
         with suppress(KeyboardInterrupt):
-            if prometheus:
-                asyncio.run(_print_metrics(settings))
-            elif json:
+            if json:
                 asyncio.run(_print_json(settings, watch=watch))
             else:
                 asyncio.run((_watch if watch else _print_tables)(settings, view))
 
 
-def _refuse_contradictions(view: View, *, json: bool, prometheus: bool, watch: bool) -> None:
-    if prometheus and (json or watch):
-        raise StatusRefused("--prometheus goes with neither --json nor --watch")
-    if (prometheus or json) and view != View():
+def _refuse_contradictions(view: View, *, json: bool, watch: bool) -> None:
+    if json and view != View():
         raise StatusRefused("--sort and --filter are for tables: what programs read has it all")
     if view.sort is Sort.RATE and not watch:
         raise StatusRefused("rates take two looks: --sort=rate goes with --watch only")
@@ -144,12 +134,6 @@ async def _print_json(settings: Settings, *, watch: bool) -> None:
             if not watch:
                 return
             await asyncio.sleep(_EVERY)
-
-
-async def _print_metrics(settings: Settings) -> None:
-    async with existing_fleet(settings) as fleet:
-        seen = await fleet.look(None)
-        typer.echo(as_metrics(seen, lag_per_host=DEFAULT_LAG_PER_HOST), nl=False)
 
 
 async def _watch(settings: Settings, view: View) -> None:

@@ -35,7 +35,6 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     "acceptance/test_eventlog_processes.py": (
         "test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_torn",
     ),
-    "acceptance/test_exporter.py": (),
     "acceptance/test_failures.py": (
         "test_the_ranges_of_a_killed_host_go_on_elsewhere",
         "test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_is_over",

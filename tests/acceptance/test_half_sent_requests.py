@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
-import grpc
 import pytest
 
 from changefeed.leases.addresses import open_container
@@ -21,7 +20,6 @@ T = TypeVar("T")
 _FILES = 256
 _STRANGERS = 1000
 _HALF = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "
-_HALF_OF_GRPC = b"PRI * HTTP/2.0"
 
 
 @asynccontextmanager
@@ -62,18 +60,14 @@ def files_of(process: Running) -> int:
     return len([*Path(f"/proc/{process.process.pid}/fd").iterdir()])
 
 
-async def test_an_exporter_answers_prometheus_and_keda(tmp_path: Path) -> None:
+async def test_a_monitor_answers_prometheus(tmp_path: Path) -> None:
     a_log_of(10, tmp_path)
     async with open_container(f"sqlite:{tmp_path / 'leases.db'}"):
         pass  # makes the file, as a host that left has
-    web, scaler = free_port(), free_port()
-    ports = (f"--set=web.port={web}", f"--scaler-port={scaler}")
-    async with with_few_files(running("exporter", *PLACES, *ports, cwd=tmp_path)) as exporter:
-        await exporter.says('"event": "scaler.listening"')
-        for exhausted, half in ((web, _HALF), (scaler, _HALF_OF_GRPC)):
-            async with strangers(exhausted, half):
-                assert (await asked(f"http://127.0.0.1:{web}/metrics"))[0] == 200
-                assert files_of(exporter) < _FILES / 2
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{scaler}") as channel:
-            active = channel.unary_unary("/externalscaler.ExternalScaler/IsActive")
-            await active(b"", timeout=10, wait_for_ready=True)
+    port = free_port()
+    command = ("monitor", *PLACES, f"--set=web.port={port}")
+    async with with_few_files(running(*command, cwd=tmp_path)) as monitor:
+        await monitor.says('"event": "web.listening"')
+        async with strangers(port):
+            assert (await asked(f"http://127.0.0.1:{port}/metrics"))[0] == 200
+            assert files_of(monitor) < _FILES / 2

@@ -106,7 +106,7 @@ def test_its_entry_point_serves_a_host_that_its_health_check_finds_alive(
 def test_without_a_command_it_says_what_it_can_do(opt: Path, tmp_path: Path) -> None:
     path = {"PATH": str(opt / "bin")}
     told = ended(opt / "bin/changefeed", *json.loads(a_line("CMD")), cwd=tmp_path, env=path)
-    assert (told.returncode, "exporter" in told.stdout) == (0, True), told.stderr
+    assert (told.returncode, "monitor" in told.stdout) == (0, True), told.stderr
 
 
 def test_the_tool_that_builds_is_of_the_pinned_version() -> None:

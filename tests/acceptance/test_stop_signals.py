@@ -16,8 +16,7 @@ BROKER = ("broker", "--name=anna", "--port=0", "--set=membership.heartbeat=0.2")
 SERVING = {
     ("run", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
     ("hosts", "2", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
-    ("exporter", *PLACES): '"event": "web.listening"',
-    ("dashboard", *PLACES): '"event": "web.listening"',
+    ("monitor", *PLACES): '"event": "web.listening"',
     (*BROKER, "--cluster=file:///{place}/cluster"): '"event": "broker.listening"',
     ("emulator", "--port=0"): "serving Cosmos DB",
 }
@@ -50,7 +49,7 @@ async def test_a_hang_up_is_an_orderly_stop(command: tuple[str, ...], place: Pat
         assert process.events("host.stopped")
 
 
-@pytest.mark.parametrize("command", ["exporter", "dashboard"])
+@pytest.mark.parametrize("command", ["monitor"])
 @pytest.mark.parametrize("kind", ["redis", "cosmos+http"])
 async def test_a_command_that_waits_for_a_store_ends_when_it_is_asked_to(
     command: str, kind: str, place: Path, silent: Silent

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from changefeed.cli.dashboard import dashboard_application, desk_of, stream_of
 from changefeed.cli.existing import source_of
+from changefeed.cli.monitor import actions_of, monitor_application, page_of
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.peers import Peers
@@ -360,7 +360,7 @@ def test_a_token_in_a_file_is_refused_if_it_is_short(tmp_path: Path) -> None:
         load_settings(None, {"web": {"token": "short"}})
 
 
-async def test_a_dashboard_shows_a_fleet_whose_hosts_do_not_answer_and_only_looks() -> None:
+async def test_a_monitor_shows_a_fleet_whose_hosts_do_not_answer_and_only_looks() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     await leased(feed, leases)
     await leases.put_member(make.member("anna", "1"))
@@ -368,8 +368,12 @@ async def test_a_dashboard_shows_a_fleet_whose_hosts_do_not_answer_and_only_look
     settings = load_settings(None, {"web": {"token": TOKEN}})
     async with Peers.opened() as peers:
         watch = FleetWatch(source_of(settings, leases, feed, peers=peers).look)
-        stream = stream_of(settings, watch, peers, acts=False, every=0.1)
-        app = dashboard_application(stream, desk_of(settings, feed, leases, acts=False))
+        app = monitor_application(
+            watch,
+            page_of(settings, watch, peers, acts=False),
+            actions_of(settings, feed, leases, acts=False),
+            lag_per_host=10,
+        )
         async with TestClient(TestServer(app)) as client:
             view = (await (await client.get("/page/state")).json())["view"]
             assert (view["me"], view["acts"]) == ("", False)

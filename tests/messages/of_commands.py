@@ -16,14 +16,13 @@ COMMANDS: Final = Table("Commands")
 
 def _status(given: tuple[View, str]) -> None:
     view, flags = given
-    chosen = {x: x in flags for x in ("json", "prometheus", "watch")}
+    chosen = {x: x in flags for x in ("json", "watch")}
     _refuse_contradictions(view, **chosen)
 
 
 COMMANDS.each(
     _status,
     {
-        "status as JSON and for Prometheus": (View(), "json prometheus"),
         "status as JSON, sorted": (View(sort=Sort.LAG), "json"),
         "status by rates after one look": (View(sort=Sort.RATE), ""),
     },

@@ -33,7 +33,7 @@ OUT_OF_RANGE: dict[Name, Any] = {
     ("livenessProbe", "periodSeconds"): 0,
     ("podDisruptionBudget", "maxUnavailable"): "half",
     ("serviceMonitor", "interval"): "often",
-    ("exporter", "lagPerHost"): 0,
+    ("monitor", "lagPerHost"): 0,
     ("keda", "maxReplicas"): 0,
     ("keda", "pollingInterval"): 1.5,
     ("keda", "triggers"): [{"type": "cpu"}],
@@ -45,7 +45,7 @@ OUT_OF_RANGE: dict[Name, Any] = {
 MISSING = [
     ("keda",),
     ("image", "repository"),
-    ("exporter", "lagPerHost"),
+    ("monitor", "lagPerHost"),
     ("brokers", "port"),
     ("brokers", "serviceAccount"),
 ]
@@ -121,7 +121,7 @@ def test_a_value_that_the_chart_cannot_do_without_is_asked_for(
     [
         ({"secretFiles": {"variables": {"KEY_FILE": "key"}}}, "/secretFiles/secretName"),
         (
-            {"exporter": {"enabled": True}, "keda": {"enabled": True, "minReplicas": 13}},
+            {"monitor": {"enabled": True}, "keda": {"enabled": True, "minReplicas": 13}},
             "keda.minReplicas",
         ),
     ],

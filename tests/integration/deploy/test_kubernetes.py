@@ -109,7 +109,7 @@ def test_plain_manifests_are_those_of_the_chart() -> None:
 
 
 def test_scaling_without_anything_to_ask_is_refused() -> None:
-    with pytest.raises(AssertionError, match=r"keda\.enabled needs exporter\.enabled"):
+    with pytest.raises(AssertionError, match=r"keda\.enabled needs monitor\.enabled"):
         template("shop", "--set", "keda.enabled=true")
 
 
@@ -138,9 +138,9 @@ def test_the_values_of_the_tutorial_make_three_hosts_with_its_settings(tmp_path:
     (config,) = of_kind("ConfigMap", made)["data"].values()
     (settings := tmp_path / "changefeed.toml").write_text(config)
     assert load_settings(settings, {}).observer.name == "orders:note"
-    hosts, exporter = pods(made)
+    hosts, monitor = pods(made)
     assert hosts["containers"][0]["image"] == "registry.example/orders:1"
-    assert exporter["containers"][0]["image"] == "registry.example/orders:1"
+    assert monitor["containers"][0]["image"] == "registry.example/orders:1"
     observer = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
     assert ended(sys.executable, "-c", observer, cwd=tmp_path).returncode == 0
 
@@ -202,14 +202,14 @@ def test_each_selector_finds_the_pods_that_it_is_for() -> None:
         ]
 
     services = [x["spec"]["selector"] for x in documents(EVERYTHING) if x["kind"] == "Service"]
-    assert sorted(map(found, services)) == [["brokers"], ["exporter"], ["hosts"]]
+    assert sorted(map(found, services)) == [["brokers"], ["hosts"], ["monitor"]]
 
     def selected(kind: str, selector: str) -> list[list[str]]:
         specs = [x["spec"] for x in documents(EVERYTHING) if x["kind"] == kind]
         return sorted(sorted(found(x[selector]["matchLabels"])) for x in specs)
 
     assert selected("PodDisruptionBudget", "selector") == [["brokers"], ["hosts"]]
-    everyone = ["brokers", "exporter", "hosts"]
+    everyone = ["brokers", "hosts", "monitor"]
     assert selected("NetworkPolicy", "podSelector") == [["brokers"], everyone]
 
 
@@ -228,7 +228,6 @@ def test_the_operators_of_prometheus_get_our_alerts_and_our_ports() -> None:
 def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path) -> None:
     required = {
         "prometheus": {"serverAddress", "query", "threshold"},
-        "external-push": {"scalerAddress"},
         "metrics-api": {"url", "valueLocation", "targetValue"},
         "azure-cosmosdb": {
             "connectionFromEnv",

@@ -24,12 +24,8 @@ BY_LAG = View(sort=Sort.LAG)
     ("view", "flags", "taken"),
     [
         (ALL, "", True),
-        (ALL, "prometheus", True),
         (ALL, "json watch", True),
-        (ALL, "prometheus json", False),
-        (ALL, "prometheus watch", False),
         (BY_LAG, "", True),
-        (BY_LAG, "prometheus", False),
         (BY_LAG, "json", False),
         (View(pattern="a*"), "json", False),
         (BY_RATE, "watch", True),
@@ -39,7 +35,7 @@ BY_LAG = View(sort=Sort.LAG)
 def test_flags_of_status_that_contradict_each_other_are_refused(
     view: View, flags: str, *, taken: bool
 ) -> None:
-    given = {x: x in flags.split() for x in ("json", "prometheus", "watch")}
+    given = {x: x in flags.split() for x in ("json", "watch")}
     with nullcontext() if taken else pytest.raises(StatusRefused):
         _refuse_contradictions(view, **given)
 

@@ -24,7 +24,7 @@ def called(arguments: Sequence[str], **environ: str) -> Result:
 @pytest.mark.parametrize("number", ["inf", "nan", "1e400", "-1"])
 @pytest.mark.parametrize(
     "command",
-    [["doctor", "--watch"], ["merge", "a", "b", "--wait"], ["dashboard", "--every"]],
+    [["doctor", "--watch"], ["merge", "a", "b", "--wait"]],
     ids=" ".join,
 )
 def test_no_number_of_seconds_goes_on_for_ever(command: list[str], number: str) -> None:

@@ -45,8 +45,9 @@ def status(
     return fleet_status(listed, reports or {}, before, now=NOW + later, patience=330)
 
 
-def owned(name: str = "r", *, stamp: float | None = NOW) -> Lease:
-    lease = make.lease(name, at="0").taken_by(HostName("anna"), Incarnation("anna-1"))
+def owned(of: str = "anna-1", *, stamp: float | None = NOW) -> Lease:
+    """Return a lease of an incarnation of the host; the first lives."""
+    lease = make.lease("r", at="0").taken_by(HostName("anna"), Incarnation(of))
     return replace(lease, stamp=stamp)
 
 
@@ -69,9 +70,10 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
         (make.closed(FREE), Figures(), "ended", None, None),
         (FREE, Figures(lag=0), "unowned", "no host has its lease", None),
         (FREE.with_health(FAILING), Figures(), "unowned", "was failing: ValueError: no", None),
-        (owned(stamp=NOW - 331), Figures(), "expired", "no sign of life", NOW - 331),
-        (owned(stamp=NOW - 329), Figures(), "reading", None, None),
-        (owned(stamp=None), Figures(), "reading", None, None),
+        (owned("anna-0", stamp=NOW - 331), Figures(), "expired", "no sign of", NOW - 331),
+        (owned("anna-0", stamp=NOW - 329), Figures(), "reading", None, None),
+        (owned("anna-0", stamp=None), Figures(), "reading", None, None),
+        (owned(stamp=NOW - 331), Figures(), "reading", None, None),
     ],
 )
 def test_the_state_of_a_range_is_the_worst_that_a_person_can_mend(

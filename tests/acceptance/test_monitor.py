@@ -1,4 +1,4 @@
-"""``changefeed dashboard`` and the page of a host, as commands serve them."""
+"""``changefeed monitor`` and the page of a host, as commands serve them."""
 
 import asyncio
 import json
@@ -27,6 +27,11 @@ async def state(url: str) -> Any:
         return (await answer.json())["view"]
 
 
+async def scale(url: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/scale") as answer:
+        return await answer.json()
+
+
 async def act(url: str, **wanted: Any) -> Any:
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(headers=bearer) as session:
@@ -35,7 +40,7 @@ async def act(url: str, **wanted: Any) -> Any:
             return await answer.json()
 
 
-async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
+async def test_a_monitor_shows_a_running_fleet_and_one_that_was_stopped(
     tmp_path: Path,
 ) -> None:
     a_log_of(100, tmp_path)
@@ -43,7 +48,7 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
     run = ("run", *PLACES, *QUICK, "--name=anna", "--observer=count")
     async with running(*run, cwd=tmp_path, env=env) as anna:
         await anna.says('"event": "lease.acquired"', times=4)
-        look = ("dashboard", *PLACES, *QUICK, "--every=0.5", "--actions")
+        look = ("monitor", *PLACES, *QUICK, "--actions", "--lag-per-host=10")
         async with running(*look, cwd=tmp_path, env=env) as board:
             url = await address(board)
             for _ in range(100):
@@ -70,6 +75,7 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
                 if not view["hosts"]:
                     break
                 await asyncio.sleep(0.2)
+            assert await scale(url) == {"desired_hosts": 0}, "all is read, one is paused"
             states = sorted(x["state"] for x in view["ranges"])
             assert states == ["paused", "unowned", "unowned", "unowned"]
             await board.stops()
@@ -78,9 +84,9 @@ async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
     assert [x["note"] for x in ranges].count("the disk is full") == 1
 
 
-def test_what_a_dashboard_cannot_do_is_said_at_once(tmp_path: Path) -> None:
-    none = changefeed("dashboard", *PLACES, cwd=tmp_path)
+def test_what_a_monitor_cannot_do_is_said_at_once(tmp_path: Path) -> None:
+    none = changefeed("monitor", *PLACES, cwd=tmp_path)
     assert (none.returncode, "there are no leases at" in none.stderr) == (2, True)
-    without = changefeed("dashboard", *PLACES, "--actions", cwd=tmp_path)
+    without = changefeed("monitor", *PLACES, "--actions", cwd=tmp_path)
     assert (without.returncode, "--actions needs a token" in without.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []

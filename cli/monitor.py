@@ -1,0 +1,171 @@
+"""``changefeed monitor``: a whole fleet over HTTP, also while no host runs.
+
+    /         the page; see ``changefeed.host.page``
+    /livez    200 as long as it answers
+    /metrics  for Prometheus: lags, paused ranges, desired hosts
+    /scale    how many hosts the fleet should have, for KEDA's metrics-api
+
+It reads leases and feed as ``changefeed status`` does, and asks the members' endpoints for what
+only they know. It looks at most every few seconds, however often it is asked, and each half a
+minute if nobody asks, for the picture of the last hour. Where a look takes longer than those
+who ask would wait, they get the one before, with its age in seconds (``Age``).
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import typer
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from changefeed.cli.existing import existing_fleet, existing_leases
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.flags import ObserverFlags, with_flags
+from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.metrics import as_metrics
+from changefeed.cli.serving import serve_until_stopped
+from changefeed.feeds.feed import Feed
+from changefeed.feeds.timeouts import bounded_feed
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.status import DEFAULT_LAG_PER_HOST
+from changefeed.fleet.watch import FleetWatch
+from changefeed.host.page.access import Access, token_of
+from changefeed.host.page.actions import ActionContext, ActionHandler
+from changefeed.host.page.page import Page
+from changefeed.host.page.state import PageSource, PageState
+from changefeed.host.page.stream import EventStream
+from changefeed.host.settings import Settings
+from changefeed.host.web import listening_socket, serving_application, url_of
+from changefeed.host.wiring import find_observer
+from changefeed.leases.container import LeaseContainer
+from changefeed.runtime.errors import StoreError, UserError
+from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.shutdown import StopSignals
+
+_log = get_logger()
+_PAGE_EVERY = 5.0
+_SCRAPE_WITHIN, _SCALE_WITHIN = 8.0, 2.5
+"""Prometheus waits for 10 s, KEDA for 3, unless set otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorFlags(FeedFlags, ObserverFlags):
+    """Those of a look at a fleet, and the observer that letters are replayed to."""
+
+
+@with_flags
+def monitor(
+    flags: MonitorFlags,
+    *,
+    actions: Annotated[
+        bool,
+        typer.Option("--actions", help="Let those act who have web.token; else look only."),
+    ] = False,
+    lag_per_host: Annotated[
+        int, typer.Option("--lag-per-host", min=1, help="Target lag per host, in changes.")
+    ] = DEFAULT_LAG_PER_HOST,
+) -> None:
+    """Serve a page, metrics and the number of hosts of a fleet; hosts need not run.
+
+    It listens where web.bind and web.port say, and runs until SIGTERM or Ctrl-C.
+    """
+    with exit_on_error():
+        settings = flags.settings()
+        if actions and token_of(settings.web) is None:
+            raise UserError("--actions needs a token: set web.token, or web.token_file")
+        set_up_logs(settings.log, ())
+        serve_until_stopped(
+            partial(_serve, settings, actions=actions, lag_per_host=lag_per_host)
+        )
+
+
+async def _serve(
+    settings: Settings, signals: StopSignals, *, actions: bool, lag_per_host: int
+) -> None:
+    async with AsyncExitStack() as stack:
+        peers = await stack.enter_async_context(Peers.opened())
+        fleet = await stack.enter_async_context(existing_fleet(settings, peers, rates=True))
+        container = await stack.enter_async_context(existing_leases(settings))
+        listening = stack.enter_context(listening_socket(settings.web))
+        watch = FleetWatch(fleet.look)
+        stack.push_async_callback(watch.stop)
+        stream = page_of(settings, watch, peers, acts=actions)
+        app = monitor_application(
+            watch,
+            stream,
+            actions_of(settings, fleet.feed, container, acts=actions),
+            lag_per_host=lag_per_host,
+        )
+        await stack.enter_async_context(stream.looking())
+        await stack.enter_async_context(serving_application(listening, app))
+        _log.info("web.listening", address=url_of(listening))
+        await signals.wait()
+
+
+def page_of(
+    settings: Settings, watch: FleetWatch, peers: Peers | None, *, acts: bool
+) -> EventStream:
+    source = PageSource(settings, peers, me="", acts=lambda: acts)
+
+    async def look() -> PageState:
+        return await source.state(
+            await watch.look(max_age=_PAGE_EVERY), is_watched=stream.is_watched
+        )
+
+    stream = EventStream(look, every=_PAGE_EVERY)
+    return stream
+
+
+def actions_of(
+    settings: Settings, feed: Feed | None, container: LeaseContainer, *, acts: bool
+) -> ActionHandler:
+    context = ActionContext(
+        settings=settings,
+        container=container,
+        feed=feed and bounded_feed(feed, timeout=settings.feed.read_timeout),
+        make_observer=partial(find_observer, settings.observer),
+    )
+    return ActionHandler(lambda: context, Access(lambda: token_of(settings.web), acts=acts))
+
+
+def monitor_application(
+    watch: FleetWatch, stream: EventStream, actions: ActionHandler, *, lag_per_host: int
+) -> web.Application:
+    async def alive(_: web.Request) -> web.Response:
+        return web.json_response({"alive": True})
+
+    async def metrics(_: web.Request) -> web.Response:
+        seen = await watch.look(within=_SCRAPE_WITHIN)
+        text = as_metrics(seen, lag_per_host=lag_per_host)
+        headers = {"Content-Type": CONTENT_TYPE_LATEST, "Age": f"{watch.age:.0f}"}
+        answer = web.Response(body=text.encode(), headers=headers)
+        answer.enable_compression()
+        return answer
+
+    async def scale(_: web.Request) -> web.Response:
+        seen = await watch.look(within=_SCALE_WITHIN)
+        headers = {"Age": f"{watch.age:.0f}"}
+        desired = seen.desired_hosts(lag_per_host)
+        return web.json_response({"desired_hosts": desired}, headers=headers)
+
+    async def let_go(_: web.Application) -> None:
+        stream.close()
+
+    made = web.Application(middlewares=[_unavailable])
+    ours = [web.get("/livez", alive), web.get("/metrics", metrics), web.get("/scale", scale)]
+    made.add_routes([*ours, *actions.routes, *Page(stream).routes])
+    made.on_shutdown.append(let_go)
+    return made
+
+
+@web.middleware
+async def _unavailable(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except StoreError as error:
+        return web.json_response({"error": str(error)}, status=503)
