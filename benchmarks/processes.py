@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,23 +45,30 @@ class Hosts:
     """Starts, stops and kills hosts in a directory. Leaving the block kills what is left."""
 
     def __init__(
-        self, place: Path, *, seconds: float = 0.0, leases: LeasePlace | None = None
+        self,
+        place: Path,
+        *,
+        seconds: float = 0.0,
+        leases: LeasePlace | None = None,
+        observer: str = "benchmarks.deliveries:Recorder",
+        settings: Mapping[str, object] = _SETTINGS,
     ) -> None:
         self.place = place
-        self._seconds = seconds
+        self._observer = observer
+        self._options = {"directory": place} | ({"seconds": seconds} if seconds else {})
+        self._settings = settings
         self._leases = leases or LeasePlace(addresses=[f"sqlite:{place / 'leases.db'}"])
         self._running: dict[str, Process] = {}
 
     async def start(self, name: str) -> None:
-        options = {"directory": self.place, "seconds": self._seconds}
         with (self.place / f"{name}.log").open("ab") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "changefeed", "run", "--stop-at-eof"),
                 *(f"--name={name}", f"--feed=eventlog:{self.place / 'log'}"),
                 *self._leases.flags,
-                "--observer=benchmarks.deliveries:Recorder",
-                *(f"--option={key}={value}" for key, value in options.items()),
-                *(f"--set={key}={value}" for key, value in _SETTINGS.items()),
+                f"--observer={self._observer}",
+                *(f"--option={key}={value}" for key, value in self._options.items()),
+                *(f"--set={key}={value}" for key, value in self._settings.items()),
                 cwd=_ROOT,
                 env=_environment() | self._leases.environment,
                 stdin=PIPE,

@@ -14,6 +14,7 @@ from . import (
     scale,
     scrape,
     skewed,
+    skewed_processes,
     throughput,
 )
 from .result import Result
@@ -72,6 +73,9 @@ def _cosmos_bulk() -> Sequence[Result]:
 BENCHMARKS: Mapping[str, Benchmark] = {
     "balance": Benchmark("rounds and moves until 100 leases are even", balance.measure),
     "balance-skewed": Benchmark("by load beside by count, where ranges differ", skewed.measure),
+    "balance-processes": Benchmark(
+        "the same by real processes, for two minutes each", skewed_processes.measure
+    ),
     "at-rest": Benchmark("calls of the lease container when nothing happens", at_rest.measure),
     "throughput": Benchmark("one host against a bare loop over the feed", throughput.measure),
     "keys": Benchmark("16 keys at once against one after the other", keys.measure),

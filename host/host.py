@@ -38,6 +38,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.lag_meter import LagMeter
+from changefeed.host.workers.load_meter import SharedTime
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
@@ -335,6 +336,7 @@ class Host:
             events=self._events,
             random=self._random,
             wall=self._wall,
+            shared_time=SharedTime(self._clock),
         )
 
     def _unread_lags(self) -> UnreadLags:

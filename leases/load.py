@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 STEP = 0.05
 """Loads are stored as multiples of it."""
-MOST = 2.0
+MOST = 16.0
 """One task reads a range and one observes it: no range can keep its owner busier."""
 _LEAVES = 0.8  # of a step: a load between two steps stays where it was
 

@@ -34,13 +34,13 @@ from changefeed.leases.lease import HostName, Lease, newest
 from changefeed.leases.load import STEP, HostLimits, known
 from changefeed.leases.plan import Assignment, holder_of
 
-TOLERANCE = 1.25
+TOLERANCE = 1.15
 LEAST = 0.5
 AT_ONCE = 1 / 8
 _GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
 _ROUNDED = 1 + 1e-9
 _IDLE = STEP
-_ALL_IDLE = 0.5  # what the idle leases of a host count together, at most
+_ALL_IDLE = 0.25  # what the idle leases of a host count together, at most
 _UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on the order
 
 

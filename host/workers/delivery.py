@@ -238,7 +238,7 @@ class Delivery:
                 f"{self._owned.range_id!r}: {open_} + {len(changes)} changes in hand, of {size}"
             )
             self._acknowledgements.deliver(changes)
-            async with self._in_hand("process"):
+            async with self._in_hand("process", len(changes)):
                 with nullcontext() if tracing is None else tracing.batch(context, changes):
                     await observer.process(context, changes)
             if self._policy.automatic:
@@ -256,10 +256,10 @@ class Delivery:
             self._checkpoints.advance()
 
     @asynccontextmanager
-    async def _in_hand(self, call: str) -> AsyncIterator[None]:
+    async def _in_hand(self, call: str, changes: int = 0) -> AsyncIterator[None]:
         """Bound a call of the observer by the deadline of the drain."""
         try:
-            with self._watch.watching(), self._meter.observing():
+            with self._watch.watching(), self._meter.observing(changes):
                 async with self._drain.bounded():
                     yield
         except LeaseFenced:

@@ -10,6 +10,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.workers.idle_ranges import IdleRanges
+from changefeed.host.workers.load_meter import SharedTime
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.call import ObserverMaker
@@ -23,7 +24,8 @@ other for longer than ``leases.call_timeout``, and each would count as one witho
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnvironment:
     """``is_alive`` says whether a host is known to live: leases are handed to no others.
-    ``give_ups`` bounds how many leases are given up at once.
+    ``give_ups`` bounds how many leases are given up at once; ``shared_time`` is what their
+    calls share.
     Without ``tracing`` batches have no spans.
     """
 
@@ -38,6 +40,7 @@ class WorkerEnvironment:
     events: HostEvents
     random: Random
     wall: Callable[[], float]
+    shared_time: SharedTime
     give_ups: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_GIVE_UPS_AT_ONCE)
     )

@@ -32,6 +32,10 @@ class Reading(Protocol):
         """
         ...
 
+    def is_behind(self, range_id: RangeId, changes: int) -> None:
+        """Take note of how many changes a range is behind."""
+        ...
+
 
 class LagMeter:
     """See the module. ``run`` it while the host works."""
@@ -84,6 +88,7 @@ class LagMeter:
             changes = counts[read.id]
             found = await with_oldest(self._feed, read, positions[read], changes=changes)
             if reading.reached(read.id) is not None:
+                reading.is_behind(read.id, found.changes)
                 self._events.lag(read.id, Lag(found.changes, found.seconds(self._wall())))
 
         counted = [x for x in positions if x.id in counts]

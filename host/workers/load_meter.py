@@ -1,10 +1,16 @@
-"""How busy one range keeps its owner: busy seconds in each second, smoothed.
+"""What one range needs of its host: seconds of work in each second, smoothed.
 
-Counted are the calls of the observer, as long as they take, and the reads that brought
-changes. A read that brings next to nothing may have waited for news, which is no work.
+Work is the time in which the observer is called, and that of reads that bring changes. While a
+host has n calls under way, each is charged an n-th of the time: they may wait for one processor
+or one connection, and waiting is no work. A read that brings next to nothing may have waited
+for news.
 
-Limits: it is the time that passes. On a host whose processor is the bottleneck all ranges look
-busier than they would elsewhere, and an observer that waits for another system looks busy.
+A range that falls behind needs more than it gets. So its work counts as often as changes came
+for each change that was done. The feed's lags show how many came. A range that catches up needs
+all that it gets.
+
+Limits: who waits long for a lock of the observer looks as busy as who holds it. On a feed that
+counts no lags, a range needs what it gets.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,28 +25,69 @@ _SHORTEST_SPAN = 1.0  # what is measured over less says little
 _A_FEW = 1 / 10  # of a page
 
 
+class SharedTime:
+    """Seconds of ``clock``, shared by the calls that a host has under way.
+
+    While n calls are under way it goes on by an n-th of a second in each second.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._calls = 0
+        self._shared = 0.0
+        self._at = clock()
+
+    def now(self) -> float:
+        now = self._clock()
+        self._shared += (now - self._at) / max(1, self._calls)
+        self._at = now
+        return self._shared
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Share the time with one call more."""
+        self.now()
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self.now()
+            self._calls -= 1
+            assert self._calls >= 0, "more calls have returned than were made"
+
+
 class LoadMeter:
-    """Measures from when ``lease`` was acquired. Times are in seconds of ``clock``.
+    """Measures from when ``lease`` was acquired. Times are in seconds of ``clock``; ``shared``
+    is one for all ranges of the host.
 
     ``cooldown`` is how long a lease that was moved is not to be moved again.
     """
 
-    def __init__(self, lease: Lease, *, cooldown: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, lease: Lease, *, cooldown: float, clock: Callable[[], float], shared: SharedTime
+    ) -> None:
         self._clock = clock
-        self._acquired_at = self._since = self._counted_to = clock()
+        self._shared = shared
+        self._acquired_at = self._since = clock()
+        self._counted_to = shared.now()
         self._cooldown = cooldown
         self._moved = lease.moved
         self._load = known(lease.load)
         self._calls = 0
         self._busy = 0.0
+        self._arrivals = _Arrivals(clock)
 
     @contextmanager
-    def observing(self) -> Iterator[None]:
-        """Count the time of a call of the observer, while it runs as well."""
+    def observing(self, changes: int = 0) -> Iterator[None]:
+        """Count the time of a call of the observer, while it runs as well, and the changes that
+        are done when it returns.
+        """
         self._count()
         self._calls += 1
         try:
-            yield
+            with self._shared.sharing():
+                yield
+            self._arrivals.done += changes
         finally:
             self._count()
             self._calls -= 1
@@ -51,27 +98,61 @@ class LoadMeter:
         if changes >= _A_FEW * limit:
             self._busy += seconds
 
+    def is_behind(self, changes: int) -> None:
+        """Take note of how many changes the range is behind at this moment."""
+        self._arrivals.is_behind(changes)
+
     def written_to(self, lease: Lease) -> Lease:
-        """Let the lease, as last written, say what its range costs by now."""
+        """Let the lease, as last written, say what its range needs by now."""
         self._measure()
         load = known(lease.load)
         if self._load is not None:
-            load = coarse(self._load, load)
+            load = coarse(self._load * self._arrivals.for_each_done, load)
         moved = self._moved and self._clock() - self._acquired_at < self._cooldown
         return lease.with_load(load, moved=moved)
 
     def _measure(self) -> None:
         self._count()
-        span = self._counted_to - self._since
+        span = self._clock() - self._since
         if span < _SHORTEST_SPAN:
             return
         load = self._busy / span
         before = load if self._load is None else self._load
-        self._load = before + (1 - exp(-span / _SMOOTHED_OVER)) * (load - before)
-        self._since, self._busy = self._counted_to, 0.0
+        self._load = _smoothed(before, load, span)
+        self._since, self._busy = self._since + span, 0.0
 
     def _count(self) -> None:
-        now = self._clock()
+        now = self._shared.now()
         assert now >= self._counted_to, f"counted to {self._counted_to}, and it is {now}"
         self._busy += self._calls * (now - self._counted_to)
         self._counted_to = now
+
+
+class _Arrivals:
+    """How many changes come for each that is done. ``done`` counts since the last lag."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._behind: int | None = None
+        self.done = 0
+        self._done_rate = self._arrival_rate = 0.0
+
+    @property
+    def for_each_done(self) -> float:
+        """At least one: to catch up is work, too."""
+        return max(1.0, self._arrival_rate / self._done_rate) if self._done_rate else 1.0
+
+    def is_behind(self, changes: int) -> None:
+        span = self._clock() - self._since
+        if self._behind is not None:
+            if span < _SHORTEST_SPAN:
+                return
+            arrived = max(0, self.done + changes - self._behind)
+            self._done_rate = _smoothed(self._done_rate, self.done / span, span)
+            self._arrival_rate = _smoothed(self._arrival_rate, arrived / span, span)
+        self._since, self._behind, self.done = self._since + span, changes, 0
+
+
+def _smoothed(before: float, measured: float, span: float) -> float:
+    return before + (1 - exp(-span / _SMOOTHED_OVER)) * (measured - before)

@@ -72,6 +72,11 @@ class WorkerPool:
         worker = self._workers.get(range_id)
         return None if worker is None else (worker.lease.range, worker.reached)
 
+    def is_behind(self, range_id: RangeId, changes: int) -> None:
+        """Tell the worker of a range how many changes it is behind."""
+        if range_id in self._workers:
+            self._workers[range_id].is_behind(changes)
+
     @property
     def ranges(self) -> Collection[RangeId]:
         """Those that have a worker."""

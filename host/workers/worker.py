@@ -58,6 +58,7 @@ class Worker:
             owned.lease,
             cooldown=self._settings.leases.balance_cooldown,
             clock=asyncio.get_running_loop().time,
+            shared=environment.shared_time,
         )
         self.delivered = False
         """Whether nothing is in hand any more: the lease is all that is left to give up."""
@@ -106,6 +107,9 @@ class Worker:
         if self._drain.begin(reason, within=within):
             self._events.draining(self.lease, reason)
         self._delivery.stop()
+
+    def is_behind(self, changes: int) -> None:
+        self._meter.is_behind(changes)
 
     def split(self, into: int | None) -> None:
         """Split the range into so many parts at the next checkpoint, or go on with it whole."""

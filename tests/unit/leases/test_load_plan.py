@@ -72,7 +72,7 @@ class Exhaustive:
 
     def __init__(self, hosts: Sequence[HostName], loads: Sequence[float]) -> None:
         self.hosts = hosts
-        idle = min(0.05, 0.5 * len(hosts) / len(loads))
+        idle = min(0.05, 0.25 * len(hosts) / len(loads))
         self.weights = [x + idle for x in loads]
         self.fair = sum(self.weights) / len(hosts)
 
@@ -81,7 +81,7 @@ class Exhaustive:
         for owner, weight in zip(owners, self.weights, strict=True):
             total[owner] += weight
         most, least = max(total.values()), min(total.values())
-        return most <= 1.25 * self.fair + 1e-9 and least >= 0.5 * self.fair - 1e-9
+        return most <= TOLERANCE * self.fair + 1e-9 and least >= LEAST * self.fair - 1e-9
 
     def fewest_moves(self, owners: Sequence[HostName]) -> int | None:
         found = product(self.hosts, repeat=len(self.weights))
@@ -112,7 +112,7 @@ def test_small_fleets_are_brought_within_the_tolerance_with_the_fewest_moves() -
         even = every.is_even(after)
         outcomes["not even" if not even else f"{made - fewest} more"] += 1
     # What is not brought there would need two leases to be exchanged.
-    assert outcomes["0 more"] >= 0.96 * outcomes.total()
+    assert outcomes["0 more"] >= 0.92 * outcomes.total()
     assert outcomes["1 more"] <= 0.01 * outcomes.total()
 
 

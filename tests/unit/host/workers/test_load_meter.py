@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from changefeed.host.workers.load_meter import LoadMeter
+from changefeed.host.workers.load_meter import LoadMeter, SharedTime
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load import coarse
 from tests.support import make
@@ -22,6 +22,10 @@ class Time:
         return self.now
 
 
+def metered(lease: Lease, time: Time, shared: SharedTime | None = None) -> LoadMeter:
+    return LoadMeter(lease, cooldown=60, clock=time, shared=shared or SharedTime(time))
+
+
 def busy_for(meter: LoadMeter, time: Time, busy: float, of: float) -> Lease:
     """Spend a while, a part of it in a call; return the lease that is written then."""
     with meter.observing():
@@ -32,7 +36,7 @@ def busy_for(meter: LoadMeter, time: Time, busy: float, of: float) -> Lease:
 
 def test_a_call_counts_while_it_runs() -> None:
     time = Time()
-    meter = LoadMeter(OWNED, cooldown=60, clock=time)
+    meter = metered(OWNED, time)
     with meter.observing():
         time.now += 10
         assert meter.written_to(OWNED).load == 1.0
@@ -40,9 +44,53 @@ def test_a_call_counts_while_it_runs() -> None:
     assert meter.written_to(OWNED).load == 0.0
 
 
+def test_calls_that_a_host_has_under_way_at_once_share_the_time() -> None:
+    time = Time()
+    shared = SharedTime(time)
+    alone, beside = metered(OWNED, time, shared), metered(OWNED, time, shared)
+    with alone.observing():
+        time.now += 4
+        with beside.observing():
+            time.now += 4
+    time.now += 2
+    assert alone.written_to(OWNED).load == 0.6
+    assert beside.written_to(OWNED).load == 0.2
+
+
+def test_a_range_that_falls_behind_needs_what_would_keep_it_up() -> None:
+    time = Time()
+    meter = metered(OWNED, time)
+    meter.is_behind(1000)
+    for behind in (3000, 5000):
+        with meter.observing(changes=1000):
+            time.now += 10
+        meter.is_behind(behind)
+    assert meter.written_to(OWNED).load == 3.0
+
+
+def test_a_range_that_catches_up_needs_all_that_it_gets() -> None:
+    time = Time()
+    meter = metered(OWNED, time)
+    meter.is_behind(1000)
+    with meter.observing(changes=1000):
+        time.now += 10
+    meter.is_behind(250)
+    assert meter.written_to(OWNED).load == 1.0
+
+
+def test_what_nothing_was_done_of_needs_the_time_that_it_takes() -> None:
+    time = Time()
+    meter = metered(OWNED, time)
+    meter.is_behind(10)
+    with meter.observing(changes=1):
+        time.now += 10
+        meter.is_behind(90)
+        assert meter.written_to(OWNED).load == 1.0
+
+
 def test_reads_count_that_brought_changes_and_none_that_may_have_waited_for_some() -> None:
     time = Time()
-    meter = LoadMeter(OWNED, cooldown=60, clock=time)
+    meter = metered(OWNED, time)
     time.now += 10
     meter.has_read(3.0, changes=900, limit=1000)
     meter.has_read(5.0, changes=1, limit=1000)
@@ -53,7 +101,7 @@ def test_reads_count_that_brought_changes_and_none_that_may_have_waited_for_some
 def test_a_new_owner_goes_on_from_the_load_that_it_found() -> None:
     time = Time()
     found = OWNED.with_load(1.0, moved=False)
-    meter = LoadMeter(found, cooldown=60, clock=time)
+    meter = metered(found, time)
     assert meter.written_to(found).load == 1.0
     assert 0.6 < (busy_for(meter, time, 0, 10).load or 0) < 0.8
 
@@ -63,7 +111,7 @@ def test_a_new_owner_that_finds_what_is_no_load_measures_from_the_beginning(
     found: float,
 ) -> None:
     time = Time()
-    meter = LoadMeter(OWNED.with_load(found, moved=False), cooldown=60, clock=time)
+    meter = metered(OWNED.with_load(found, moved=False), time)
     assert meter.written_to(OWNED).load is None
     assert busy_for(meter, time, 4, 10).load == 0.4
 
@@ -77,7 +125,8 @@ def test_a_new_owner_that_finds_what_is_no_load_measures_from_the_beginning(
         (0.341, 0.3, 0.35),
         (0.02, 0.05, 0.05),
         (0.004, 0.05, 0.0),
-        (5.0, None, 2.0),
+        (5.0, None, 5.0),
+        (50.0, None, 16.0),
         (-0.5, None, 0.0),
     ],
 )

@@ -11,7 +11,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.idle_ranges import IdleRanges
-from changefeed.host.workers.load_meter import LoadMeter
+from changefeed.host.workers.load_meter import LoadMeter, SharedTime
 from changefeed.host.workers.prefetch import Prefetcher
 from changefeed.leases.lease import HostName
 from tests.support import make
@@ -29,6 +29,7 @@ async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Prefetcher]:
     random = Random(1)
     asked, settings = proxied(feed, reads), FeedSettings(page_size=10, read_ahead=2)
     retrier = Retrier(HostEvents(HostName("a")), random)
+    clock = asyncio.get_running_loop().time
     pages = Prefetcher(
         asked,
         FeedRange(id=R0),
@@ -36,7 +37,7 @@ async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Prefetcher]:
         retrier=retrier,
         idle=IdleRanges(asked, settings, retrier=retrier, random=random),
         at_rest=lambda: False,
-        meter=LoadMeter(make.lease(R0), cooldown=1, clock=asyncio.get_running_loop().time),
+        meter=LoadMeter(make.lease(R0), cooldown=1, clock=clock, shared=SharedTime(clock)),
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))
     yield pages
