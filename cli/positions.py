@@ -29,7 +29,8 @@ from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone, checkpoint_is_lost
+from changefeed.leases.fleet_record import adopt_feed
 from changefeed.leases.lease import Lease
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
@@ -71,7 +72,7 @@ async def _saved(settings: Settings) -> bytes:
             raise UserError("ranges split or end all the time: try again later")
         lost = [x for x in leases if x.continuation is None]
         if lost:
-            raise CheckpointMissing(lost[0])
+            raise UserError(checkpoint_is_lost(lost[0].range_id))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return written(leases, feed=feed.identity, saved_at=now)
 
@@ -151,7 +152,7 @@ async def _restore(
         async with open_leases(settings) as opened_to_write:
             done = await _carry_out(opened_to_write, steps)
             if done:
-                await opened_to_write.keep_feed_identity(feed.identity)
+                await adopt_feed(opened_to_write, feed.identity)
         return done
 
 

@@ -29,7 +29,7 @@ from changefeed.fleet.reset import (
 )
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.feed_identity import compare_feeds
+from changefeed.leases.fleet_record import adopt_feed, compare_feeds
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
@@ -93,7 +93,7 @@ async def _reset(
             return False
         done = await _carry_out(container, moves)
         if done and not names:  # none is left at a position in what this feed was before
-            await container.keep_feed_identity(feed.identity)
+            await adopt_feed(container, feed.identity)
         return done
 
 

@@ -19,7 +19,7 @@ from changefeed.fleet.reshape import merge as merge_ranges
 from changefeed.fleet.reshape import split as split_range
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import Settings
-from changefeed.leases.feed_identity import compare_feeds
+from changefeed.leases.fleet_record import compare_feeds
 
 _MOST_PARTS = 256
 

@@ -17,7 +17,6 @@ cannot read, and takes no new lease of that range, even if the plan gives it to 
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
@@ -25,9 +24,9 @@ from uuid import uuid4
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.phrases import Outcome, meant, named
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone, checkpoint_is_lost
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import look_up, update_lease, vacate
+from changefeed.leases.updating import update_lease, vacate
 from changefeed.runtime.errors import UserError
 
 PAUSE_MEANS = (
@@ -180,14 +179,13 @@ async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
     """
     lease = Lease(range=FeedRange(id=range_id))
     for _ in range(_TRIES):
-        stored = await look_up(container, range_id)
+        stored = await container.read(range_id)
         if stored is None:
             raise LeaseGone(lease, "there is no such lease")
         if stored.owner is None:
             return None
         try:
-            with suppress(CheckpointMissing):  # it is released all the same
-                await vacate(container, stored)
+            await vacate(container, stored)
         except LeaseConflict:
             continue
         return stored
@@ -253,7 +251,7 @@ async def release_range(
             f"The next owner continues from {before.continuation}: what was delivered since "
             f"then is delivered again."
             if before.continuation is not None
-            else str(CheckpointMissing(before))
+            else checkpoint_is_lost(before.range_id)
         ),
         Outcome(
             f"If {before.owner} is alive, it learns of this within "

@@ -39,7 +39,8 @@ async def check_coverage(
     leases = await container.list()
     if not leases:
         return
-    kept = await container.feed_identity()
+    record = await container.fleet()
+    kept = record.feed
     if kept not in {None, feed.identity}:
         yield problem(
             "leases",
@@ -49,7 +50,7 @@ async def check_coverage(
             _OTHER_LEASES,
         )
         return
-    keymap = KeyMap(leases, root=await container.root(), ranges=await feed.ranges())
+    keymap = KeyMap(leases, root=record.root, ranges=await feed.ranges())
     for one in uncovered(keymap, start=start):
         yield one
     async for one in _unreadable(feed, container, [*keymap.leases.values()]):

@@ -30,7 +30,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import look_up, vacate
+from changefeed.leases.updating import vacate
 from changefeed.runtime.errors import UserError
 
 _TRIES = 20  # the owner of a paused range writes it, too, until it is done
@@ -75,7 +75,7 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
 
     Raise ``FeedRefused`` for a continuation that the feed does not take, and ``LeaseGone``.
     """
-    lease = await look_up(container, range_id)
+    lease = await container.read(range_id)
     if lease is None:
         raise LeaseGone(_missing(range_id), "there is no such lease")
     start = start_in(to)
@@ -117,7 +117,7 @@ async def refuse_in_use(
 async def carry_out(container: LeaseContainer, move: Move) -> None:
     """Write the new position. Raise ``RangeInUse`` if a host began to read meanwhile."""
     for _ in range(_TRIES):
-        stored = await look_up(container, move.range_id)
+        stored = await container.read(move.range_id)
         if stored is None:
             raise LeaseGone(move.lease, "deleted meanwhile")
         if _is_read(stored) and stored.sign_of_life != move.lease.sign_of_life:

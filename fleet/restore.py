@@ -18,7 +18,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.lease import Lease, require_continuation
-from changefeed.leases.updating import look_up, vacate
+from changefeed.leases.updating import vacate
 
 
 class Change(enum.Enum):
@@ -112,7 +112,7 @@ async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Le
     """
     before = _lineage(await container.list())
     for _ in range(tries):
-        found = [await look_up(container, x) for x in sorted(before)]
+        found = [await container.read(x) for x in sorted(before)]
         whole = [x for x in found if x is not None]
         after = _lineage(await container.list())
         if before == _lineage(whole) == after:

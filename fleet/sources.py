@@ -21,7 +21,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.leases.unread import Unread
-from changefeed.leases.updating import look_up
 from changefeed.runtime.for_each import for_each
 from changefeed.runtime.together import together
 
@@ -73,7 +72,7 @@ class StoreSource:
             reports = await self._peers.ask({x.name: x.address for x in members})
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         ranges = await self._ranges(problems)
-        keymap = KeyMap(leases, root=await self._container.root(), ranges=ranges)
+        keymap = KeyMap(leases, root=(await self._container.fleet()).root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
         told = {seen.range for x in reports.values() for seen in x.ranges}
@@ -105,7 +104,7 @@ class StoreSource:
             return []
 
     async def _whole(self, listed: Lease) -> Lease:
-        stored = await look_up(self._container, listed.range_id)
+        stored = await self._container.read(listed.range_id)
         return listed if stored is None else replace(stored, range=listed.range)
 
     async def _backlogs(

@@ -31,7 +31,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.feed_identity import refuse_another_feed
+from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
@@ -180,7 +180,7 @@ async def wire_host(
             leases = await opened(
                 "open leases", lambda: open_leases(settings), StoreUnavailable
             )
-        await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
+        await retrier.call("join", partial(join_fleet, leases, feed.identity))
         dead_letters = await opened(
             "open dead letters", lambda: _dead_letters(settings), StoreUnavailable
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import End, Lease, Member
+from changefeed.leases.lease import FleetRecord, Lease, Member
 from changefeed.stores.store import WHOLE
 
 
@@ -27,26 +27,21 @@ class ListedFleet:
 
 
 class Members(Protocol):
-    """Keeps one record for each host, which feed the fleet reads, and where it began.
+    """Keeps one record for each host, and one of the fleet.
 
     Raises ``StoreUnavailable`` when no answer came, and ``StoreRefused`` when
     asking again cannot help.
     """
 
-    async def feed_identity(self) -> str | None:
-        """Return what was kept of the feed, ``None`` if nothing was."""
+    async def fleet(self) -> FleetRecord:
+        """Return the record of the fleet; one without an id before there is any."""
         ...
 
-    async def keep_feed_identity(self, identity: str) -> None:
-        """Write it down, over what was kept before; forget the root of another feed."""
-        ...
+    async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
+        """Write it if no other write came since it was read; an empty version creates it.
 
-    async def root(self) -> End | None:
-        """Return what the leases of the fleet begin in, ``None`` before that is settled."""
-        ...
-
-    async def settle_root(self, root: End) -> End:
-        """Settle it, once; return what is settled: this, or what another has settled before."""
+        Return the stored copy, with its new version; ``None`` if it was refused.
+        """
         ...
 
     async def members(self) -> Sequence[Member]:
@@ -99,7 +94,11 @@ class LeaseContainer(Members, Protocol):
         ...
 
     async def read(self, range_id: RangeId) -> Lease | None:
-        """Return one lease whole, or ``None`` if there is no such lease."""
+        """Return one lease whole, or ``None`` if there is no such lease.
+
+        It has no continuation where that is lost: its range waits until a person says where
+        to go on.
+        """
         ...
 
     async def create(self, lease: Lease) -> Lease:
@@ -120,7 +119,7 @@ class LeaseContainer(Members, Protocol):
         ...
 
     async def acquire(self, lease: Lease) -> Lease:
-        """Like ``replace``, for a new epoch: return the lease whole.
+        """Like ``replace``, for a new epoch: return the lease whole, as ``read`` does.
 
         After it returns, no checkpoint under an older epoch can be written any more, not
         even by a writer that has not noticed yet. A continuation that ``lease`` carries

@@ -5,11 +5,11 @@ LeaseError                  about one lease; ``lease`` is the copy we tried to w
 ├── LeaseGone               there is no such lease: stop reading, nothing to release
 └── LeaseLost               it is no longer ours: stop reading, nothing to release
 MemberConflict              another process wrote the member record of our name: stop
-CheckpointMissing           its checkpoint is gone, and others have theirs: a ``StoreRefused``
 """
 
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import Lease, Member
-from changefeed.runtime.errors import Failure, StoreRefused
+from changefeed.runtime.errors import Failure
 
 
 class LeaseError(Failure):
@@ -48,20 +48,10 @@ class MemberConflict(Failure):
         return f"host {self.member.name!r}: {self.reason}"
 
 
-class CheckpointMissing(StoreRefused):
-    """Nobody can tell where to go on in a range: checkpoints are kept apart, and its own is
-    gone. ``lease`` is as it is stored, without a continuation.
-    """
-
-    def __init__(self, lease: Lease) -> None:
-        super().__init__(lease)
-        self.lease = lease
-
-    def __str__(self) -> str:
-        name = self.lease.range_id
-        return (
-            f"lease {name!r} has no checkpoint in the checkpoint store: it was deleted there,"
-            " or this is another store than the one the fleet began with. Put the right one"
-            f" in its place, or say where to go on (changefeed reset {name} --to=...), and"
-            f" resume the range (changefeed resume {name})"
-        )
+def checkpoint_is_lost(range_id: RangeId) -> str:
+    """Say what it means that a lease has no continuation, and what to do."""
+    return (
+        f"lease {range_id!r} has no checkpoint any more: it was deleted, or evicted. Say where "
+        f"to go on (changefeed reset {range_id} --to=...), and resume the range (changefeed "
+        f"resume {range_id})"
+    )

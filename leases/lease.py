@@ -237,6 +237,28 @@ class Member:
         return (self.incarnation, self.heartbeats)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRecord:
+    """What is written once for all hosts of a fleet.
+
+    ``id`` names the fleet, empty before its first host has joined. ``feed`` is the identity of
+    its feed, ``root`` what its leases begin in; both are ``None`` before they are settled.
+    ``checkpoints`` is the id of the fleet whose checkpoints these are, empty if nobody's.
+    """
+
+    id: str = ""
+    feed: str | None = None
+    root: End | None = None
+    checkpoints: str = ""
+    version: Version = Version("")
+
+    def of_feed(self, feed: str) -> "FleetRecord":
+        """The leases are about this feed, and the checkpoints are theirs."""
+        name = self.id or self.checkpoints or uuid4().hex
+        root = self.root if self.feed in (None, feed) else None
+        return replace(self, id=name, checkpoints=name, feed=feed, root=root)
+
+
 def require_continuation(lease: Lease) -> Continuation:
     """Return the continuation of a lease that must have one."""
     if lease.continuation is None:

@@ -36,10 +36,10 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseError, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, checkpoint_is_lost
 from changefeed.leases.lease import (
     Checkpoint,
-    End,
+    FleetRecord,
     Lease,
     Member,
     Version,
@@ -69,8 +69,8 @@ class SeparateStores:
       shut out the old owner: it must ``acquire`` again, without a new epoch. So must a host
       that another has made owner by ``replace``.
 
-    A lease whose checkpoint is missing is refused. To start over without a word would
-    repeat everything, or skip whatever was written since.
+    A lease whose checkpoint is missing has no continuation, and takes none from its owner. To
+    start over without a word would repeat everything, or skip whatever was written since.
     """
 
     def __init__(self, ownership: StoredOwnership, checkpoints: StoredCheckpoints) -> None:
@@ -90,17 +90,22 @@ class SeparateStores:
     async def remove_member(self, member: Member) -> None:
         await self._ownership.remove_member(member)
 
-    async def feed_identity(self) -> str | None:
-        return await self._ownership.feed_identity()
+    async def fleet(self) -> FleetRecord:
+        # Checkpoints last: who finds their id missing does not miss one that comes meanwhile.
+        found = await self._ownership.fleet()
+        of, version = await self._checkpoints.fleet()
+        seen = _SeenFleet(ownership=found.version, checkpoints=version, of=of)
+        return replace(found, checkpoints=of, version=_version(seen))
 
-    async def keep_feed_identity(self, identity: str) -> None:
-        await self._ownership.keep_feed_identity(identity)
-
-    async def root(self) -> End | None:
-        return await self._ownership.root()
-
-    async def settle_root(self, root: End) -> End:
-        return await self._ownership.settle_root(root)
+    async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
+        seen = msgspec.json.decode(record.version, type=_SeenFleet)
+        # Checkpoints first: their id is what the next host takes if this one dies in between.
+        if record.checkpoints != seen.of and not await self._checkpoints.put_fleet(
+            record.checkpoints, seen.checkpoints
+        ):
+            return None
+        written = await self._ownership.put_fleet(replace(record, version=seen.ownership))
+        return None if written is None else await self.fleet()
 
     async def list(self) -> Sequence[Lease]:
         return [_listed(owned) for owned in await self._ownership.list()]
@@ -121,7 +126,7 @@ class SeparateStores:
             if checkpoint is not None:
                 return _whole(owned, checkpoint)
             if await self._ownership.read(range_id) == owned:  # else deleted in between
-                raise CheckpointMissing(_listed(owned))
+                return _listed(owned)
         raise StoreUnavailable(f"lease {range_id!r} changes faster than it can be read")
 
     async def create(self, lease: Lease) -> Lease:
@@ -182,17 +187,16 @@ class SeparateStores:
     async def _claimed(self, lease: Lease, owned: Lease) -> Lease:
         """Shut the old owner out of the checkpoint; return the lease whole."""
         for _ in range(_ATTEMPTS):
-            try:
-                stored = await self.read(lease.range_id)
-            except CheckpointMissing:
+            stored = await self.read(lease.range_id)
+            if stored is None:
+                raise LeaseGone(lease, "deleted while it was acquired")
+            if stored.continuation is None:
                 if lease.owner is not None or lease.continuation is None:
-                    raise
+                    return _listed(owned)
                 # Nobody is to read it before a person who takes it away has said where.
                 first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
                 await self._checkpoints.create(first)
                 continue
-            if stored is None:
-                raise LeaseGone(lease, "deleted while it was acquired")
             seen = _seen(stored)
             if seen.claimed > lease.epoch:
                 raise LeaseConflict(
@@ -263,6 +267,8 @@ class SeparateStores:
         now = _seen(stored)
         if now.ownership != seen.ownership:
             raise LeaseConflict(lease, f"written since; now owned by {stored.owner!r}")
+        if now.checkpoint is None:
+            raise LeaseConflict(lease, checkpoint_is_lost(lease.range_id))
         return now
 
 
@@ -272,6 +278,14 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
     ownership: Version
     checkpoint: Version | None = None
     claimed: int = 0
+
+
+class _SeenFleet(msgspec.Struct, frozen=True, array_like=True):
+    """What a copy of the fleet's record knows of both stores."""
+
+    ownership: Version
+    checkpoints: str
+    of: str
 
 
 def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> Checkpoint:
@@ -300,7 +314,7 @@ def _seen(lease: Lease) -> _Seen:
         return _Seen(ownership=lease.version)  # not from here: no store will know it
 
 
-def _version(seen: _Seen) -> Version:
+def _version(seen: _Seen | _SeenFleet) -> Version:
     return Version(msgspec.json.encode(seen).decode())
 
 

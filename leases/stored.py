@@ -18,6 +18,7 @@ from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, Membe
 from changefeed.leases.lease import (
     Checkpoint,
     End,
+    FleetRecord,
     Lease,
     Member,
     Version,
@@ -25,7 +26,7 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
-from changefeed.stores.kinds import CHECKPOINTS, FEED, HOSTS, LEASES, OWNERSHIP
+from changefeed.stores.kinds import CHECKPOINTS, FLEET, HOSTS, LEASES, OWNERSHIP
 from changefeed.stores.store import WHOLE, Record, Store
 
 _ATTEMPTS = 10
@@ -71,52 +72,44 @@ _DELETED = {
     OWNERSHIP: "it is then created again",
     CHECKPOINTS: "then say where its range goes on, with: changefeed reset",
     HOSTS: "its host then writes another",
-    FEED: "the next host then writes another",
+    FLEET: "the next host then writes another",
 }
 
 
-class _Feed(msgspec.Struct, frozen=True, omit_defaults=True):
-    identity: str | None = None
+class _Fleet(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    feed: str | None = None
     root: End | None = None
 
 
 class StoredMembers:
-    """The members of a fleet, which feed it reads, and where that began."""
+    """The members of a fleet, and its own record."""
 
     def __init__(self, store: Store, *, where: str = "") -> None:
         self._store = store
         self._hosts = _Form(HOSTS, Member, where=where, without=["version"])
-        self._feeds = _Form(FEED, _Feed, where=where)
+        self._fleets = _Form(FLEET, _Fleet, where=where)
 
-    async def feed_identity(self) -> str | None:
-        found = await self._store.get(FEED, FEED)
-        return None if found is None else self._feeds.value(found).identity
+    async def fleet(self) -> FleetRecord:
+        found = await self._store.get(FLEET, FLEET)
+        return FleetRecord() if found is None else self._fleet(found)
 
-    async def keep_feed_identity(self, identity: str) -> None:
-        """Write it; of hosts that do so at once, any may win."""
-        found = await self._store.get(FEED, FEED)
-        kept = _Feed() if found is None else self._feeds.value(found)
-        root = kept.root if kept.identity in (None, identity) else None
-        await self._put_feed(found, _Feed(identity=identity, root=root))
+    async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
+        kept = _Fleet(id=record.id, feed=record.feed, root=record.root)
+        body = self._fleets.body(kept)
+        wanted = Record(kind=FLEET, key=FLEET, body=body, version=record.version)
+        written = await self._store.put(wanted)
+        return None if written is None else self._fleet(written)
 
-    async def root(self) -> End | None:
-        found = await self._store.get(FEED, FEED)
-        return None if found is None else self._feeds.value(found).root
-
-    async def settle_root(self, root: End) -> End:
-        for _ in range(_ATTEMPTS):
-            found = await self._store.get(FEED, FEED)
-            kept = _Feed() if found is None else self._feeds.value(found)
-            if kept.root is not None:
-                return kept.root
-            if await self._put_feed(found, _Feed(identity=kept.identity, root=root)):
-                return root
-        raise StoreUnavailable("others write the record of the feed at the same time")
-
-    async def _put_feed(self, found: Record | None, kept: _Feed) -> bool:
-        version = "" if found is None else found.version
-        record = Record(kind=FEED, key=FEED, body=self._feeds.body(kept), version=version)
-        return await self._store.put(record) is not None
+    def _fleet(self, record: Record) -> FleetRecord:
+        kept = self._fleets.value(record)
+        return FleetRecord(
+            id=kept.id,
+            feed=kept.feed,
+            root=kept.root,
+            checkpoints=kept.id,
+            version=Version(record.version),
+        )
 
     async def members(self) -> Sequence[Member]:
         return self._members((await self._store.list({HOSTS})).records)
@@ -234,12 +227,6 @@ class StoredLeases(StoredOwnership):
     def __init__(self, store: Store, *, where: str = "") -> None:
         super().__init__(store, kind=LEASES, where=where)
 
-    async def read(self, range_id: RangeId) -> Lease | None:
-        lease = await super().read(range_id)
-        if lease is not None and lease.continuation is None:
-            raise self._leases.refusal(range_id, "it has no position")
-        return lease
-
     async def create(self, lease: Lease) -> Lease:
         require_continuation(lease)
         return await self._created(lease)
@@ -273,11 +260,23 @@ class CheckpointConflict(Exception):
 
 
 class StoredCheckpoints:
-    """Checkpoints alone: one for each range. Raises as containers do."""
+    """Checkpoints alone: one for each range, and whose they are. Raises as containers do."""
 
     def __init__(self, store: Store, *, where: str = "") -> None:
         self._store = store
         self._claims = _Form(CHECKPOINTS, _Claim, where=where)
+        self._fleets = _Form(FLEET, _Fleet, where=where)
+
+    async def fleet(self) -> tuple[str, str]:
+        """Return the id of the fleet, and the version of that; two empty texts if none."""
+        found = await self._store.get(FLEET, CHECKPOINTS)
+        return ("", "") if found is None else (self._fleets.value(found).id, found.version)
+
+    async def put_fleet(self, name: str, version: str) -> bool:
+        """Write the id if its version is unchanged, and say whether that is so."""
+        body = self._fleets.body(_Fleet(id=name))
+        record = Record(kind=FLEET, key=CHECKPOINTS, body=body, version=version)
+        return await self._store.put(record) is not None
 
     async def read(self, range_id: RangeId) -> Checkpoint | None:
         found = await self._store.get(CHECKPOINTS, range_id)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.lease import End, Lease, Member
+from changefeed.leases.lease import FleetRecord, Lease, Member
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -134,12 +134,11 @@ class BoundedContainer:
     async def remove_member(self, member: Member) -> None:
         await self._bounded("remove_member", self._container.remove_member(member))
 
-    async def feed_identity(self) -> str | None:
-        return await self._bounded("feed_identity", self._container.feed_identity())
+    async def fleet(self) -> FleetRecord:
+        return await self._bounded("fleet", self._container.fleet())
 
-    async def keep_feed_identity(self, identity: str) -> None:
-        keeping = self._container.keep_feed_identity(identity)
-        await self._bounded("keep_feed_identity", keeping)
+    async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
+        return await self._bounded("put_fleet", self._container.put_fleet(record))
 
     @contextmanager
     def _writing(self, *, proves: bool = True) -> Iterator[None]:
@@ -153,12 +152,6 @@ class BoundedContainer:
             raise
         if proves:
             self._writes.succeeded()
-
-    async def root(self) -> End | None:
-        return await self._bounded("root", self._container.root())
-
-    async def settle_root(self, root: End) -> End:
-        return await self._bounded("settle_root", self._container.settle_root(root))
 
     async def _soon(self, name: str, call: Awaitable[T]) -> T:
         return await self._bounded(name, call, self._renewal_timeout)

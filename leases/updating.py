@@ -13,18 +13,10 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
 
 _TRIES = 20
-
-
-async def look_up(container: LeaseContainer, range_id: RangeId) -> Lease | None:
-    """Read a lease; without a continuation where its checkpoint is lost."""
-    try:
-        return await container.read(range_id)
-    except CheckpointMissing as missing:
-        return missing.lease
 
 
 async def update_lease(
@@ -56,7 +48,7 @@ async def _once(
     *,
     ended: bool,
 ) -> Lease | None:
-    stored = await look_up(container, range_id)
+    stored = await container.read(range_id)
     if stored is None or stored.ended != ended:
         return None
     changed = change(stored.without_continuation())
@@ -80,7 +72,7 @@ async def vacate(
 
     The write has a name of its own, as each has: a former owner with a write of unknown
     fate must not take this one for it. ``lost`` is where the range goes on if its checkpoint
-    is lost; without it, ``CheckpointMissing`` is raised then, and no host has the lease.
+    is lost.
     """
     vacant = lease.vacated()
     if vacant.continuation is None and lost is not None:

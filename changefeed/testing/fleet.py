@@ -324,7 +324,7 @@ class Fleet:
     async def _known(self) -> set[RangeId]:
         """Return the ranges that are to be read, those which operators have made among them."""
         leases, ranges = await self.container.list(), await self.feed.ranges()
-        root = await self.container.root()
+        root = (await self.container.fleet()).root
         if root is None and not leases:
             return {x.id for x in ranges}
         keymap = KeyMap(leases, root=root, ranges=ranges)

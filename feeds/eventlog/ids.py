@@ -62,7 +62,7 @@ def sequence_of(after: Continuation, identity: str) -> int:
 def sequence_in(range_id: RangeId, after: Continuation, identity: str) -> int:
     """Read a position of a range that is to be read on; refuse that range if it is none.
 
-    The leases are of this log, else the host had not started (``leases.feed_identity``): so
+    The leases are of this log, else the host had not started (``leases.fleet_record``): so
     what is wrong concerns one range, and not the feed.
     """
     if not is_position(after):

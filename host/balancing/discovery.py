@@ -32,7 +32,8 @@ from changefeed.host.balancing.first_leases import first_leases
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.fleet_record import settle_root
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.load import coarse, known
@@ -137,11 +138,11 @@ class Discovery:
 
     async def _settled(self, leases: Collection[Lease]) -> End | None:
         """Return the root; settle it where there are no leases yet."""
-        root = await self._container.root()
+        root = (await self._container.fleet()).root
         if root is None and not leases and not await self._container.list():
             settings = self._settings
             wanted = await first_leases(self._feed, settings.start_at, settings.parallelism)
-            root = await self._container.settle_root(wanted)
+            root = await settle_root(self._container, wanted)
         return root
 
     def _plan(self, leases: Iterable[Lease]) -> "_Plan":
@@ -197,10 +198,12 @@ class Discovery:
 
     async def _revive(self, wanted: Lease) -> None:
         named = wanted.stamped(stamp=time.time())
-        try:
-            await self._container.replace(named)
-        except CheckpointMissing:  # that of a tombstone, which nobody has read for long
+        stored = await self._container.read(wanted.range_id)
+        if stored is not None and stored.continuation is None:
+            # The checkpoint of a tombstone, which nobody has read for long, is lost.
             await vacate(self._container, wanted)
+        else:
+            await self._container.replace(named)
 
     async def _fill(self, gap: Lease, failed: list[FeedError]) -> None:
         """Create a lease for keys that have none, at the start of the feed."""

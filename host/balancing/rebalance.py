@@ -20,7 +20,6 @@ from changefeed.host.balancing.balancer import (
     Steal,
     actions,
 )
-from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import Settings
@@ -28,19 +27,20 @@ from changefeed.host.workers.owned_lease import acquire
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
-    CheckpointMissing,
     LeaseConflict,
     LeaseGone,
     LeaseLost,
     MemberConflict,
+    checkpoint_is_lost,
 )
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet, fence_owner
+from changefeed.leases.fleet_record import refuse_other_checkpoints
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, SendAlong
 from changefeed.leases.plan import Action
-from changefeed.leases.updating import look_up, update_lease, vacate
+from changefeed.leases.updating import update_lease, vacate
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
@@ -96,12 +96,6 @@ class Rebalancer:
         self._left = False
         self._fencing = asyncio.Lock()
         self._fenced: set[tuple[HostName | None, Incarnation | None]] = set()
-        self._lost_checkpoints = LostCheckpoints(
-            container,
-            patience=settings.leases.renew_interval,
-            clock=clock,
-            stopping=stopping,
-        )
 
     async def run_once(self) -> bool:
         """Do one round; return whether something was left for the next. Raise what container
@@ -235,20 +229,18 @@ class Rebalancer:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
             f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
         )
-        try:
-            owned = await acquire(
-                self._container,
-                await self._beginning(lease),
-                taken=lambda x: x.taken_by(self._me, self._incarnation),
-                settings=self._settings.leases,
-                clock=self._clock,
-                wall=self._wall,
-            )
-        except CheckpointMissing as missing:
-            if await self._lost_checkpoints.is_lost(missing):
-                await self._pause(lease.range_id, str(missing))
+        owned = await acquire(
+            self._container,
+            await self._beginning(lease),
+            taken=lambda x: x.taken_by(self._me, self._incarnation),
+            settings=self._settings.leases,
+            clock=self._clock,
+            wall=self._wall,
+        )
+        if owned is None:
+            refuse_other_checkpoints(await self._container.fleet())
+            await self._pause(lease.range_id, checkpoint_is_lost(lease.range_id))
             return
-        self._lost_checkpoints.found(lease.range_id)
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
         self._pool.start(owned)
 
@@ -260,7 +252,7 @@ class Rebalancer:
         if lease.epoch:
             return lease
         named = self._keymap.start_of(lease)
-        stored = None if named is None else await look_up(self._container, lease.range_id)
+        stored = None if named is None else await self._container.read(lease.range_id)
         if named is not None and stored is not None and not stored.epoch:
             if stored.continuation is None:
                 lease = await vacate(self._container, stored, lost=named.start)

@@ -19,7 +19,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.unread import Unread
-from changefeed.leases.updating import look_up
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.for_each import for_each
@@ -114,7 +113,7 @@ class UnreadLags:
             raise failed[0]
 
     async def _measure_one(self, unread: Unread, range_id: RangeId) -> None:
-        lease = await look_up(self._container, range_id)
+        lease = await self._container.read(range_id)
         if lease is not None and lease.continuation is not None:
             behind = await unread.behind(lease.range, lease.continuation)
             lag = Lag(behind.changes, behind.seconds(self._wall()))

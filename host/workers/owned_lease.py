@@ -39,7 +39,7 @@ from typing import Never
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, checkpoint_is_lost
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -273,13 +273,12 @@ class OwnedLease:
         )
 
     async def _read_again(self, unclear: Lease) -> None:
-        try:
-            stored = await self._container.read(self.range_id)
-        except CheckpointMissing as missing:
-            self.lose(str(missing))
+        stored = await self._container.read(self.range_id)
         if stored is None:
             await self._create_again(LeaseGone(self._lease, "it is no longer there"))
             return
+        if stored.continuation is None:
+            self.lose(checkpoint_is_lost(self.range_id))
         ours = {_holder(self._lease)}
         if stored.write_id == unclear.write_id:
             # No proof by itself: a host of another kind carries it along when it takes over.
@@ -314,12 +313,13 @@ class OwnedLease:
         ours = replace(last, epoch=last.epoch + 1, version=stored.version)
         ours = ours.stamped(stamp=self._wall())
         try:
-            self._take_over(await self._container.acquire(ours))
+            claimed = await self._container.acquire(ours)
+            if claimed.continuation is None:
+                self.lose(checkpoint_is_lost(self.range_id))
+            self._take_over(claimed)
             if self._continuation != checkpoint:
                 later = self._lease.advanced_to(checkpoint)
                 self._take_over(await self._container.checkpoint(later))
-        except CheckpointMissing as missing:
-            self.lose(str(missing))
         except LeaseGone as gone:
             self._end(gone.reason)
             raise
@@ -365,8 +365,9 @@ async def acquire(
     settings: LeaseSettings,
     wall: Callable[[], float],
     clock: Clock = elapsed_time,
-) -> OwnedLease:
-    """Make ``lease`` ours. An error means *unknown*, never owned.
+) -> OwnedLease | None:
+    """Make ``lease`` ours; ``None`` if it is, and nobody can tell where to go on. An error
+    means *unknown*, never owned.
 
     Raise ``LeaseConflict`` if another host was quicker, and what containers raise.
     """
@@ -380,4 +381,6 @@ async def acquire(
         f"lease {lease.range_id!r}: to take it over is a sign of life"
     )
     stored = await container.acquire(wanted)
+    if stored.continuation is None:
+        return None
     return OwnedLease(container, stored, sent=sent, settings=settings, clock=clock, wall=wall)

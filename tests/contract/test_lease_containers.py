@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.feed_identity import (
+from changefeed.leases.fleet_record import (
+    adopt_feed,
     compare_feeds,
-    refuse_another_feed,
+    join_fleet,
+    settle_root,
 )
-from changefeed.leases.lease import Lease, Member, Version
-from changefeed.leases.timeouts import BoundedContainer
+from changefeed.leases.lease import End, Lease, Member, Version
 from changefeed.runtime.errors import StoreRefused
 from changefeed.testing import (
     lease_changes_suite,
@@ -27,6 +28,8 @@ from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
 pytestmark = pytest.mark.real_time
+
+END = End(children=(Successor(range=FeedRange(id=RangeId("r1")), start=Continuation("0")),))
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 
@@ -46,26 +49,50 @@ async def test_leases_of_a_feed_that_was_recreated_are_refused(
     leases: LeaseContainer,
 ) -> None:
     await leases.create(new())  # of before anybody said a feed: they take the first
-    assert await compare_feeds(leases, "first ü") is None
-    await refuse_another_feed(leases, "first ü")
-    assert await leases.feed_identity() == "first ü"
-    assert await compare_feeds(leases, "first ü") == "first ü"
-    for refuse in (refuse_another_feed, refuse_another_feed, compare_feeds):
+    await compare_feeds(leases, "first ü")
+    joined = await join_fleet(leases, "first ü")
+    assert joined.feed == "first ü"
+    assert await join_fleet(leases, "first ü") == joined == await leases.fleet()
+    for refuse in (join_fleet, join_fleet, compare_feeds):
         with pytest.raises(StoreRefused, match="first ü"):
             await refuse(leases, "second")
+    assert (await adopt_feed(leases, "second")).feed == "second"
+    assert (await join_fleet(leases, "second")).id == joined.id
 
 
 async def test_a_container_without_leases_takes_another_feed_as_one_that_was_reset(
     leases: LeaseContainer,
 ) -> None:
-    await refuse_another_feed(leases, "first")
-    await refuse_another_feed(leases, "second")
+    await join_fleet(leases, "first")
+    await settle_root(leases, END)
+    second = await join_fleet(leases, "second")
+    assert (second.feed, second.root) == ("second", None)
     await leases.create(new())
     with pytest.raises(StoreRefused):
-        await refuse_another_feed(leases, "first")
-    bounded = BoundedContainer(leases, timeout=30, on_call=lambda _: None)
-    await bounded.keep_feed_identity("third")
-    await refuse_another_feed(bounded, "third")
+        await join_fleet(leases, "first")
+
+
+async def test_hosts_that_start_together_are_one_fleet_with_one_root(connect: Connect) -> None:
+    clients = [await connect() for _ in range(3)]
+    joined = await asyncio.gather(*(join_fleet(x, "feed") for x in clients))
+    assert len({x.id for x in joined}) == 1
+    ends = [replace(END, by=x) for x in ("feed", "split", "merge")]
+    settled = await asyncio.gather(*map(settle_root, clients, ends))
+    assert {await settle_root(x, END) for x in clients} == set(settled)
+    assert len(set(settled)) == 1
+
+
+async def test_the_record_of_a_fleet_is_written_in_the_version_that_was_read(
+    leases: LeaseContainer,
+) -> None:
+    first = (await leases.fleet()).of_feed("feed")
+    written = await leases.put_fleet(first)
+    assert written is not None
+    assert replace(written, version=first.version) == first
+    assert await leases.put_fleet(first) is None
+    assert await leases.put_fleet(replace(written, root=END)) is not None
+    assert await leases.put_fleet(written) is None
+    assert (await leases.fleet()).root == END
 
 
 # Any text, any value

@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.feeds.eventlog import EventLog, create_log
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.feed_identity import refuse_another_feed
+from changefeed.leases.fleet_record import join_fleet
 from tests.support import make
 from tests.support.commands import PLACES, changefeed
 from tests.support.sqlite_leases import SqliteLeases
@@ -26,7 +26,7 @@ async def a_log(place: Path, *, parts: int = 1) -> None:
 async def leased(place: Path) -> None:
     """Give each partition a lease that was owned already, at its beginning."""
     async with EventLog.open(place / "log") as log, SqliteLeases(place / "leases.db") as leases:
-        await refuse_another_feed(leases, log.identity)
+        await join_fleet(leases, log.identity)
         for found in await log.ranges():
             start = await log.start(found, "beginning")
             alone = replace(found, parents=())

@@ -23,7 +23,7 @@ from changefeed.leases.addresses import open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.feed_identity import refuse_another_feed
+from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
@@ -560,9 +560,9 @@ async def test_an_endpoint_that_is_not_there_is_unavailable() -> None:
 async def test_fleets_in_one_container_keep_the_identity_of_a_feed_each(place: Place) -> None:
     for prefix in ("one", "two"):
         leases = await place.leases(f"?prefix={prefix}")
-        await refuse_another_feed(leases, prefix)
+        await join_fleet(leases, prefix)
         await leases.create(new())
-        await refuse_another_feed(leases, prefix)
+        await join_fleet(leases, prefix)
 
 
 # What it costs

@@ -96,9 +96,9 @@ def what_another_owns_by_now_is_taken_over(m: Patch) -> None:
 def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
     old = owned_lease.acquire
 
-    async def acquire(container: LeaseContainer, lease: Lease, **how: Any) -> OwnedLease:
+    async def acquire(container: LeaseContainer, lease: Lease, **how: Any) -> OwnedLease | None:
         try:
-            owned: OwnedLease = await old(container, lease, **how)
+            owned: OwnedLease | None = await old(container, lease, **how)
         except StoreUnavailable:
             taken, clock = how.pop("taken"), how["clock"]
             whole = await container.read(lease.range_id)

@@ -10,8 +10,8 @@ from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
 from changefeed.host import retries
+from changefeed.host.balancing import rebalance
 from changefeed.host.balancing.discovery import _Plan
-from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.workers import prefetch
 from changefeed.host.workers.call_watch import CallWatch
@@ -174,12 +174,9 @@ def a_store_that_is_away_for_a_moment_ends_the_host(m: Patch) -> None:
     m.patch(retries, "_LATER", (FeedUnavailable,))
 
 
-@mutant(rule=11, kills="unit/host/test_lost_checkpoints.py::test_checkpoints_that_are_back")
-def a_checkpoint_that_one_answer_lacks_is_lost(m: Patch) -> None:
-    async def is_lost(*_: object) -> bool:
-        return True
-
-    m.patch(LostCheckpoints, "is_lost", is_lost)
+@mutant(rule=11, kills="unit/host/test_lost_checkpoints.py::test_hosts_that_find_another")
+def checkpoints_of_another_fleet_are_lost_ones(m: Patch) -> None:
+    m.patch(rebalance, "refuse_other_checkpoints", lambda _: None)
 
 
 @mutant(rule=11, kills="unit/host/balancing/test_discovery.py::test_a_listing_that_lacks")

@@ -14,7 +14,7 @@ from changefeed.fleet.reset import RangeInUse, carry_out, planned
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreUnavailable, UserError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 10.0
 _FAILURES = (
-    CheckpointMissing,
     StoreUnavailable,
     FeedUnavailable,
     LeaseConflict,

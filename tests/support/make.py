@@ -91,13 +91,15 @@ async def leases(*kept: Lease) -> MemoryLeases:
 async def owned(container: LeaseContainer) -> OwnedLease:
     """Acquire the only lease as host ``a``: expiration 30 s, fence margin 1 s."""
     (listed,) = await container.list()
-    return await acquire(
+    owned = await acquire(
         container,
         listed,
         taken=lambda x: x.taken_by(HostName("a"), Incarnation("a-1")),
         settings=LeaseSettings(),
         wall=lambda: 1_700_000_000.0,
     )
+    assert owned is not None
+    return owned
 
 
 def checkpoint(of: str = "r0", at: str = "0", *, epoch: int = 0, **more: Any) -> Checkpoint:

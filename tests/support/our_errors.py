@@ -15,7 +15,6 @@ from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.errors import (
-    CheckpointMissing,
     LeaseConflict,
     LeaseError,
     LeaseGone,
@@ -68,7 +67,6 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     StoreUnavailable("x"),
     StoreRefused("x"),
     StoreMissing("x", made_by_run=True),
-    CheckpointMissing(_LEASE),
     NameTaken(HostName("a"), Incarnation("1")),
     StopIncomplete([_R0], [], [_R0]),
     ObserverError("x"),

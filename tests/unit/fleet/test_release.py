@@ -69,6 +69,7 @@ async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_f
         settings=LeaseSettings(),
         wall=time.time,
     )
+    assert owned is not None
     with pytest.raises(StoreUnavailable):
         await owned.renew()
     before = await release(container, R0)

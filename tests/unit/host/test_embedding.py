@@ -21,10 +21,13 @@ from changefeed import (
     MemoryFeed,
     MemoryLeases,
     Settings,
+    StoreRefused,
     StoreUnavailable,
     open_host,
 )
 from changefeed.host import wiring
+from changefeed.leases.fleet_record import compare_feeds
+from changefeed.leases.lease import FleetRecord
 from tests.support.logs import captured_logs
 from tests.support.looking import now
 
@@ -213,6 +216,18 @@ async def test_stores_that_are_away_at_a_start_are_waited_for(
     assert said == [("open feed", "no route")] * 2 + [("open leases", "refused")] * 2
 
 
+async def test_the_leases_of_a_host_are_guarded_against_another_feed() -> None:
+    """Whoever writes positions through ``host.container`` may compare feeds there."""
+    async with guest(Seen(), MemoryFeed(1), MemoryLeases()) as host:
+        running = asyncio.ensure_future(host.run())
+        await asyncio.sleep(20)
+        await compare_feeds(host.container, host.feed.identity)
+        with pytest.raises(StoreRefused, match="about another feed"):
+            await compare_feeds(host.container, "the feed that was there before")
+        host.stop()
+        await running
+
+
 async def test_a_store_that_takes_long_to_answer_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -233,14 +248,11 @@ async def test_a_store_that_goes_away_while_a_host_starts_is_waited_for() -> Non
     class AwayOnce(MemoryLeases):
         asked = 0
 
-        async def feed_identity(self) -> str | None:
+        async def fleet(self) -> FleetRecord:
             self.asked += 1
             if self.asked == 1:
                 raise StoreUnavailable("gone")
-            return None
-
-        async def keep_feed_identity(self, identity: str) -> None:
-            del identity
+            return await super().fleet()
 
     leases = AwayOnce()
     async with guest(Seen(), MemoryFeed(1), leases):

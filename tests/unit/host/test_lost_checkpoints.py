@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -13,16 +11,16 @@ from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.restore import carry_out as restored
 from changefeed.fleet.restore import read_all, steps_to
-from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing
+from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import Checkpoint, End, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import lease_in
-from tests.support.proxies import proxied
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 
@@ -42,6 +40,9 @@ class Stores:
         assert stored is not None
         await self.checkpoints.delete(stored)
         return stored
+
+    def empty_checkpoints(self) -> None:
+        self.checkpoints._store = MemoryStore()
 
     async def listed(self, range_id: RangeId) -> Lease:
         (found,) = (x for x in await self.ownership.list() if x.range_id == range_id)
@@ -156,23 +157,28 @@ async def end(container: LeaseContainer, name: RangeId, *children: FeedRange, at
     await container.replace((await lease_in(container, name)).ended_in(ends))
 
 
-async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_nothing() -> None:
+@pytest.mark.parametrize("running", [True, False])
+async def test_hosts_that_find_another_store_of_checkpoints_end_and_pause_nothing(
+    *, running: bool
+) -> None:
     stores = Stores()
-    feed = MemoryFeed(4)
-    async with Fleet(feed, stores.container) as fleet:
-        await read_by_anna(fleet)
-        for lease in await stores.ownership.list():
-            await stores.lose_checkpoint(lease.range_id)
+    await join_fleet(stores.container, "feed")
+    async with Fleet(MemoryFeed(4), stores.container) as fleet:
+        fleet.start("anna")
+        await fleet.balanced()
+        if not running:
+            await fleet.stop("anna")
+        stores.empty_checkpoints()
         fleet.start("bert")
-        await asyncio.sleep(20)
-        assert fleet.running["bert"].done()
-        with pytest.raises(CheckpointMissing, match="another store"):
+        await asyncio.sleep(60)
+        with pytest.raises(StoreRefused, match="has none of this fleet"):
             await fleet.running["bert"]
         assert await stores.paused() == {}
 
 
-async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left() -> None:
+async def test_many_lost_checkpoints_are_no_reason_to_end() -> None:
     stores = Stores()
+    await join_fleet(stores.container, "feed")
     async with Fleet(MemoryFeed(40), stores.container) as fleet:
         fleet.start("anna")
         await fleet.balanced()
@@ -185,23 +191,6 @@ async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left() ->
         assert not fleet.running["bert"].done()
         assert (await stores.paused()).keys() == set(lost)
         assert (await stores.listed(kept)).owner == "bert"
-
-
-@pytest.mark.parametrize("lost", [1, 4])
-async def test_checkpoints_that_are_back_soon_change_nothing(lost: int) -> None:
-    """A replica lagged, or a store was emptied by mistake and filled again."""
-    stores = Stores()
-    async with Fleet(MemoryFeed(4), stores.container) as fleet:
-        await read_by_anna(fleet)
-        names = sorted(x.range_id for x in await stores.ownership.list())[:lost]
-        kept = [await stores.lose_checkpoint(x) for x in names]
-        fleet.start("bert")
-        await asyncio.sleep(7)
-        for checkpoint in kept:
-            await stores.checkpoints.create(checkpoint)
-        await asyncio.sleep(20)
-        assert await stores.paused() == {}
-        assert await fleet.loads() == {"bert": 4}
 
 
 async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_restored() -> None:
@@ -231,26 +220,3 @@ async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_rest
         fleet.start("bert")
         await fleet.caught_up()
         assert not fleet.log.delivered
-
-
-async def test_a_checkpoint_that_comes_back_while_others_are_looked_at_is_not_lost() -> None:
-    stores = Stores()
-    for range_id in (R0, R1):
-        await stores.container.create(Lease(range=FeedRange(id=range_id), continuation=at(0)))
-    kept = await stores.lose_checkpoint(R0)
-
-    async def back(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "read":
-            await stores.checkpoints.create(kept)
-        return await call()
-
-    with pytest.raises(CheckpointMissing) as missing:
-        await stores.container.read(R0)
-    for container, is_lost in (
-        (stores.container, True),
-        (proxied(stores.container, back), False),
-    ):
-        checkpoints = LostCheckpoints(
-            container, patience=0, clock=lambda: 0.0, stopping=lambda: False
-        )
-        assert await checkpoints.is_lost(missing.value) == is_lost

@@ -11,11 +11,15 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseError, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone
+from changefeed.leases.fleet_record import adopt_feed, join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.memory import MemoryStore
+from changefeed.stores.store import Record
 from tests.support import make
 from tests.support.proxies import Around, Cutting, proxied
 
@@ -219,21 +223,22 @@ async def test_balancing_touches_no_checkpoint(stores: Stores) -> None:
     assert cut.calls == 0
 
 
-async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
+async def test_a_lease_whose_checkpoint_was_wiped_has_no_continuation(
     stores: Stores,
 ) -> None:
     owned = await stores.owned_by_a()
     await stores.wipe_checkpoint()
     await stores.leases.create(NEW)  # does not make it anew
-    advice = r"'r0' has no checkpoint .*changefeed reset r0 .*changefeed resume r0"
-    with pytest.raises(CheckpointMissing, match=advice) as refused:
-        await stores.leases.read(R0)
+    found = await stores.leases.read(R0)
     (listed,) = await stores.leases.list()
-    assert refused.value.lease == listed
-    with pytest.raises(CheckpointMissing):
-        await stores.leases.acquire(owned.taken_by(B, START))
-    (listed,) = await stores.leases.list()
-    await stores.leases.delete(listed)
+    assert found == listed
+    won = await stores.leases.acquire(owned.taken_by(B, START))
+    assert (won.owner, won.continuation) == (B, None)
+    for write in (stores.leases.checkpoint, stores.leases.replace):
+        with pytest.raises(LeaseConflict, match=r"no checkpoint any more.*changefeed reset r0"):
+            await write(won.advanced_to(at(9)))
+    released = await stores.leases.replace(won.released())
+    await stores.leases.delete(released)
     assert (await stores.owned_by_a()).continuation == at(0)
 
 
@@ -242,16 +247,63 @@ async def test_who_takes_a_lease_away_says_where_it_goes_on_if_its_checkpoint_is
 ) -> None:
     owned = await stores.owned_by_a()
     await stores.wipe_checkpoint()
-    with pytest.raises(CheckpointMissing):  # nobody who reads makes it up
-        await stores.leases.acquire(owned.advanced_to(at(5)).taken_by(B, START))
-    (listed,) = await stores.leases.list()
-    vacant = await stores.leases.acquire(listed.advanced_to(at(5)).vacated())
+    # Nobody who reads makes it up.
+    won = await stores.leases.acquire(owned.advanced_to(at(5)).taken_by(B, START))
+    assert won.continuation is None
+    vacant = await stores.leases.acquire(won.advanced_to(at(5)).vacated())
     assert (vacant.owner, vacant.continuation) == (None, at(5))
     assert await stores.whole() == vacant
     won = await stores.leases.acquire(vacant.taken_by(C, START))
     with pytest.raises(LeaseError):
         await stores.leases.checkpoint(replace(owned, version=won.version).advanced_to(at(9)))
     assert (await stores.whole()).continuation == at(5)
+
+
+class WithoutRoom(MemoryStore):
+    """A store in which a fleet is not written down, for once."""
+
+    has_room = False
+
+    async def put(self, record: Record) -> Record | None:
+        if not self.has_room:
+            raise StoreUnavailable("no room")
+        return await super().put(record)
+
+
+async def test_a_fleet_that_was_written_down_in_one_of_two_stores_is_finished_by_the_next() -> (
+    None
+):
+    ownership = WithoutRoom()
+    checkpoints = StoredCheckpoints(MemoryStore())
+    leases = SeparateStores(StoredOwnership(ownership), checkpoints)
+    with pytest.raises(StoreUnavailable):
+        await join_fleet(leases, "feed")
+    name, _ = await checkpoints.fleet()
+    ownership.has_room = True
+    assert (await join_fleet(leases, "feed")).id == name != ""
+
+
+@pytest.mark.parametrize("which", ["emptied", "of another fleet"])
+async def test_a_store_of_other_checkpoints_is_refused_until_all_ranges_were_moved(
+    which: str,
+) -> None:
+    ownership = MemoryOwnership()
+    joined = await join_fleet(SeparateStores(ownership, MemoryCheckpoints()), "feed")
+    others = MemoryCheckpoints()
+    if which == "of another fleet":
+        await join_fleet(SeparateStores(MemoryOwnership(), others), "feed")
+    leases = SeparateStores(ownership, others)
+    with pytest.raises(StoreRefused, match="store of checkpoints has"):
+        await join_fleet(leases, "feed")
+    await adopt_feed(leases, "feed")
+    assert (await join_fleet(leases, "feed")).id == joined.id
+
+
+async def test_a_store_of_ownership_that_was_emptied_is_found_again() -> None:
+    checkpoints = MemoryCheckpoints()
+    joined = await join_fleet(SeparateStores(MemoryOwnership(), checkpoints), "feed")
+    again = await join_fleet(SeparateStores(MemoryOwnership(), checkpoints), "feed")
+    assert again.id == joined.id
 
 
 async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(

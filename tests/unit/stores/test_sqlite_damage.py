@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.feed import RangeId
+from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredCheckpoints
 from changefeed.runtime.errors import StoreRefused
@@ -81,8 +82,8 @@ async def test_a_lease_that_is_none_of_ours_is_refused_with_its_name(
             assert "'r0'" in said
 
 
-@pytest.mark.parametrize("position", [*NO_TEXT[:3], "null"])
-async def test_so_is_one_without_its_position_where_that_is_read(
+@pytest.mark.parametrize("position", NO_TEXT[:3])
+async def test_so_is_one_whose_position_is_no_text_where_that_is_read(
     path: Path, position: str
 ) -> None:
     async with SqliteLeases(path) as leases:
@@ -102,16 +103,15 @@ async def test_so_is_one_without_its_position_where_that_is_read(
 async def test_so_are_a_member_and_the_name_of_the_feed(path: Path, body: str) -> None:
     async with SqliteLeases(path) as leases:
         await leases.put_member(ANNA)
-        await leases.keep_feed_identity("the feed")
-        assert await leases.feed_identity() == "the feed"
+        await join_fleet(leases, "the feed")
         change(path, f"update records set body = {body} where kind = 'host'")
         for said in await reasons(
             leases.members, leases.list_fleet, lambda: leases.put_member(ANNA)
         ):
             assert "'anna'" in said
         if "heartbeats" not in body:
-            change(path, f"update records set body = {body} where kind = 'feed'")
-            await reasons(leases.feed_identity)
+            change(path, f"update records set body = {body} where kind = 'fleet'")
+            await reasons(leases.fleet)
 
 
 @pytest.mark.parametrize("key", ["x'ff'", "cast(x'ff' as text)", "x'7230'"])

@@ -1,0 +1,95 @@
+"""The record of a fleet: its id, its feed, where it began, and what all its hosts go by.
+
+Positions mean nothing in another feed. A container of Cosmos DB, or an event log, that is
+deleted and created again has the same address, ranges and positions, and other changes under
+them. While hosts run their feed notices. What was recreated while no host ran is noticed here,
+at the next start: the first host writes down what its feed is, beside the leases.
+
+Where ownership and checkpoints are kept apart, both stores carry the id of the fleet. So
+checkpoints of another fleet, or a store that was emptied, are no checkpoints that were lost.
+A store of ownership that was emptied is found again: the id is that of the checkpoints.
+"""
+
+from dataclasses import replace
+
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import End, FleetRecord
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+
+_ATTEMPTS = 10
+
+
+async def join_fleet(container: LeaseContainer, feed: str) -> FleetRecord:
+    """Return the record of the fleet, which the first host makes; ``feed`` is the identity of
+    its feed.
+
+    Raise ``StoreRefused`` if there are leases and they are about another feed, or if the
+    checkpoints are those of another fleet. A container without leases takes any feed.
+    """
+    for _ in range(_ATTEMPTS):
+        found = await _of_feed(container, feed)
+        if found.id:
+            refuse_other_checkpoints(found)
+        wanted = found.of_feed(feed)
+        stored = found if wanted == found else await container.put_fleet(wanted)
+        if stored is not None:
+            return stored
+    raise _busy()
+
+
+async def compare_feeds(container: LeaseContainer, feed: str) -> None:
+    """Raise as ``join_fleet`` for another feed; write nothing: for who changes some leases."""
+    await _of_feed(container, feed)
+
+
+async def adopt_feed(container: LeaseContainer, feed: str) -> FleetRecord:
+    """Let the leases be about this feed, and the checkpoints be theirs, whatever they were
+    before: for who has moved all of them.
+    """
+    for _ in range(_ATTEMPTS):
+        stored = await container.put_fleet((await container.fleet()).of_feed(feed))
+        if stored is not None:
+            return stored
+    raise _busy()
+
+
+async def settle_root(container: LeaseContainer, root: End) -> End:
+    """Settle where the fleet began, once; return this, or what another has settled before."""
+    for _ in range(_ATTEMPTS):
+        found = await container.fleet()
+        if found.root is not None:
+            return found.root
+        if await container.put_fleet(replace(found, root=root)) is not None:
+            return root
+    raise _busy()
+
+
+def refuse_other_checkpoints(record: FleetRecord) -> None:
+    """Raise ``StoreRefused`` if the checkpoints are not those of the fleet."""
+    if record.checkpoints == record.id:
+        return
+    found = "has none of this fleet" if not record.checkpoints else "has those of another fleet"
+    raise StoreRefused(
+        f"the store of checkpoints {found}: it was emptied, or its address "
+        f"(leases.checkpoints) is that of another. Put the right one in its place; or give "
+        f"this one the positions that were saved (changefeed positions restore FILE); or "
+        f"start all ranges again with: changefeed reset --all --to=beginning"
+    )
+
+
+async def _of_feed(container: LeaseContainer, feed: str) -> FleetRecord:
+    """Return the record, if the leases are about this feed, or about none."""
+    assert feed, "a feed has an identity"
+    found = await container.fleet()
+    if found.feed not in (None, feed) and await container.list():
+        raise StoreRefused(
+            f"the leases are about another feed ({found.feed}) than the one at its address now "
+            f"({feed}): it was deleted and recreated, or the address of the leases is that "
+            f"of another fleet. Positions of the one mean nothing in the other: name other "
+            f"leases, or start all ranges again with: changefeed reset --all --to=beginning"
+        )
+    return found
+
+
+def _busy() -> StoreUnavailable:
+    return StoreUnavailable("others write the record of the fleet at the same time")
