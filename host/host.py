@@ -35,11 +35,11 @@ from changefeed.host.loop_lag import LoopLag
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
-from changefeed.host.workers.environment import WorkerEnvironment
-from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.lag_meter import LagMeter
 from changefeed.host.workers.load_meter import SharedTime
 from changefeed.host.workers.pool import WorkerPool
+from changefeed.host.workers.reader import IdleRanges
+from changefeed.host.workers.shared import Shared
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import MemberConflict
@@ -259,7 +259,7 @@ class Host:
             )
             renewer = self._renewer = self._make_renewer()
             pool = self._pool = WorkerPool(
-                partial(Worker, environment=self._worker_environment()),
+                partial(Worker, shared=self._shared()),
                 group=group,
                 failed=self._record_failure,
                 renewer=renewer,
@@ -323,8 +323,8 @@ class Host:
             clock=self._clock,
         )
 
-    def _worker_environment(self) -> WorkerEnvironment:
-        return WorkerEnvironment(
+    def _shared(self) -> Shared:
+        return Shared(
             host=self.name,
             feed=self._feed,
             container=self._container,

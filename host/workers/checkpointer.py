@@ -1,74 +1,140 @@
-"""When to checkpoint, and the one writer that does.
+"""What of one range is done, when it is written, and the one writer of it.
+
+Changes are acknowledged one by one and in any order, or all up to one of them, or by the return
+of the observer. Only the unbroken beginning counts: its last change is the low watermark.
 
 The newest position wins: while a write is under way, later positions replace each other,
 and only the last is written. After a write the writer rests for a few times as long as the
 write took, unless a call waits for it: so checkpoints cost a fixed part of the time at
-the most, however fast batches come and however slow the container is. How much may be delivered
-and not yet stored, which is what a crash repeats, is bounded by the worker (``room_for``).
+the most, however fast batches come and however slow the container is. Once everything is
+written, no task is left. How much may be delivered and not yet stored, which is what a crash
+repeats, is bounded by the delivery (``room_for``).
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Never
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Change, Continuation, Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.runtime.groups import start_in
 from changefeed.runtime.light_event import LightEvent
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
 _LONGEST_REST = 0.1
 
 
-class CheckpointPolicy:
-    """Decides after each batch whether its end is to be written. Pure but for its counts."""
+class Acknowledgements:
+    """What one observer was given that is not yet known to be done. No I/O."""
 
-    def __init__(self, settings: ObserverSettings, *, now: float) -> None:
-        self._settings = settings
-        self._changes = 0
-        self._since = now
+    def __init__(self) -> None:
+        self._open: deque[Change] = deque()
+        self._done: set[int] = set()  # sequences of open changes behind a gap
+        self._last = -1
 
     @property
-    def automatic(self) -> bool:
-        """Whether a batch counts as done when the observer returns from it."""
-        return self._settings.checkpoint != "manual"
+    def unacknowledged(self) -> int:
+        """How many delivered changes are at or behind the first that is not done."""
+        return len(self._open)
 
-    def due(self, changes: int, *, now: float) -> bool:
-        """Count ``changes`` more as done; say whether it is time."""
-        self._changes += changes
-        mode = self._settings.checkpoint
-        due = (
-            mode == "batch"
-            or (mode == "count" and self._changes >= self._settings.checkpoint_count)
-            or (mode == "interval" and now - self._since >= self._settings.checkpoint_interval)
+    def deliver(self, changes: Sequence[Change]) -> None:
+        """Count ``changes``, in order and later than all before, as in hand.
+
+        What is delivered again after a failure is in hand once.
+        """
+        assert changes, "an empty batch is nothing to acknowledge"
+        if changes[0].sequence <= self._last:
+            changes = [x for x in changes if x.sequence > self._last]
+        self._open.extend(changes)
+        if changes:
+            self._last = changes[-1].sequence
+
+    def all_done(self) -> int:
+        """Count everything that was delivered as done; return how much was not before."""
+        changes = len(self._open)
+        self._open.clear()
+        self._done.clear()
+        return changes
+
+    def was_delivered(self, change: Change) -> bool:
+        return change.sequence <= self._last
+
+    def done_up_to(self, change: Change) -> Change | None:
+        """Count ``change`` and all before it as done; return the watermark if it moved."""
+        moved = None
+        while self._open and self._open[0].sequence <= change.sequence:
+            moved = self._pop()
+        moved = self._follow() or moved
+        assert not self._open or self._open[0].sequence > change.sequence, (
+            f"{self._open[0].sequence} is open, and all up to {change.sequence} is done"
         )
-        if due:
-            self._changes, self._since = 0, now
-        return due
+        return moved
+
+    def done(self, change: Change) -> Change | None:
+        """Count ``change`` alone as done; return the watermark if it moved."""
+        if not self._open or change.sequence < self._open[0].sequence:
+            return None
+        self._done.add(change.sequence)
+        return self._follow()
+
+    def _follow(self) -> Change | None:
+        """Pass over what was acknowledged early, now that nothing before it is missing."""
+        moved = None
+        while self._open and self._open[0].sequence in self._done:
+            moved = self._pop()
+        return moved
+
+    def _pop(self) -> Change:
+        change = self._open.popleft()
+        self._done.discard(change.sequence)
+        return change
 
 
 class Checkpointer:
-    """Writes the positions of one range, in order, the newest only."""
+    """Knows what of a range is done, and writes its positions, in order, the newest only.
 
-    def __init__(self, owned: OwnedLease, events: HostEvents, retrier: Retrier) -> None:
+    It writes in tasks of ``group``, which is that of its worker. They raise ``LeaseLost`` or
+    ``LeaseGone`` when nothing may be written.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedLease,
+        settings: ObserverSettings,
+        *,
+        group: asyncio.TaskGroup,
+        feed: Feed,
+        events: HostEvents,
+        retrier: Retrier,
+    ) -> None:
         self._owned = owned
+        self._settings = settings
+        self._group = group
+        self._feed = feed
         self._events = events
         self._retrier = retrier
+        self._clock = asyncio.get_running_loop().time
+        self.in_hand = Acknowledgements()
+        """What the observer was given that is not done."""
         self._wanted = owned.continuation
-        self._reached = owned.continuation
+        self.reached = owned.continuation
+        """The position below which everything is done; it only moves forward."""
         self._said = 0
         self._written = 0
         self._changes = 0  # done since the last position that was said
         self._changes_unwritten = 0  # below that position, and not known to be stored
-        self._urgent = LightEvent()
+        self._changes_put_off = 0  # done since policy last had a position written
+        self._due_since = self._clock()
+        self._runs = False
         self._stopped = False
-        self._clock = asyncio.get_running_loop().time
+        self._urgent = LightEvent()
         self._idle = LightEvent()
         self._idle.set()
-        self._news = LightEvent()
         self._progress = LightEvent()
 
     @property
@@ -78,22 +144,74 @@ class Checkpointer:
 
     @property
     def at_rest(self) -> bool:
-        """Whether everything that was done is stored."""
-        return self._written == self._said and self._reached == self._wanted
+        """Whether everything that was delivered is done, and stored."""
+        return (
+            self._written == self._said
+            and self.reached == self._wanted
+            and not self.in_hand.unacknowledged
+        )
 
-    @property
-    def reached(self) -> Continuation:
-        """The position below which everything is done; it only moves forward."""
-        return self._reached
+    # what is done
 
-    def done(self, position: Continuation, *, changes: int) -> None:
-        """Count everything below ``position`` as done: so many changes more than before.
+    def begin(self) -> None:
+        """Have nothing in hand: another observer is given again what is not done."""
+        self.in_hand = Acknowledgements()
 
-        It is written with the next ``advance``.
+    def returned(self, changes: Sequence[Change], end: Continuation | None) -> None:
+        """Count what the observer returned from as done, unless that is for the user to say.
+
+        ``end`` is the position behind it, where that is known.
         """
+        if self._settings.checkpoint == "manual":
+            return
+        self._reach(end or self._feed.position_after(changes[-1]), self.in_hand.all_done())
+        if self._is_due(len(changes)):
+            self.advance()
+
+    def acknowledge(self, change: Change, *, up_to: bool) -> bool:
+        """Count a change as done, or all ``up_to`` it; return whether the watermark moved."""
+        before = self.in_hand.unacknowledged
+        count = self.in_hand.done_up_to if up_to else self.in_hand.done
+        watermark = count(change)
+        if watermark is None:
+            return False
+        left = self.in_hand.unacknowledged
+        assert left < before, f"{watermark.sequence} is done, and {left} of {before} are left"
+        self._reach(self._feed.position_after(watermark), before - left)
+        self.advance()
+        return True
+
+    def pass_over(self, position: Continuation) -> None:
+        """Count a page without changes; it ends the feed for now, so that there is time to
+        write what policy had put off.
+        """
+        if not self.in_hand.unacknowledged:
+            self._reach(position, 0)
+        self.advance()
+
+    def _reach(self, position: Continuation, changes: int) -> None:
+        """Count everything below ``position`` as done: so many changes more than before."""
         assert changes >= 0, f"{changes} changes were done of {self._owned.range_id!r}"
-        self._reached = position
+        self.reached = position
         self._changes += changes
+
+    def _is_due(self, changes: int) -> bool:
+        """Count ``changes`` more as done; return whether policy has them written now."""
+        self._changes_put_off += changes
+        now, mode = self._clock(), self._settings.checkpoint
+        due = (
+            mode == "batch"
+            or (mode == "count" and self._changes_put_off >= self._settings.checkpoint_count)
+            or (
+                mode == "interval"
+                and now - self._due_since >= self._settings.checkpoint_interval
+            )
+        )
+        if due:
+            self._changes_put_off, self._due_since = 0, now
+        return due
+
+    # writing it
 
     async def room_for(self, changes: int, *, limit: int) -> None:
         """Wait until so many changes more make no more than ``limit`` that are not stored.
@@ -101,6 +219,7 @@ class Checkpointer:
         What policy had put off is written for that; what is larger than ``limit`` waits
         until everything else is stored.
         """
+        changes += self.in_hand.unacknowledged
         while 0 < self._changes + self._changes_unwritten > limit - changes:
             self.advance()
             if self._written == self._said:
@@ -110,18 +229,16 @@ class Checkpointer:
 
     def advance(self) -> int:
         """Have what was reached written soon; return its number for ``written``."""
-        if self._reached != self._wanted:
-            self._wanted = self._reached
+        if self.reached != self._wanted:
+            self._wanted = self.reached
             self._changes_unwritten += self._changes
             self._changes = 0
-            self._say()
+            self._said += 1
+            assert self._written < self._said, "what was just said cannot be stored yet"
+            if not self._runs and not self._stopped:
+                self._runs = True
+                start_in(self._group, self._write_all())
         return self._said
-
-    def _say(self) -> None:
-        """Have the position that is wanted written."""
-        self._said += 1
-        assert self._written < self._said, "what was just said cannot be stored yet"
-        self._news.set()
 
     async def written(self, number: int | None = None) -> None:
         """Wait until that position, or a later one, is stored. Default: the last one."""
@@ -134,19 +251,17 @@ class Checkpointer:
     async def stop(self) -> Continuation | None:
         """Write nothing more; return what the last write of the lease should carry."""
         self._stopped = True
+        self._urgent.set()
         await self._idle.wait()
         return self.unwritten
 
-    async def run(self) -> Never:
-        """Be the writer. Raise ``LeaseLost`` or ``LeaseGone`` when nothing may be written."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            if self._stopped:
-                continue
+    async def _write_all(self) -> None:
+        """Be the writer, until everything is written."""
+        while self._written < self._said and not self._stopped:
             began = self._clock()
             await self._write()
             await self._rest(_REST * (self._clock() - began))
+        self._runs = False
 
     async def _write(self) -> None:
         wanted, number, changes = self._wanted, self._said, self._changes_unwritten

@@ -8,23 +8,20 @@ be read, and a host that ended for it would leave the next host the same.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 
 from changefeed.feeds.errors import RangeRefused
-from changefeed.feeds.feed import Change, Continuation, Page, RangeEnded
-from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.feeds.feed import Page, RangeEnded
 from changefeed.host.workers.call_watch import CallWatch
-from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
-from changefeed.host.workers.context import WorkerContext
-from changefeed.host.workers.drain import Drain
-from changefeed.host.workers.environment import WorkerEnvironment
+from changefeed.host.workers.checkpointer import Checkpointer
+from changefeed.host.workers.context import Drain, WorkerContext
 from changefeed.host.workers.hot_split import HotSplit
-from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.prefetch import Prefetcher
+from changefeed.host.workers.reader import Reader
+from changefeed.host.workers.shared import Shared
 from changefeed.leases.lease import End
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
@@ -47,16 +44,16 @@ class Delivery:
     def __init__(
         self,
         owned: OwnedLease,
-        environment: WorkerEnvironment,
+        shared: Shared,
         *,
         drain: Drain,
         checkpoints: Checkpointer,
         meter: LoadMeter,
     ) -> None:
         self._owned = owned
-        self._environment = environment
-        self._settings = environment.settings
-        self._events = environment.events
+        self._shared = shared
+        self._settings = shared.settings
+        self._events = shared.events
         self._drain = drain
         self._checkpoints = checkpoints
         self._meter = meter
@@ -66,11 +63,9 @@ class Delivery:
             overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
             returned=partial(self._events.health.returned, owned.range_id),
         )
-        self._acknowledgements = Acknowledgements()
         self._context = self._make_context()
-        self._policy = CheckpointPolicy(self._settings.observer, now=self._clock())
-        self._pages: Prefetcher | None = None
-        self.split = HotSplit(owned, environment, checkpoints)
+        self._pages: Reader | None = None
+        self.split = HotSplit(owned, shared, checkpoints)
         self.end: End | None = None
         """What the range goes on in, once it has been read to its end."""
         self.stuck = False
@@ -81,7 +76,7 @@ class Delivery:
     @property
     def in_hand(self) -> bool:
         """Whether the observer was given changes that are not done."""
-        return self._acknowledgements.unacknowledged > 0
+        return self._checkpoints.in_hand.unacknowledged > 0
 
     def stop(self) -> None:
         """Deliver nothing more; what was read ahead is dropped."""
@@ -92,9 +87,7 @@ class Delivery:
     async def run(self, group: asyncio.TaskGroup) -> CloseReason:
         """Feed observers; return why no more. ``group`` gets the task that reads ahead."""
         while True:
-            observer = self._environment.make_observer(
-                self._owned.lease.range, LeaseGate(self._owned, self._drain, self._watch)
-            )
+            observer = self._shared.make_observer(self._owned.lease.range, self._context)
             try:
                 return await self._open_and_deliver(observer, group)
             except RangeRefused as refused:
@@ -103,7 +96,7 @@ class Delivery:
             except ObserverFailed as failed:
                 self._checkpoints.advance()
                 await self._checkpoints.written()  # reading begins there again
-                self._acknowledgements = Acknowledgements()
+                self._checkpoints.begin()
                 self._context = self._make_context()
                 if self._drain.reason is None:
                     reason = await self._after_failure(failed)
@@ -114,11 +107,10 @@ class Delivery:
 
     def _make_context(self) -> WorkerContext:
         return WorkerContext(
-            self._owned.lease,
-            self._environment.host,
-            feed=self._environment.feed,
-            acknowledgements=self._acknowledgements,
+            self._owned,
+            self._shared.host,
             checkpoints=self._checkpoints,
+            drain=self._drain,
             watch=self._watch,
         )
 
@@ -172,13 +164,13 @@ class Delivery:
                 self._watch.end()
         return reason
 
-    def _start_reading(self) -> Prefetcher:
-        return Prefetcher(
-            self._environment.feed,
+    def _start_reading(self) -> Reader:
+        return Reader(
+            self._shared.feed,
             self._owned.lease.range,
             self._settings.feed,
-            retrier=self._environment.retrier,
-            idle=self._environment.idle,
+            retrier=self._shared.retrier,
+            idle=self._shared.idle,
             at_rest=self._at_rest,
             meter=self._meter,
         )
@@ -187,16 +179,15 @@ class Delivery:
         """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
         return (
             self._checkpoints.at_rest
-            and not self._acknowledgements.unacknowledged
             and not self._events.health.of(self._owned.range_id).in_trouble
         )
 
-    async def _deliver(self, observer: Observer, pages: Prefetcher) -> CloseReason:
+    async def _deliver(self, observer: Observer, pages: Reader) -> CloseReason:
         """Hand page after page to the observer, until there is a reason to stop."""
         while (page := await pages.next()) is not None:
             if isinstance(page, RangeEnded):
                 await self._until_acknowledged()
-                if self._acknowledgements.unacknowledged:
+                if self.in_hand:
                     break  # the worker drains: the next owner finds the end again
                 self._checkpoints.advance()
                 self.end = End(children=page.successors)
@@ -205,7 +196,9 @@ class Delivery:
             if page.changes:
                 await self._hand_over(observer, page)
             else:
-                self._pass_over(page)
+                if not self.in_hand:
+                    self._events.health.caught_up(self._owned.range_id)
+                self._checkpoints.pass_over(page.continuation)
             if self.split.due and await self._splits():
                 return CloseReason.RANGE_ENDED
         assert self._drain.reason is not None, "only a drain stops the reading"
@@ -215,7 +208,7 @@ class Delivery:
 
     async def _splits(self) -> bool:
         """Split the range here, if that is possible: nothing may be in hand."""
-        if self._drain.reason is not None or self._acknowledgements.unacknowledged:
+        if self._drain.reason is not None or self.in_hand:
             return False
         self.end = await self.split.end_here()
         assert not self.in_hand, f"{self._owned.range_id!r} was split with changes in hand"
@@ -224,7 +217,7 @@ class Delivery:
     async def _hand_over(self, observer: Observer, page: Page) -> None:
         """Hand over a page, in pieces that there is room for."""
         size, context = self._settings.observer.max_unacknowledged, self._context
-        tracing = self._environment.tracing
+        tracing = self._shared.tracing
         for first in range(0, len(page.changes), size):
             changes = page.changes[first : first + size]
             await self._until_room_for(len(changes))
@@ -233,27 +226,19 @@ class Delivery:
                 return
             self._owned.check()
             began = self._clock()
-            open_ = self._acknowledgements.unacknowledged
+            open_ = self._checkpoints.in_hand.unacknowledged
             assert open_ == 0 or open_ + len(changes) <= size, (
                 f"{self._owned.range_id!r}: {open_} + {len(changes)} changes in hand, of {size}"
             )
-            self._acknowledgements.deliver(changes)
+            self._checkpoints.in_hand.deliver(changes)
             async with self._in_hand("process", len(changes)):
                 with nullcontext() if tracing is None else tracing.batch(context, changes):
                     await observer.process(context, changes)
-            if self._policy.automatic:
-                last = first + size >= len(page.changes)
-                self._count_as_done(changes, page.continuation if last else None)
-            elif self._acknowledgements.unacknowledged:
+            last = first + size >= len(page.changes)
+            self._checkpoints.returned(changes, page.continuation if last else None)
+            if self.in_hand:
                 self._watch.unacknowledged()
             self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
-
-    def _count_as_done(self, changes: Sequence[Change], end: Continuation | None) -> None:
-        """Count what the observer returned from as done; ``end`` is known of a page's last."""
-        position = end or self._environment.feed.position_after(changes[-1])
-        self._checkpoints.done(position, changes=self._acknowledgements.all_done())
-        if self._policy.due(len(changes), now=self._clock()):
-            self._checkpoints.advance()
 
     @asynccontextmanager
     async def _in_hand(self, call: str, changes: int = 0) -> AsyncIterator[None]:
@@ -274,14 +259,13 @@ class Delivery:
         """Wait until ``changes`` more make no more than a crash may repeat."""
         limit = self._settings.observer.max_unacknowledged
         while (
-            self._acknowledgements.unacknowledged
-            and self._acknowledgements.unacknowledged + changes > limit
+            self.in_hand
+            and self._checkpoints.in_hand.unacknowledged + changes > limit
             and self._drain.reason is None
         ):
             await self._context.acknowledged()
         if self._drain.reason is None:
-            unacknowledged = self._acknowledgements.unacknowledged
-            await self._checkpoints.room_for(changes + unacknowledged, limit=limit)
+            await self._checkpoints.room_for(changes, limit=limit)
 
     async def _until_written_again(self) -> None:
         """Wait while the lease cannot be written: its owner ends, or the store is back."""
@@ -293,15 +277,8 @@ class Delivery:
         """Wait until all that was delivered is done, or the deadline of the drain."""
         with suppress(TimeoutError):
             async with self._drain.bounded():
-                while self._acknowledgements.unacknowledged:
+                while self.in_hand:
                     await self._context.acknowledged()
-
-    def _pass_over(self, page: Page) -> None:
-        """At the end for now: there is time to write what policy had put off."""
-        if not self._acknowledgements.unacknowledged:
-            self._checkpoints.done(page.continuation, changes=0)
-            self._events.health.caught_up(self._owned.range_id)
-        self._checkpoints.advance()
 
     async def _close(self, observer: Observer, reason: CloseReason) -> None:
         try:

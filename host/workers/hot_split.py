@@ -12,8 +12,8 @@ import asyncio
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.shared import Shared
 from changefeed.leases.lease import End
 
 
@@ -24,14 +24,12 @@ class HotSplit:
     to catch up with), nor for as long after a split that the feed has refused.
     """
 
-    def __init__(
-        self, owned: OwnedLease, environment: WorkerEnvironment, checkpoints: Checkpointer
-    ) -> None:
+    def __init__(self, owned: OwnedLease, shared: Shared, checkpoints: Checkpointer) -> None:
         self._owned = owned
-        self._environment = environment
+        self._shared = shared
         self._checkpoints = checkpoints
         self._clock = asyncio.get_running_loop().time
-        self._cooldown = environment.settings.leases.balance_cooldown
+        self._cooldown = shared.settings.leases.balance_cooldown
         self._not_before = self._clock() + self._cooldown
         self.into: int | None = None
         """How many sub-ranges are asked for."""
@@ -54,12 +52,10 @@ class HotSplit:
         )
         lease = self._owned.lease
         try:
-            end = End.of_split(
-                self._environment.feed, lease.range, into, self._owned.continuation
-            )
+            end = End.of_split(self._shared.feed, lease.range, into, self._owned.continuation)
         except FeedRefused as error:
             self._not_before = self._clock() + self._cooldown
-            self._environment.events.not_split(self._owned.range_id, error)
+            self._shared.events.not_split(self._owned.range_id, error)
             return None
-        self._environment.events.split(lease, [x.range for x in end.children])
+        self._shared.events.split(lease, [x.range for x in end.children])
         return end

@@ -43,7 +43,6 @@ from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, checkp
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.runtime.light_event import LightEvent
 
 _FAILURES = 2  # in a row: one alone is a lost answer, as a rule
 _TRIES = 5  # each lost to another host's request; more means something else is wrong
@@ -92,8 +91,8 @@ class OwnedLease:
         """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
         self.given_up = False
         """Whether it was written for the last time."""
-        self.noticed = LightEvent()
-        """Set when others have written to the lease, a request or a pause, or it is lost."""
+        self.noticed: Callable[[], None] = lambda: None
+        """Called when others have written to the lease, a request or a pause, or it is lost."""
 
     @property
     def lease(self) -> Lease:
@@ -137,7 +136,7 @@ class OwnedLease:
     def _end(self, why: str) -> None:
         self._why_lost = why
         self.lost = True
-        self.noticed.set()
+        self.noticed()
 
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host that was sent then and has just been answered."""
@@ -350,7 +349,7 @@ class OwnedLease:
         self._continuation = stored.continuation or self._continuation
         self._unclear = None
         if stored.next_owner is not None or stored.paused is not None:
-            self.noticed.set()
+            self.noticed()
 
 
 def _holder(lease: Lease) -> tuple[HostName | None, Incarnation | None, int]:

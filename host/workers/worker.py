@@ -1,8 +1,8 @@
 """One worker for each lease: it keeps the lease while its range is delivered.
 
-The delivery is the body, and the writer of checkpoints and the rest are its companions:
-whatever ends the body, the lease is still being renewed (``host.renewer``) while the body winds
-down; and when the lease is lost, the body is cancelled with them.
+The delivery is the body; beside it there is what reads ahead, and what writes a checkpoint
+while there is one to write. Whatever ends the body, the lease is still being renewed
+(``host.renewer``) while the body winds down; and when the lease is lost, all are cancelled.
 
 How it ends:
 
@@ -25,19 +25,19 @@ for that: it ends, calls the observer no more, and leaves the lease to expire.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Never
 
 from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.checkpointer import Checkpointer
+from changefeed.host.workers.context import Drain
 from changefeed.host.workers.delivery import Delivery
-from changefeed.host.workers.drain import Drain
-from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.shared import Shared
 from changefeed.leases.errors import LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreError
+from changefeed.runtime.groups import start_in
 
 _LAST_RELEASE_TIMEOUT = 2.0
 _LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
@@ -46,19 +46,27 @@ _LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not lon
 class Worker:
     """Reads one range for one observer, for as long as the lease is ours."""
 
-    def __init__(self, owned: OwnedLease, environment: WorkerEnvironment) -> None:
+    def __init__(self, owned: OwnedLease, shared: Shared) -> None:
         self._owned = owned
-        self._environment = environment
-        self._settings = environment.settings
-        self._events = environment.events
-        self._retrier = environment.retrier
-        self._checkpoints = Checkpointer(owned, self._events, self._retrier)
+        self._shared = shared
+        self._settings = shared.settings
+        self._events = shared.events
+        self._retrier = shared.retrier
+        self._group = asyncio.TaskGroup()
+        self._checkpoints = Checkpointer(
+            owned,
+            self._settings.observer,
+            group=self._group,
+            feed=shared.feed,
+            events=self._events,
+            retrier=self._retrier,
+        )
         self._drain = Drain()
         self._meter = LoadMeter(
             owned.lease,
             cooldown=self._settings.leases.balance_cooldown,
             clock=asyncio.get_running_loop().time,
-            shared=environment.shared_time,
+            shared=shared.shared_time,
         )
         self.delivered = False
         """Whether nothing is in hand any more: the lease is all that is left to give up."""
@@ -66,11 +74,12 @@ class Worker:
         """Why the lease still has our name though nothing reads it, once that is so."""
         self._delivery = Delivery(
             owned,
-            environment,
+            shared,
             drain=self._drain,
             checkpoints=self._checkpoints,
             meter=self._meter,
         )
+        owned.noticed = self._look_at_lease
 
     @property
     def owned(self) -> OwnedLease:
@@ -132,14 +141,8 @@ class Worker:
         """
         reason, given_up = CloseReason.FAILED, False
         try:
-            async with asyncio.TaskGroup() as group:
-                companions = [
-                    group.create_task(companion)
-                    for companion in (
-                        self._checkpoints.run(),
-                        self._watch_requests(),
-                    )
-                ]
+            async with self._group as group:
+                self._look_at_lease()
                 reason = await self._delivery.run(group)
                 assert reason is not CloseReason.RANGE_ENDED or not self.in_hand, (
                     f"range {self.lease.range_id!r} would end with changes in hand"
@@ -147,8 +150,6 @@ class Worker:
                 self.delivered = True
                 await self._give_up(reason)
                 given_up = True
-                for companion in companions:
-                    companion.cancel()
         except* (LeaseLost, LeaseGone):
             reason = CloseReason.LEASE_LOST
         finally:
@@ -171,7 +172,7 @@ class Worker:
     async def _give_up_in_turn(
         self, end: Callable[[Lease], Lease], last: Continuation | None
     ) -> None:
-        async with self._environment.give_ups:
+        async with self._shared.give_ups:
             await self._owned.give_up(lambda x: end(self.described(x)), last)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
@@ -194,7 +195,7 @@ class Worker:
 
     def _handed_over(self, lease: Lease) -> Lease:
         """Hand over to the host that asks by now; if it is dead, any host may have it."""
-        if lease.next_owner is not None and self._environment.is_alive(lease.next_owner):
+        if lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
             return lease.handed_over()
         return lease.released()
 
@@ -233,18 +234,20 @@ class Worker:
 
     # keeping it
 
-    async def _watch_requests(self) -> Never:
-        """Stop when a living host asks for the lease, or when it is paused."""
-        while True:
-            await self._owned.noticed.wait()
-            self._owned.noticed.clear()
-            if self._owned.lost:
-                self._owned.check()
-            lease = self._owned.lease
-            if lease.paused is not None:
-                self.stop(CloseReason.PAUSED)
-            elif lease.next_owner is not None and self._environment.is_alive(lease.next_owner):
-                self.stop(CloseReason.HANDED_OVER)
+    def _look_at_lease(self) -> None:
+        """Stop if a living host asks for the lease, or it is paused; end if it is lost."""
+        lease = self._owned.lease
+        if self._owned.lost:
+            start_in(self._group, self._end_as_lost())
+        elif self.delivered:
+            return  # the last write says how it goes on
+        elif lease.paused is not None:
+            self.stop(CloseReason.PAUSED)
+        elif lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
+            self.stop(CloseReason.HANDED_OVER)
+
+    async def _end_as_lost(self) -> None:
+        self._owned.check()
 
     def described(self, lease: Lease) -> Lease:
         """Have the lease say how the observer gets on, and what the range costs."""

@@ -3,12 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from changefeed.feeds.feed import Page
+from changefeed.feeds.feed import Continuation
 from changefeed.host.balancing.membership import Membership
 from changefeed.host.host import Host
-from changefeed.host.workers.acknowledgements import Acknowledgements
-from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.delivery import Delivery
+from changefeed.host.workers.checkpointer import Acknowledgements, Checkpointer
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
@@ -74,11 +72,11 @@ def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
 
 @mutant(rule=13, kills=_WORKER)
 def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
-    def pass_over(self: Delivery, page: Page) -> None:
-        self._checkpoints.done(page.continuation, changes=0)
-        self._checkpoints.advance()
+    def pass_over(self: Checkpointer, position: Continuation) -> None:
+        self._reach(position, 0)
+        self.advance()
 
-    m.patch(Delivery, "_pass_over", pass_over)
+    m.patch(Checkpointer, "pass_over", pass_over)
 
 
 @mutant(rule=13, kills="unit/host/workers/test_drain.py")

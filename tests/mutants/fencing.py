@@ -7,7 +7,7 @@ from changefeed.host.balancing.membership import Membership, NameTaken
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.workers import owned_lease
 from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.lease_gate import LeaseGate
+from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
@@ -57,7 +57,7 @@ def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
 
 @mutant(rule=5, kills="unit/host/workers/test_worker.py")
 def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
-    m.patch(LeaseGate, "check", lambda _: None)
+    m.patch(WorkerContext, "check", lambda _: None)
 
 
 @mutant(rule=5, kills=f"{_CONTAINERS}::test_nor_can_one_that_has_read_the_new_version")

@@ -13,7 +13,7 @@ from changefeed.host import retries
 from changefeed.host.balancing import rebalance
 from changefeed.host.balancing.discovery import _Plan
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.workers import prefetch
+from changefeed.host.workers import reader
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.delivery import Delivery
@@ -161,12 +161,12 @@ def a_range_that_is_to_wait_for_a_person_is_read_on(m: Patch) -> None:
 
 @mutant(rule=11, kills="unit/host/test_ranges_unknown.py")
 def a_range_that_one_replica_does_not_know_is_given_up_at_once(m: Patch) -> None:
-    m.patch(prefetch, "_UNKNOWN_FOR", 0.0)
+    m.patch(reader, "_UNKNOWN_FOR", 0.0)
 
 
 @mutant(rule=11, kills="unit/host/test_ranges_unknown.py")
 def a_range_that_the_feed_does_not_have_is_asked_for_for_ever(m: Patch) -> None:
-    m.patch(prefetch, "_UNKNOWN_FOR", inf)
+    m.patch(reader, "_UNKNOWN_FOR", inf)
 
 
 @mutant(rule=11, kills=f"unit/host/test_embedding.py {_WORKER}")

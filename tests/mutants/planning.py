@@ -7,8 +7,8 @@ from dataclasses import replace
 from changefeed.feeds.feed import RangeId
 from changefeed.host.balancing.balancer import Balancer, Listing, Steal, View
 from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host.workers.context import Drain
 from changefeed.host.workers.delivery import Delivery
-from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.worker import Worker
 from changefeed.leases import plan
 from changefeed.leases.expiry import Moment

@@ -4,20 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import pytest
 
 from changefeed.feeds.feed import Change, Continuation
+from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
-from changefeed.host.workers.acknowledgements import Acknowledgements
-from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
+from changefeed.host.workers.checkpointer import (
+    Acknowledgements,
+    Checkpointer,
+)
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.looking import lease_in
+from tests.support.looking import lease_in, now
 from tests.support.proxies import proxied
 
 A, A1 = HostName("a"), Incarnation("a-1")
@@ -35,18 +39,27 @@ class Slow:
 
 
 @asynccontextmanager
-async def writing(slow: Slow) -> AsyncIterator[Checkpointer]:
+async def writing(slow: Slow, **settings: Any) -> AsyncIterator[Checkpointer]:
     await slow.leases.create(make.lease(at="0"))
     owned = await make.owned(proxied(slow.leases, slow.calls))
     events = HostEvents(A)
-    checkpoints = Checkpointer(owned, events, Retrier(events, Random(1)))
-    writer = asyncio.create_task(checkpoints.run())
-    yield checkpoints
-    writer.cancel()
+    async with asyncio.TaskGroup() as group:
+        checkpoints = Checkpointer(
+            owned,
+            ObserverSettings.model_validate(settings),
+            group=group,
+            feed=MemoryFeed(1),
+            events=events,
+            retrier=Retrier(events, Random(1)),
+        )
+        yield checkpoints
+        await checkpoints.stop()
 
 
 def reach(checkpoints: Checkpointer, position: str) -> int:
-    checkpoints.done(Continuation(position), changes=1)
+    batch = [make.change(int(position))]
+    checkpoints.in_hand.deliver(batch)
+    checkpoints.returned(batch, Continuation(position))
     return checkpoints.advance()
 
 
@@ -103,13 +116,6 @@ async def test_a_call_that_waits_for_a_checkpoint_waits_for_no_rest_between_two(
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
 
-def policy(mode: str) -> CheckpointPolicy:
-    settings = ObserverSettings.model_validate(
-        {"checkpoint": mode, "checkpoint_count": 10, "checkpoint_interval": 5.0}
-    )
-    return CheckpointPolicy(settings, now=0.0)
-
-
 @pytest.mark.parametrize(
     ("mode", "due"),
     [
@@ -119,12 +125,21 @@ def policy(mode: str) -> CheckpointPolicy:
         ("manual", [False] * 6),
     ],
 )
-def test_a_checkpoint_is_due_after_each_batch_a_count_a_time_or_never(
+async def test_a_checkpoint_is_due_after_each_batch_a_count_a_time_or_never(
     mode: str, due: list[bool]
 ) -> None:
     """Each batch has 4 changes; they end at 3, 6, 7, 9, 12 and 13 seconds."""
-    decide = policy(mode)
-    assert [decide.due(4, now=now) for now in (3.0, 6.0, 7.0, 9.0, 12.0, 13.0)] == due
+    written = list[bool]()
+    async with writing(
+        Slow(0.1), checkpoint=mode, checkpoint_count=10, checkpoint_interval=5.0
+    ) as checkpoints:
+        for n, end in enumerate((3, 6, 7, 9, 12, 13)):
+            await asyncio.sleep(end - now())
+            batch = [make.change(4 * n + m) for m in range(4)]
+            checkpoints.in_hand.deliver(batch)
+            checkpoints.returned(batch, Continuation(str(4 * n + 3)))
+            written.append(checkpoints.unwritten is not None)
+    assert written == due
 
 
 # Which delivered changes are done

@@ -10,7 +10,7 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.idle_ranges import IdleRanges
+from changefeed.host.workers.reader import IdleRanges
 from changefeed.leases.lease import HostName
 from tests.support.looking import now
 

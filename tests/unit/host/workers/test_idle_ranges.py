@@ -10,6 +10,7 @@ from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
 from tests.support.calls import Calls
 from tests.support.looking import until
 from tests.support.proxies import proxied
@@ -48,6 +49,19 @@ async def test_ranges_at_rest_are_asked_for_together() -> None:
         assert calls["read"] == 0
         assert 90 <= calls["news"] <= 112
         assert 9 <= calls["lags"] <= 11
+
+
+@pytest.mark.parametrize("changes", [0, 3])
+async def test_a_range_at_rest_has_no_tasks_but_to_deliver_and_to_read(
+    changes: int,
+) -> None:
+    async def tasks(ranges: int) -> int:
+        async with Fleet(make.memory_feed(ranges, changes), MemoryLeases()) as fleet:
+            fleet.start("a")
+            await asyncio.sleep(SETTLED)
+            return len(asyncio.all_tasks())
+
+    assert await tasks(30) - await tasks(10) == 2 * 20
 
 
 async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> None:

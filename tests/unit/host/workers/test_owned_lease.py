@@ -267,11 +267,13 @@ async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_created_agai
 
 async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
     leases, owned = await held()
+    noticed = list[HostName | None]()
+    owned.noticed = lambda: noticed.append(owned.lease.next_owner)
     await owned.renew()
-    assert not owned.noticed.is_set()
+    assert noticed == []
     await leases.replace((await lease_in(leases)).asked_by(B))
     await owned.renew()
-    assert owned.noticed.is_set()
+    assert noticed[0] == B
     assert owned.lease.next_owner == B
     assert (await lease_in(leases)).next_owner == B
 

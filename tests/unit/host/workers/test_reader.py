@@ -10,9 +10,8 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.load_meter import LoadMeter, SharedTime
-from changefeed.host.workers.prefetch import Prefetcher
+from changefeed.host.workers.reader import IdleRanges, Reader
 from changefeed.leases.lease import HostName
 from tests.support import make
 from tests.support.calls import Calls
@@ -24,13 +23,13 @@ BEGINNING = Continuation("0")
 
 
 @asynccontextmanager
-async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Prefetcher]:
+async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Reader]:
     """Pages of 10, two ahead."""
     random = Random(1)
     asked, settings = proxied(feed, reads), FeedSettings(page_size=10, read_ahead=2)
     retrier = Retrier(HostEvents(HostName("a")), random)
     clock = asyncio.get_running_loop().time
-    pages = Prefetcher(
+    pages = Reader(
         asked,
         FeedRange(id=R0),
         settings,

@@ -9,8 +9,8 @@ from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
-from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.load_meter import SharedTime
+from changefeed.host.workers.reader import IdleRanges
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.call import ObserverMaker
@@ -22,11 +22,10 @@ other for longer than ``leases.call_timeout``, and each would count as one witho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerEnvironment:
+class Shared:
     """``is_alive`` says whether a host is known to live: leases are handed to no others.
     ``give_ups`` bounds how many leases are given up at once; ``shared_time`` is what their
-    calls share.
-    Without ``tracing`` batches have no spans.
+    calls share. Without ``tracing`` batches have no spans.
     """
 
     host: HostName
