@@ -31,6 +31,8 @@ class Trouble:
     late: float = 0.15
     by_hand: float = 0.0
     dotnet: bool = False
+    somewhere: bool = False
+    """Whether the fleet begins at a time, and not at the beginning."""
 
 
 def bound(key: int) -> str:
@@ -58,6 +60,7 @@ class Feed(Protocol):
     def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | End: ...
     def sub_range(self, found: FeedRange, low: int, high: int, depth: int) -> FeedRange: ...
     def one(self, found: Sequence[FeedRange]) -> bool: ...
+    def somewhere(self) -> Sequence[tuple[FeedRange, int, int]]: ...
     def last(self) -> int: ...
     def change(self) -> None: ...
 
@@ -111,6 +114,13 @@ class LogFeed:
 
     def one(self, found: Sequence[FeedRange]) -> bool:
         return len({x.of for x in found}) == 1 and found[0].of is not None
+
+    def somewhere(self) -> Sequence[tuple[FeedRange, int, int]]:
+        """Choose a moment: the ranges of then, where to begin them, the first event there."""
+        era = self._random.randrange(self._era)
+        found = [x.range for x in self._partitions.values() if x.era == era]
+        places = [self._random.randrange(3) for _ in found]
+        return [(x, at, era * 2 + at) for x, at in zip(found, places, strict=True)]
 
     def last(self) -> int:
         return self._era * 2 - 1
@@ -172,6 +182,10 @@ class CosmosFeed:
         holders = {y.id for x in found for y in self._physical if y.shares_keys_with(x)}
         return len(holders) == 1 and all("-" in x.id for x in found)
 
+    def somewhere(self) -> Sequence[tuple[FeedRange, int, int]]:
+        places = [self._random.randrange(self._events + 1) for _ in self._physical]
+        return [(x, at, at) for x, at in zip(self._physical, places, strict=True)]
+
     def last(self) -> int:
         return self._events - 1
 
@@ -194,6 +208,8 @@ class World:
         self._trouble = trouble
         of_cosmos = trouble.dotnet or seed % 2
         self.feed: Feed = CosmosFeed(self._random) if of_cosmos else LogFeed(self._random)
+        for _ in range(self._random.randrange(4) if trouble.somewhere else 0):
+            self.feed.change()
         self.store: dict[RangeId, Lease] = {}
         self.root: End | None = None
         self._writes = 0
@@ -315,7 +331,8 @@ class World:
         host.view = KeyMap(self._listing(), root=self.root, ranges=listed)
         kept = listed if isinstance(self.feed, LogFeed) else ()
         host.listed = frozenset(x.id for x in kept)
-        found = {n for x in host.view.gaps() for n in range(int(x[0]), int(x[1]))}
+        gaps = host.view.gaps() if self.root else ()  # no host looks for any before that
+        found = {n for x in gaps for n in range(int(x[0]), int(x[1]))}
         host.gaps = host.gaps & found if host.waited else frozenset(found)
         host.waited = host.waited + 1 if host.gaps else 0
 
@@ -361,9 +378,19 @@ class World:
             self._random.choice(todo)()
 
     def _first_cut(self) -> End:
+        if self._trouble.somewhere:
+            return self._cut_somewhere()
         listed = self.feed.listed()
         oldest = [x for x in listed if x.generation == min(y.generation for y in listed)]
         return End(children=tuple(Successor(range=x, start=_start(0)) for x in oldest))
+
+    def _cut_somewhere(self) -> End:
+        children = []
+        for found, at, event in self.feed.somewhere():
+            children.append(Successor(range=found, start=_start(at)))
+            for key in keys_of(found):
+                self.done[key] = event - 1
+        return End(children=tuple(children))
 
     def _come(self, due: Due) -> None:
         fresh = Lease(range=due.child.range, continuation=due.child.start)

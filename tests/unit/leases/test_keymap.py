@@ -20,8 +20,13 @@ START = Continuation("0")
 
 @pytest.mark.parametrize(
     "trouble",
-    [Trouble(torn=0, late=0), Trouble(), Trouble(torn=0.02, late=0.3)],
-    ids=["calm", "torn and late", "very late"],
+    [
+        Trouble(torn=0, late=0),
+        Trouble(),
+        Trouble(torn=0.02, late=0.3),
+        Trouble(somewhere=True),
+    ],
+    ids=["calm", "torn and late", "very late", "from some time on"],
 )
 def test_each_key_is_read_once_in_order_and_to_the_end(trouble: Trouble) -> None:
     for seed in SEEDS:
