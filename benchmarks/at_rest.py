@@ -32,7 +32,7 @@ async def _at_rest(leases: int, hosts: int) -> Sequence[Result]:
         await asyncio.sleep(60.0 * _MINUTES)
         after, lost = _calls(fleet)
     each = {x: n / leases / _MINUTES for x, n in (after - before).items()}
-    total, renewals = sum(each.values()), 60.0 / LeaseSettings().renew_interval
+    total, renewals = sum(each.values()), 60.0 / LeaseSettings().timing.renew_interval
     place = f"at_rest.{leases}_leases_{hosts}_hosts"
     return [
         Result(

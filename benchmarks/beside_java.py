@@ -38,7 +38,7 @@ from .result import Result
 _ITEMS = 32_000
 _ROUNDS = 5  # after one to warm up
 _RANGES = (1, 4, 16)
-_QUICK = {"feed": {"poll_interval": 0.1}, "leases": {"balance_interval": 0.2}}
+_QUICK = {"feed": {"poll_interval": 0.1}, "leases": {"expiration": 3.0}}
 _LEASE_KEY = PartitionKey("/id")
 _fresh = count()
 

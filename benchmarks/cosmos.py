@@ -42,7 +42,8 @@ Seconds = Mapping[str, float]
 _PAUSE = 0.001  # with each change: four seconds and more in all
 _SLOWLY: Parts = {
     "feed": {"page_size": 50},
-    "leases": {"expiration": 10.0, "renew_interval": 0.2, "balance_interval": 0.5},
+    "leases": {"expiration": 10.0},
+    "timing": {"renew_interval": 0.2, "balance_interval": 0.5},
 }
 _fresh = count()
 

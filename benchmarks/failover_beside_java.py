@@ -26,7 +26,6 @@ from .result import Result
 _ROUNDS: Final = 5
 _PATIENCE: Final = 60.0
 _LOOK: Final = 0.02
-_SAME: Final = ("leases.renew_interval=1",)  # the others are the same in the world's settings
 _fresh = count()
 
 
@@ -103,7 +102,7 @@ async def _shared(first: _Killable, second: _Killable) -> set[str]:
 
 @asynccontextmanager
 async def _ours(world: World, name: str) -> AsyncIterator[_Killable]:
-    async with world.python(name, prefix="ours", more=_SAME) as running:
+    async with world.python(name, prefix="ours") as running:
         await running.says("host.started")
         pid = running.process.pid
         yield _Killable(ids=lambda: world.by_process(pid), kill=running.process.kill)

@@ -51,7 +51,10 @@ def _feed(ranges: int) -> ShiftingStore:
 def _parallel() -> Sequence[Result]:
     stories: dict[str, Sections] = {
         "4_ranges": {},
-        "4_ranges_split_hot": {"leases": {"split_hot": True, "balance_cooldown": _COOLDOWN}},
+        "4_ranges_split_hot": {
+            "leases": {"split_hot": True},
+            "timing": {"cooldown": _COOLDOWN},
+        },
         "32_parts": {"feed": {"parallelism": _PARTS}},
     }
     took = {x: in_virtual_time(partial(_drain, y)) for x, y in stories.items()}

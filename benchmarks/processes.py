@@ -18,19 +18,16 @@ from typing import Self
 
 from changefeed.feeds.eventlog import EventLogWriter
 from changefeed.feeds.feed import RangeId
+from changefeed.leases.timing import Timing
 from tests.support.lease_place import LeasePlace
 
 from .deliveries import Delivery, read_deliveries
 from .logs import make_log, records
 
-EXPIRATION, BALANCE_INTERVAL, PAGE = 3.0, 0.5, 100
+EXPIRATION, PAGE = 3.0, 100
+BALANCE_INTERVAL = Timing.of(EXPIRATION).balance_interval
 _SETTINGS = {
     "leases.expiration": EXPIRATION,
-    "leases.renew_interval": 0.8,
-    "leases.fence_margin": 0.5,
-    "leases.balance_interval": BALANCE_INTERVAL,
-    "leases.rebalance_delay": 1,
-    "leases.call_timeout": 2,
     "feed.poll_interval": 0.02,
     "feed.page_size": PAGE,
     "observer.max_unacknowledged": PAGE,

@@ -26,7 +26,7 @@ _ROUNDS = 4  # after one to warm up
 _CHANGES = {1: 240_000, 12: 240_000, 96: 480_000}
 """By the number of partitions: enough that the ends of 96 ranges do not count for much."""
 _EVERY_BATCH: Parts = {}
-_BY_INTERVAL: Parts = {"observer": {"checkpoint": "interval"}}
+_BY_INTERVAL: Parts = {"observer": {"checkpoint": 5}}
 
 Rates = Mapping[str, float]
 

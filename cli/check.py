@@ -113,7 +113,7 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
             open_feed(settings.feed.address, settings.open_options) as feed,
         ):
             leases, members = await container.list(), await container.members()
-            found = check_coverage(feed, container, start=settings.feed.start_at)
+            found = check_coverage(feed, container, start=settings.feed.start)
             wrong = [x async for x in found]
     except StoreMissing:
         raise

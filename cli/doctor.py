@@ -65,8 +65,8 @@ async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
             await asyncio.sleep(_EVERY)
     found = diagnose(
         looks,
-        beat=settings.leases.renew_interval,
-        max_skew=settings.leases.max_clock_skew,
+        beat=settings.leases.timing.renew_interval,
+        max_skew=settings.leases.timing.clock_skew,
         software=software_version(),
     )
     found += await ask_endpoints(looks[-1].hosts)

@@ -22,7 +22,7 @@ from changefeed.stores.addresses import without_secrets
 @asynccontextmanager
 async def existing_leases(settings: Settings) -> AsyncIterator[BoundedContainer]:
     """Open the leases. Raise ``StoreMissing`` where there are none."""
-    timeout = settings.leases.call_timeout
+    timeout = settings.leases.timing.call_timeout
     async with open_leases(settings, must_exist=True) as container:
         yield BoundedContainer(container, timeout=timeout, on_call=lambda _: None)
 
@@ -64,7 +64,7 @@ def source_of(
         address=without_secrets(settings.feed.address),
         place=without_secrets(leases.ownership or leases.container),
         expiration=leases.expiration,
-        patience=leases.expiration + leases.max_clock_skew,
+        patience=leases.expiration + leases.timing.clock_skew,
         **more,
     )
 
@@ -93,6 +93,6 @@ def fleet_watch(settings: Settings) -> FleetWatch:
     """Return what tells the hosts of a fleet that live from those that are dead."""
     return FleetWatch(
         expiration=settings.leases.expiration,
-        max_clock_skew=settings.leases.max_clock_skew,
-        renew_interval=settings.leases.renew_interval,
+        max_clock_skew=settings.leases.timing.clock_skew,
+        renew_interval=settings.leases.timing.renew_interval,
     )

@@ -71,7 +71,7 @@ def import_(
 async def _import_document(settings: Settings, document: Positions, *, dry_run: bool) -> None:
     """Create leases as they were written down; none, if there are others already."""
     async with open_feed(settings.feed.address, settings.open_options) as feed:
-        await refuse_wrong_positions(document, feed, start=settings.feed.start_at)
+        await refuse_wrong_positions(document, feed, start=settings.feed.start)
     wanted = document.leases
     async with leases_if_any(settings) as container:
         positions = {x.range_id: x.continuation for x in wanted}

@@ -125,7 +125,7 @@ def actions_of(
     context = ActionContext(
         settings=settings,
         container=container,
-        feed=feed and bounded_feed(feed, timeout=settings.feed.read_timeout),
+        feed=feed and bounded_feed(feed),
         make_observer=partial(find_observer, settings.observer),
     )
     return ActionHandler(lambda: context, Access(lambda: token_of(settings.web), acts=acts))

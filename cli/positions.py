@@ -135,8 +135,8 @@ async def _restore(
         open_feed(settings.feed.address, settings.open_options) as opened,
         leases_if_any(settings) as container,
     ):
-        feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
-        await refuse_wrong_positions(document, feed, start=settings.feed.start_at)
+        feed = bounded_feed(opened)
+        await refuse_wrong_positions(document, feed, start=settings.feed.start)
         if not dry_run:
             await _refuse_while_hosts_live(container, settings)
         stored = await read_all(container)

@@ -33,6 +33,6 @@ def release(
 async def _release(settings: Settings, name: str) -> None:
     async with existing_leases(settings) as container:
         for line in await release_range(
-            container, name, listing_every=settings.leases.balance_interval
+            container, name, listing_every=settings.leases.timing.balance_interval
         ):
             say(line.text)

@@ -78,7 +78,7 @@ async def _reset(
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
-        feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
+        feed = bounded_feed(opened)
         if names:
             await compare_feeds(container, feed.identity)
         meant = _meant(await container.list(), names)

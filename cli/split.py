@@ -85,12 +85,12 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
-        feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
+        feed = bounded_feed(opened)
         await compare_feeds(container, feed.identity)
         yield LeasedFeed(
             feed=feed,
             container=container,
             longest_handoff=settings.leases.longest_handoff,
-            fence_margin=settings.leases.fence_margin,
+            fence_margin=settings.leases.timing.fence_margin,
             say=remark,
         )

@@ -2,7 +2,7 @@
 
 A feed takes a time in the future for now, and delivers what is written before it. Nobody asks
 for that, and it hides a year that was mistyped, so such a time is refused. Clocks differ: a
-time may be ahead of ours by five minutes, the default of ``leases.max_clock_skew``.
+time may be ahead of ours by five minutes, as the clocks of hosts may be.
 """
 
 from collections.abc import Mapping

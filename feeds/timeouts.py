@@ -21,7 +21,9 @@ from changefeed.runtime.patience import Patience
 T = TypeVar("T")
 
 
-def bounded_feed(feed: Feed, *, timeout: float, patience: Patience | None = None) -> Feed:
+def bounded_feed(
+    feed: Feed, *, timeout: float = 60.0, patience: Patience | None = None
+) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
     ``FeedUnavailable``; one that waits for news may do so before that. So does a call that the
     server refuses, as long as there is ``patience`` for it.

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from changefeed.fleet.status import HostSeen
-from changefeed.runtime.diagnostics import Diagnostic, problem, warning
+from changefeed.runtime.diagnostics import Diagnostic, warning
 
-_EXPIRATION, _RENEWAL = "leases.expiration", "leases.renew_interval"
 _OWN = ("leases.capacity", "leases.max_ranges")
 """The settings that each host has for itself."""
 
@@ -20,7 +19,6 @@ _OWN = ("leases.capacity", "leases.max_ranges")
 def differences(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
     """Find them among the hosts that live. ``software`` is the version of this program."""
     yield from _older_versions(members, software)
-    yield from _takes_from_living(members)
     yield from _different_settings(members)
 
 
@@ -51,26 +49,6 @@ def _order(version: str) -> tuple[tuple[int, ...], bool]:
     """Compare 0.10 with 0.9 as people do; a release comes after what led to it."""
     numbers, rest = re.match(r"([\d.]*)(.*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
     return tuple(int(x) for x in numbers.split(".") if x), not rest
-
-
-def _takes_from_living(members: Sequence[HostSeen]) -> Iterator[Diagnostic]:
-    """Find hosts that expire leases sooner than others renew theirs."""
-    for member in members:
-        patience = member.settings.get(_EXPIRATION)
-        slower = [x.name for x in members if x is not member and _renews_after(x, patience)]
-        if slower:
-            yield problem(
-                f"host {member.name}",
-                f"it takes leases that have not been renewed for {patience:g} s, and "
-                f"{', '.join(slower)} renews less often: living hosts lose theirs to it",
-                f"give all hosts the same {_EXPIRATION} and {_RENEWAL}",
-            )
-
-
-def _renews_after(member: HostSeen, patience: object) -> bool:
-    interval = member.settings.get(_RENEWAL)
-    known = isinstance(interval, int | float) and isinstance(patience, int | float)
-    return known and interval >= patience  # type: ignore[operator]
 
 
 def _different_settings(members: Sequence[HostSeen]) -> Iterator[Diagnostic]:

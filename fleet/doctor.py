@@ -126,7 +126,7 @@ def _clocks(looks: Sequence[FleetStatus], most: float) -> Iterator[Diagnostic]:
         yield say(
             f"host {name}",
             f"its clock is {by:.0f} s {word} this machine's",
-            "let both keep time by NTP; leases.max_clock_skew is what the fleet can bear",
+            "let both keep time by NTP; a fleet bears a difference of 300 s",
         )
 
 

@@ -26,7 +26,6 @@ from changefeed.fleet.status import Report
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, SAFE, page_file
 from changefeed.host.page.of_host import HostPage
-from changefeed.host.settings import LeaseSettings
 from changefeed.host.status import report_of
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import StoreError
@@ -113,8 +112,8 @@ class Answers:
     def _problems(self) -> list[str]:
         if self.host is None:
             return ["its feed or its lease container has not been opened yet; see the log"]
-        longest = longest_without_listing(self.host.settings.leases)
-        return self.host.health.problems(longest_without_listing=longest)
+        expiration = self.host.settings.leases.expiration
+        return self.host.health.problems(longest_without_listing=expiration)
 
 
 def _json(document: object, status: int = 200) -> Answer:
@@ -241,8 +240,3 @@ def _troubled_ranges(host: Host) -> list[dict[str, object]]:
         for name, said in seen.items()
         if said is not None
     ]
-
-
-def longest_without_listing(settings: LeaseSettings) -> float:
-    """After so many seconds without a look at the container, something is wrong with it."""
-    return max(settings.expiration, 2 * settings.balance_interval + settings.call_timeout)

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry import metrics
 from opentelemetry.metrics import Observation
@@ -37,6 +37,12 @@ class Lag(NamedTuple):
 
     changes: int
     seconds: float | None
+
+
+STUCK_AFTER: Final = 300.0
+"""How long one call of the observer may take, and with manual checkpoints how long it may leave
+the oldest of what it was given unacknowledged, before the range counts as stuck: in status,
+health, metrics, and one warning. Nothing is ended for it."""
 
 
 class HostEvents(FailureLog):
@@ -321,7 +327,7 @@ class HostEvents(FailureLog):
         """Report a call that goes on and on, or what is never acknowledged. A call that has no
         time limit may never end; acknowledgements have none.
         """
-        since = self.health.stuck(range_id, seconds=settings.stuck_after)
+        since = self.health.stuck(range_id, seconds=STUCK_AFTER)
         if overdue == "acknowledgement":
             advice = "it has not acknowledged what it was given: see that it does"
         else:
@@ -332,7 +338,7 @@ class HostEvents(FailureLog):
             "observer.no_progress",
             range=range_id,
             since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
-            seconds=settings.stuck_after,
+            seconds=STUCK_AFTER,
             advice=advice,
         )
 

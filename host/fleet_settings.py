@@ -20,11 +20,7 @@ from changefeed.stores.addresses import without_secrets
 
 _LEASES = (
     "expiration",
-    "renew_interval",
-    "balance_interval",
-    "rebalance_delay",
     "max_handoff_time",
-    "max_clock_skew",
     "balance",
     "split_hot",
 )
@@ -35,7 +31,7 @@ _DIGITS = 8
 
 def shared_settings(settings: Settings) -> str:
     """Return them as the JSON text of a member record."""
-    start = settings.feed.start_at
+    start = settings.feed.start
     shared = {
         "feed.start": start if isinstance(start, str) else start.isoformat(),
         **{f"leases.{x}": getattr(settings.leases, x) for x in _LEASES},

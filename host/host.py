@@ -95,9 +95,7 @@ class Host:
         self.incarnation = Incarnation(settings.host.incarnation or uuid4().hex)
         self.settings = self._settings = settings
         self.registry = registry
-        self.feed = self._feed = bounded_feed(
-            feed, timeout=settings.feed.read_timeout, patience=Patience(_PATIENCE)
-        )
+        self.feed = self._feed = bounded_feed(feed, patience=Patience(_PATIENCE))
         self._make_observer = make_observer
         self._tracing = tracing
         self._events = events or HostEvents(self.name, wall=wall)
@@ -111,8 +109,7 @@ class Host:
         )
         self.container = self._container = BoundedContainer(
             container,
-            timeout=settings.leases.call_timeout,
-            renewal_timeout=settings.leases.renewal_timeout,
+            timeout=settings.leases.timing.call_timeout,
             on_call=self._events.container_call,
             patience=Patience(_PATIENCE),
             writes=self._writes,
@@ -138,7 +135,7 @@ class Host:
         self._balancer = Balancer(self.name, settings.leases)
         retrier = Retrier(self._events, self._random)
         self._idle = IdleRanges(self._feed, settings.feed, retrier=retrier, random=self._random)
-        self._loop_lag = LoopLag(self._events, limit=settings.leases.fence_margin)
+        self._loop_lag = LoopLag(self._events, limit=settings.leases.timing.fence_margin)
         self._pool: WorkerPool | None = None
         self._renewer: LeaseRenewer | None = None
         self._list_now = asyncio.Event()
@@ -253,7 +250,7 @@ class Host:
         async with asyncio.TaskGroup() as group:
             lags = LagMeter(
                 self._feed,
-                every=self._settings.feed.lag_interval,
+                every=self._settings.leases.timing.lag_interval,
                 events=self._events,
                 wall=self._wall,
             )
@@ -318,7 +315,7 @@ class Host:
             self._settings.feed,
             events=self._events,
             changed=self._list_now.set,
-            patience=self._settings.leases.expiration,
+            timing=self._settings.leases.timing,
             random=self._random,
             clock=self._clock,
         )
@@ -343,7 +340,7 @@ class Host:
         return UnreadLags(
             self._feed,
             self._container,
-            self._settings.feed,
+            self._settings.leases.timing,
             events=self._events,
             clock=self._clock,
             wall=self._wall,
@@ -372,7 +369,7 @@ class Host:
                 now = self._listed_at = self._clock()
                 wait = 0.0 if left else self._balancer.next_listing(now=now, jitter=jitter)
             except StoreUnavailable as error:
-                wait = self._settings.leases.balance_interval * jitter
+                wait = self._settings.leases.timing.balance_interval * jitter
                 self._events.retrying("balance", error, wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -380,7 +377,7 @@ class Host:
             self._list_now.clear()
         # A claim without an answer may be ours: that its release is lost too is no rarity.
         with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(2 * self._settings.leases.call_timeout):
+            async with asyncio.timeout(2 * self._settings.leases.timing.call_timeout):
                 await Retrier(self._events, self._random).call(
                     "release", rebalancer.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
                 )

@@ -89,9 +89,9 @@ class LeaseRenewer:
         self._retrier = retrier
         self._random = random
         self._failed = failed
-        self._interval = settings.renew_interval
+        self._interval = settings.timing.renew_interval
         self._by_load = settings.balance == "load" or settings.split_hot
-        self._held_for = settings.expiration - settings.fence_margin
+        self._held_for = settings.expiration - settings.timing.fence_margin
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._clock = asyncio.get_running_loop().time
         self._kept: dict[RangeId, Kept] = {}

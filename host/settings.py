@@ -7,15 +7,17 @@ in seconds.
 
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     model_validator,
 )
@@ -23,6 +25,7 @@ from pydantic import (
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
+from changefeed.leases.timing import Timing
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.paths import absolute
@@ -87,23 +90,10 @@ class FeedSettings(Section):
     asked range by range (Cosmos DB), up to five times as long for one that stays idle."""
     page_size: int = Field(default=1000, ge=1, le=1_000_000)
     """About how many changes to read, and to hand to the observer, at once."""
-    read_ahead: int = Field(default=1, ge=1, le=1000)
-    """How many pages to fetch for each range while the observer works."""
-    read_timeout: Seconds = 60.0
-    """How long to wait for one answer of the feed; where it holds a question until there are
-    news, as brokers do, that comes on top."""
-    ranges_interval: Seconds = 30.0
-    """How often to look for ranges that are new."""
     parallelism: int = Field(default=1, ge=1, le=4096)
     """How many ranges to read at least. The first leases of a feed with fewer (in Cosmos DB
     or an event log, also of a cluster) are of parts of its ranges; later, ``changefeed split``
     makes more. Alike on all hosts."""
-    lag_interval: Seconds = 10.0
-    """How often to measure the lag of each range."""
-
-    @property
-    def start_at(self) -> Literal["beginning", "now"] | datetime:
-        return self.start
 
 
 class LeaseSettings(Section):
@@ -120,19 +110,10 @@ class LeaseSettings(Section):
     checkpoints: Place | None = None
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases."""
-    renew_interval: Seconds = 10.0
-    """How often a host shows that it lives: by its heartbeat, and by a renewal of each lease
-    where heartbeats do not keep them. With ``expiration``, also how long heartbeats or
-    listings may fail until leases are renewed one by one."""
-    balance_interval: Seconds = 5.0
-    """How often to list leases and members and to act on the plan."""
     balance: Literal["count", "load"] = "count"
     """What hosts share: ranges, by their number; or the work, by what each range costs its
     owner. As long as one host of the fleet shares by number (so does a processor of
     another kind), all do."""
-    balance_cooldown: Seconds = 60.0
-    """By load: how long a lease that was moved stays where it is. With ``split_hot``: how long
-    the parts of a range stay as they are."""
     capacity: float = Field(default=1.0, ge=0.01, le=100)
     """By load: how much this host is to have, relative to others."""
     max_ranges: int | None = Field(default=None, ge=1)
@@ -141,23 +122,11 @@ class LeaseSettings(Section):
     split_hot: bool = False
     """Split a range by itself where it alone is more than a host's fair share of the work, if
     the feed reads parts of ranges: at a checkpoint, one lease of a range of the feed in
-    ``balance_cooldown``, up to two parts for each host. All hosts have to say so."""
-    rebalance_delay: float = Field(default=5.0, ge=0)
-    """How long membership must have been quiet before leases are stolen."""
+    twice ``expiration``, up to two parts for each host. All hosts have to say so."""
     max_handoff_time: float = Field(default=30.0, ge=0)
     """How long the owner of a lease that another host asks for may finish what it has in
     hand. 0 steals at once, and what was in hand is delivered again."""
-    handoff_poll: Seconds = 0.5
-    """How often to list the leases while one of them is about to change hands."""
-    fence_margin: Seconds = 1.0
-    """How long before the expiration a host stops acting on a lease it cannot renew."""
-    max_clock_skew: Seconds = 300.0
-    """No two clocks of the fleet are further apart. What is older by its stamp is dead once it
-    has stood still for two renewals; a clock that is wrong by more takes nothing from a
-    living host."""
-    call_timeout: Seconds = 10.0
-    """How long to wait for one answer of the container; for that to a renewal or a heartbeat
-    no longer than leaves room for another one before the expiration."""
+    _timing: Timing | None = PrivateAttr(default=None)
 
     @property
     def addresses(self) -> tuple[str] | tuple[str, str]:
@@ -167,12 +136,15 @@ class LeaseSettings(Section):
         return (self.ownership, self.checkpoints)
 
     @property
-    def renewal_timeout(self) -> float:
-        """How long to wait for the answer to a sign of life, or to what it waits behind: one
-        without an answer must leave time for the next, which follows within half an interval.
-        """
-        left = self.expiration - self.fence_margin - 1.5 * self.renew_interval
-        return min(self.call_timeout, left)
+    def timing(self) -> Timing:
+        """When hosts do what, as it follows from ``expiration``."""
+        return self._timing or Timing.of(self.expiration)
+
+    def with_timing(self, **changes: float) -> Self:
+        """Return the settings of a host that does some things more or less often. For tests."""
+        changed = self.model_copy()
+        changed._timing = replace(self.timing, **changes)  # noqa: SLF001 - of this class
+        return changed
 
     @property
     def longest_handoff(self) -> float:
@@ -182,13 +154,7 @@ class LeaseSettings(Section):
         return self.max_handoff_time + self.expiration
 
     @model_validator(mode="after")
-    def _leave_room_for_renewals(self) -> Self:
-        if self.renew_interval * 2 + self.fence_margin > self.expiration:
-            raise ValueError(
-                f"renew_interval ({self.renew_interval:g} s) is too long: two renewals and "
-                f"fence_margin ({self.fence_margin:g} s) must fit into expiration "
-                f"({self.expiration:g} s), so that one lost renewal loses no lease"
-            )
+    def _name_both_stores(self) -> Self:
         if (self.ownership is None) != (self.checkpoints is None):
             raise ValueError("ownership and checkpoints go together: set both or neither")
         return self
@@ -201,11 +167,9 @@ class ObserverSettings(Section):
     """``module:Class``, a registered name, or an entry point (log, jsonl, count)."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments for the observer's constructor."""
-    checkpoint: Literal["batch", "count", "interval", "manual"] = "batch"
-    """After each batch, after ``checkpoint_count`` changes, every
-    ``checkpoint_interval`` seconds, or only when the observer says so."""
-    checkpoint_count: int = Field(default=10_000, ge=1, le=MOST)
-    checkpoint_interval: Seconds = 5.0
+    checkpoint: Literal["batch", "manual"] | Seconds = "batch"
+    """When positions are written: after each batch (``batch``), every so many seconds, or only
+    when the observer says so (``manual``)."""
     max_unacknowledged: int = Field(default=10_000, ge=1, le=MOST)
     """How many changes of a range may be delivered and not yet be checkpointed, whatever
     ``checkpoint`` says: what a crash repeats at most. No batch is larger."""
@@ -215,21 +179,15 @@ class ObserverSettings(Section):
     timeout: Seconds | None = None
     """How long the observer may take for one batch (or to open) before the attempt counts
     as failed. A plain function that does not end even then stops the host."""
-    stuck_after: Seconds = 300.0
-    """How long one call of the observer may take, and with manual checkpoints how long it may
-    leave the oldest of what it was given unacknowledged, before the range counts as stuck: in
-    status, health, metrics, and one warning. Nothing is ended for it."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
     on_failure: Literal["retry", "dead-letter", "stop-range"] = "retry"
-    """When the attempts are used up: open the observer again after ``reopen_delay``, again
-    and again; or find the change it fails on, put that to the dead letters and go on; or
+    """When the attempts are used up: open the observer again after ``retry.max_delay``,
+    again and again; or find the change it fails on, put that to the dead letters and go on; or
     pause the range, for all hosts, until it is resumed."""
     trace_context: str | None = None
     """Where the body of a change says the trace that it belongs to, as a JSON pointer: to a
     ``traceparent``, or to an object that has one. With traces on, the span of a batch has
     links there."""
-    reopen_delay: Seconds = 30.0
-    """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: Place = "sqlite:data/dead-letters.db"
     """Where failed changes are put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine;
     for all hosts, any other address that leases can have (``postgresql://``, ``cosmos://``)."""
@@ -309,12 +267,38 @@ class BackendsSettings(Section):
         return self.__pydantic_extra__
 
 
+_FORMER: Final = {
+    "feed.read_ahead": "it is one page",
+    "feed.read_timeout": "it is 60 s",
+    "feed.ranges_interval": "it is leases.expiration, and 30 s at the most",
+    "feed.lag_interval": "it is a third of leases.expiration, and 10 s at the most",
+    "leases.renewal": "heartbeats keep leases; in Cosmos DB each is renewed",
+    "leases.renew_interval": "it is a third of leases.expiration",
+    "leases.balance_interval": "it is a sixth of leases.expiration",
+    "leases.balance_cooldown": "it is twice leases.expiration",
+    "leases.rebalance_delay": "it is a sixth of leases.expiration",
+    "leases.handoff_poll": "it is 0.5 s, or a sixth of leases.expiration if that is less",
+    "leases.fence_margin": "it is a thirtieth of leases.expiration",
+    "leases.max_clock_skew": "it is 300 s",
+    "leases.call_timeout": "it is a third of leases.expiration",
+    "observer.checkpoint_count": "set observer.checkpoint to batch or to seconds",
+    "observer.checkpoint_interval": "set observer.checkpoint to seconds",
+    "observer.stuck_after": "it is 300 s",
+    "observer.reopen_delay": "it is observer.retry.max_delay",
+    "observer.retry.first_delay": "it is 0.5 s, and at most observer.retry.max_delay",
+    "observer.retry.multiplier": "each delay is twice the one before",
+    "observer.retry.jitter": "chance takes away up to half of each delay",
+}
+"""What every team would answer alike, or in step with another setting."""
+
+
 class Settings(AllSettings):
     """Everything that can be set for a host."""
 
     prefix = "CHANGEFEED_"
     init_command = "changefeed init-config"
     foreign_sections = ("pipeline",)
+    former = _FORMER
 
     host: HostSettings = Field(default_factory=HostSettings)
     feed: FeedSettings = Field(default_factory=FeedSettings)

@@ -106,5 +106,5 @@ def _status(
         reports,
         before,
         now=host.activity.wall(),
-        patience=leases.expiration + leases.max_clock_skew,
+        patience=leases.expiration + leases.timing.clock_skew,
     )

@@ -12,7 +12,7 @@ its host no other, and does not count for the fair share of the rest. What canno
 within the tolerance is moved only for a real gain.
 
 No lease moves that carries the mark ``moved``: its new owner takes that off after
-``leases.balance_cooldown``. No more than ``AT_ONCE`` of the leases are on their way at a time.
+the cooldown. No more than ``AT_ONCE`` of the leases are on their way at a time.
 What has no owner is assigned at once, heaviest first, to the host with most room.
 
 A load that is missing, or none (negative, infinite, not a number), counts as the mean of

@@ -65,8 +65,7 @@ class LeaseWrites:
 
 
 class BoundedContainer:
-    """Wraps a container: no call takes longer than ``timeout`` seconds, and none that an owner
-    waits for between two signs of life longer than ``renewal_timeout``.
+    """Wraps a container: no call takes longer than ``timeout`` seconds.
 
     A call that ran out of time, or that its client gave up, raises ``StoreUnavailable``: a
     write may have happened. So does one that the server refuses, as long as there is
@@ -79,14 +78,12 @@ class BoundedContainer:
         container: LeaseContainer,
         *,
         timeout: float,
-        renewal_timeout: float | None = None,
         on_call: Callable[[str], None],
         patience: Patience | None = None,
         writes: LeaseWrites | None = None,
     ) -> None:
         self._container = container
         self._timeout = timeout
-        self._renewal_timeout = timeout if renewal_timeout is None else renewal_timeout
         self._on_call = on_call
         self._patience = patience or Patience(0)
         self._writes = writes or LeaseWrites(expiration=timeout, clock=elapsed_time)
@@ -101,18 +98,17 @@ class BoundedContainer:
     async def list_fleet(
         self, token: str = WHOLE, heartbeat: Member | None = None
     ) -> ListedFleet:
-        bounded = self._bounded if heartbeat is None else self._soon
-        return await bounded("list_fleet", self._container.list_fleet(token, heartbeat))
+        return await self._bounded("list_fleet", self._container.list_fleet(token, heartbeat))
 
     async def read(self, range_id: RangeId) -> Lease | None:
-        return await self._soon("read", self._container.read(range_id))
+        return await self._bounded("read", self._container.read(range_id))
 
     async def create(self, lease: Lease) -> Lease:
         return await self._bounded("create", self._container.create(lease))
 
     async def replace(self, lease: Lease) -> Lease:
         with self._writing(proves=lease.next_owner is None):
-            return await self._soon("replace", self._container.replace(lease))
+            return await self._bounded("replace", self._container.replace(lease))
 
     async def acquire(self, lease: Lease) -> Lease:
         with self._writing():
@@ -120,7 +116,7 @@ class BoundedContainer:
 
     async def checkpoint(self, lease: Lease) -> Lease:
         with self._writing():
-            return await self._soon("checkpoint", self._container.checkpoint(lease))
+            return await self._bounded("checkpoint", self._container.checkpoint(lease))
 
     async def delete(self, lease: Lease) -> None:
         await self._bounded("delete", self._container.delete(lease))
@@ -129,7 +125,7 @@ class BoundedContainer:
         return await self._bounded("members", self._container.members())
 
     async def put_member(self, member: Member) -> Member:
-        return await self._soon("put_member", self._container.put_member(member))
+        return await self._bounded("put_member", self._container.put_member(member))
 
     async def remove_member(self, member: Member) -> None:
         await self._bounded("remove_member", self._container.remove_member(member))
@@ -153,20 +149,15 @@ class BoundedContainer:
         if proves:
             self._writes.succeeded()
 
-    async def _soon(self, name: str, call: Awaitable[T]) -> T:
-        return await self._bounded(name, call, self._renewal_timeout)
-
-    async def _bounded(self, name: str, call: Awaitable[T], within: float | None = None) -> T:
-        seconds = self._timeout if within is None else within
-        assert seconds > 0, f"{name} has no time to be answered"
+    async def _bounded(self, name: str, call: Awaitable[T]) -> T:
         self._on_call(name)
         try:
             with self._patience.asking(name, StoreUnavailable):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(self._timeout):
                     return await keep_cancellation(call)
         except TimeoutError as error:
             raise StoreUnavailable(
-                f"the lease container did not answer {name} within {seconds:g} s"
+                f"the lease container did not answer {name} within {self._timeout:g} s"
             ) from error
         except CancelledByClient as error:
             raise StoreUnavailable(

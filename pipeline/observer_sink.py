@@ -330,7 +330,7 @@ class Delivery:
         await self.close(CloseReason.FAILED)
         if self._settings.on_failure == "stop":
             raise error
-        rest = self._settings.reopen_delay
+        rest = self._settings.retry.max_delay
         self._journal.observer_gave_up(error.range_id, error, rest)
         await self._gate.sleep(rest)
         return left

@@ -105,11 +105,9 @@ class ObserverSettings(Section):
     """How long the observer may take for one call before the attempt counts as failed."""
     retry: RetrySettings = RetrySettings()
     on_failure: Literal["retry", "dead-letter", "stop"] = "retry"
-    """When the attempts are used up: open the observer again after ``reopen_delay``; or find
+    """When the attempts are used up: open the observer again after ``retry.max_delay``; or find
     the change it fails on, put that to the dead letters and go on; or end the command, where
     a host would pause the range: Spark finishes a batch for all ranges or for none."""
-    reopen_delay: float = Field(default=30.0, gt=0)
-    """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: Place = "sqlite:dead-letters.db"
     """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run; or any other address that leases
     can have."""

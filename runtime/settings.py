@@ -97,6 +97,8 @@ class AllSettings(Section):
     """The command that writes a file with all of them."""
     foreign_sections: ClassVar[tuple[str, ...]] = ()
     """Sections in the environment that are another process's."""
+    former: ClassVar[Mapping[str, str]] = {}
+    """Names that people may know and that nobody sets any more: what takes their place."""
 
 
 SettingsT = TypeVar("SettingsT", bound=AllSettings)
@@ -119,7 +121,7 @@ def read_settings(
         read = _reader(model, found_in_file)(**flags)
     except ValidationError as error:
         sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
-        lines = ["wrong settings", *wrong_settings(model, error, sources)]
+        lines = ["wrong settings", *wrong_settings(model, error, sources, model.former)]
         raise UserError("\n  ".join(lines)) from None
     except (SettingsError, RecursionError) as error:
         lines = not_json(model, os.environ, model.prefix)

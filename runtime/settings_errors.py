@@ -55,13 +55,24 @@ class Sources:
         return self.prefix + "__".join(name).upper()
 
 
-def wrong_settings(model: type, error: ValidationError, sources: Sources) -> list[str]:
-    """Return a line for each setting that is wrong."""
-    known, hidden = set(names(model)), secrets(model)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    known: Collection[Name]
+    hidden: Collection[Name]
+    former: Mapping[str, str]
+
+
+def wrong_settings(
+    model: type, error: ValidationError, sources: Sources, former: Mapping[str, str]
+) -> list[str]:
+    """Return a line for each setting that is wrong. ``former`` says of names that people may
+    know, and that nobody sets, what their values follow from.
+    """
+    of_model = _Names(known={*names(model)}, hidden=secrets(model), former=former)
     tables = {name for name, x in entries(model).items() if x.has_names}
     tables |= {*open_sections(model)}
-    by_name = groupby(error.errors(), lambda x: _known_part(x, known, tables))
-    return [_line(name, list(errors), sources, known, hidden) for name, errors in by_name]
+    by_name = groupby(error.errors(), lambda x: _known_part(x, of_model.known, tables))
+    return [_line(name, list(errors), sources, of_model) for name, errors in by_name]
 
 
 def not_json(model: type, environ: Mapping[str, str], prefix: str) -> list[str]:
@@ -177,15 +188,12 @@ def _line(
     path: Name,
     errors: list[ErrorDetails],
     sources: Sources,
-    known: Collection[Name],
-    hidden: Collection[Name],
+    of_model: _Names,
 ) -> str:
     name, source = ".".join(path), sources.of(path)
     in_list = _before_a_number(path) != path
     if errors[0]["type"] == "extra_forbidden":
-        near = [] if in_list else get_close_matches(name, [".".join(x) for x in known], n=1)
-        advice = f"; did you mean {near[0]}?" if near else ""
-        return f"{name} (from {source}): there is no such setting{advice}"
+        return f"{name} (from {source}): {_why_unknown(name, of_model, in_list=in_list)}"
     if errors[0]["type"] == "missing":
         if in_list:
             return f"{name} (from {source}): there is none, and it has to be there"
@@ -194,8 +202,16 @@ def _line(
     allowed, given = _allowed(name, errors), errors[0]["input"]
     if isinstance(given, Mapping) and not errors[0]["type"].endswith("_type"):
         return f"{name}: {allowed}"  # its settings do not fit together
-    shown = "" if _may_be_secret(path, hidden) else f"; it is {_shown(given)}"
+    shown = "" if _may_be_secret(path, of_model.hidden) else f"; it is {_shown(given)}"
     return f"{name} (from {source}): {allowed}{shown}"
+
+
+def _why_unknown(name: str, of_model: _Names, *, in_list: bool) -> str:
+    if name in of_model.former:
+        return f"there is no such setting any more: {of_model.former[name]}"
+    known = () if in_list else (".".join(x) for x in of_model.known)
+    near = get_close_matches(name, known, n=1)
+    return f"there is no such setting{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _allowed(name: str, errors: list[ErrorDetails]) -> str:

@@ -42,7 +42,7 @@ async def measured(store: Store, ports: Ports) -> Sequence[Measured]:
         Measured(name="renewals", value=rate, unit="renewals/s"),
         Measured(
             name="leases_sustained",
-            value=rate * LeaseSettings().renew_interval,
+            value=rate * LeaseSettings().timing.renew_interval,
             unit="leases of one client",
         ),
     ]

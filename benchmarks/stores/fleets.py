@@ -24,7 +24,7 @@ from .places import Ports, Store, counted_place
 
 _HOSTS, _AT_REST, _PATIENCE = 16, 10.0, 60.0
 _BUSY_LEASES, _BUSY_HOSTS, _BUSY = 48, 2, 6.0
-_SELDOM: Sections = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
+_SELDOM: Sections = {"feed": {"poll_interval": 30.0}, "timing": {"lag_interval": 300.0}}
 _CHANGES_A_RANGE = 5
 _KEPT_LEASES, _KEPT_HOSTS, _SETTLES = 96, 4, 20.0
 _KEPT = 60.0  # what comes once a minute is in it once

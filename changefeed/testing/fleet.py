@@ -45,8 +45,9 @@ from changefeed.observers.observer import CloseReason, Context, Observer, Observ
 from changefeed.observers.registry import spelled
 from changefeed.runtime.clock import Clock, elapsed_time
 
-Sections = Mapping[str, Mapping[str, object]]
-"""Settings that differ from the defaults, by section: ``{"leases": {"expiration": 10}}``."""
+Sections = Mapping[str, Mapping[str, Any]]
+"""Settings that differ from the defaults, by section: ``{"leases": {"expiration": 10}}``. In
+``timing`` are intervals that no setting has: fields of ``changefeed.leases.timing.Timing``."""
 
 _LONGEST_WAIT = 3600.0
 _LOOK = 0.5
@@ -108,10 +109,11 @@ class LoggingObserver:
 
 def fleet_settings(name: str, sections: Sections) -> Settings:
     """Settings of a host of the fleet: expiration 30, renewals 10, balancing 5 s."""
+    leases = LeaseSettings.model_validate(sections.get("leases", {}))
     return Settings.model_construct(
         host=HostSettings.model_validate({"name": name, **sections.get("host", {})}),
         feed=FeedSettings.model_validate(sections.get("feed", {})),
-        leases=LeaseSettings.model_validate(sections.get("leases", {})),
+        leases=leases.with_timing(**sections.get("timing", {})),
         observer=ObserverSettings.model_validate(sections.get("observer", {})),
     )
 

@@ -73,8 +73,8 @@ class Balancer:
         self._settings = settings
         self._watch = FleetWatch(
             expiration=settings.expiration,
-            max_clock_skew=settings.max_clock_skew,
-            renew_interval=settings.renew_interval,
+            max_clock_skew=settings.timing.clock_skew,
+            renew_interval=settings.timing.renew_interval,
             me=me,
         )
         self._listed: Fleet | None = None
@@ -155,7 +155,7 @@ class Balancer:
         assert self._quiet_since <= at.answered, (
             f"the fleet has changed at {self._quiet_since}, which is yet to come: {at}"
         )
-        self._quiet = at.answered - self._quiet_since >= self._settings.rebalance_delay
+        self._quiet = at.answered - self._quiet_since >= self._settings.timing.rebalance_delay
 
     def steal(self, lease: Lease, *, now: float) -> Steal:
         """Decide the next step of a steal; remember since when the request has been there.
@@ -195,12 +195,12 @@ class Balancer:
         """Whether a host of another kind has it again, and it was stolen not long ago."""
         times, at = self._stolen.get(lease.range_id, (0, -inf))
         intervals = min(2 ** min(times, _LONGEST_REST), _LONGEST_REST)
-        rests = now < at + intervals * self._settings.balance_interval
+        rests = now < at + intervals * self._settings.timing.balance_interval
         return rests and self._is_foreign(lease)
 
     def _forget_steals(self, now: float) -> None:
         """Forget the steals that have lasted: the lease might have been stolen again since."""
-        lasted = 2 * _LONGEST_REST * self._settings.balance_interval
+        lasted = 2 * _LONGEST_REST * self._settings.timing.balance_interval
         self._stolen = {x: y for x, y in self._stolen.items() if now - y[1] < lasted}
 
     def next_listing(self, *, now: float, jitter: float) -> float:
@@ -210,12 +210,12 @@ class Balancer:
         to steal comes before, or if leases are about to change hands.
         """
         assert jitter > 0, f"{jitter} intervals from now there is nothing to list"
-        wait = self._settings.balance_interval * jitter
+        wait = self._settings.timing.balance_interval * jitter
         moments = [] if self._listed is None else [self._listed.next_expiry]
         if self._handoffs_due:
-            wait = min(wait, self._settings.handoff_poll)
+            wait = min(wait, self._settings.timing.handoff_poll)
         if self._handoffs_due and not self._quiet:
-            moments.append(self._quiet_since + self._settings.rebalance_delay)
+            moments.append(self._quiet_since + self._settings.timing.rebalance_delay)
         waits = [wait, *(x - now for x in moments if x is not None)]
         longest = max(_SHORTEST_WAIT, wait)
         found = max(_SHORTEST_WAIT, min(waits))

@@ -37,6 +37,7 @@ from changefeed.leases.fleet_record import settle_root
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.load import coarse, known
+from changefeed.leases.timing import Timing
 from changefeed.leases.updating import vacate
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -68,16 +69,17 @@ class Discovery:
         *,
         events: HostEvents,
         changed: Callable[[], None],
-        patience: float,
+        timing: Timing,
         random: Random,
         clock: Clock = elapsed_time,
     ) -> None:
         self._feed = feed
         self._container = container
         self._settings = settings
+        self._timing = timing
         self._events = events
         self._changed = changed
-        self._left = _LeftToOthers(patience, clock)
+        self._left = _LeftToOthers(timing.expiration, clock)
         self._random = random
         self._clock = clock
         self._now = asyncio.Event()
@@ -94,7 +96,7 @@ class Discovery:
     async def run(self) -> None:
         """Raise what asking again cannot mend."""
         while True:
-            wait = self._settings.ranges_interval
+            wait = self._timing.ranges_interval
             try:
                 await self._synchronize()
                 wait = min(wait, self._left.due_in)
@@ -141,7 +143,7 @@ class Discovery:
         root = (await self._container.fleet()).root
         if root is None and not leases and not await self._container.list():
             settings = self._settings
-            wanted = await first_leases(self._feed, settings.start_at, settings.parallelism)
+            wanted = await first_leases(self._feed, settings.start, settings.parallelism)
             root = await settle_root(self._container, wanted)
         return root
 
@@ -208,7 +210,7 @@ class Discovery:
     async def _fill(self, gap: Lease, failed: list[FeedError]) -> None:
         """Create a lease for keys that have none, at the start of the feed."""
         try:
-            start = await self._feed.start(gap.range, self._settings.start_at)
+            start = await self._feed.start(gap.range, self._settings.start)
         except (RangeRefused, RangeUnknown) as error:
             failed.append(error)
             return

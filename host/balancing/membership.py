@@ -68,7 +68,7 @@ class NameTaken(UserError):
 
 
 class Membership:
-    """One incarnation's member record. Between heartbeats lies ``renew_interval``.
+    """One incarnation's member record. Between heartbeats lies a renewal interval.
 
     ``dead`` are incarnations whose processes have ended for certain. ``on_beat`` is called
     with the time, on ``clock``, at which a heartbeat was sent, once it has been answered.
@@ -91,9 +91,9 @@ class Membership:
     ) -> None:
         self._container = container
         self._member = member
-        self._interval = settings.renew_interval
+        self._interval = settings.timing.renew_interval
         at_worst = (_LATEST_ALONG + _PAUSE) * self._interval
-        self._longest_silent = settings.renewal_timeout + at_worst
+        self._longest_silent = settings.timing.call_timeout + at_worst
         assert self._longest_silent > self._interval, (
             f"one that lives may be silent for {self._interval} s: {self._longest_silent} s"
         )

@@ -102,7 +102,8 @@ class Rebalancer:
         and feed raise.
         """
         asked = self._clock()
-        self._round_ends, self._left = asked + self._settings.leases.balance_interval, False
+        self._round_ends = asked + self._settings.leases.timing.balance_interval
+        self._left = False
         leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)

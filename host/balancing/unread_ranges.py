@@ -14,10 +14,10 @@ from typing import Never
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.host.events import HostEvents, Lag
-from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.timing import Timing
 from changefeed.leases.unread import Unread
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreError
@@ -57,14 +57,14 @@ def unread_ranges(fleet: Fleet, readable: Iterable[Lease]) -> Mapping[RangeId, s
 
 class UnreadLags:
     """Measures the ranges that ``events`` lists as unread: one that is new soon, the others
-    each ``feed.ranges_interval``, because each costs a read of its lease.
+    each time that ranges are looked for, because each costs a read of its lease.
     """
 
     def __init__(
         self,
         feed: Feed,
         container: LeaseContainer,
-        settings: FeedSettings,
+        timing: Timing,
         *,
         events: HostEvents,
         clock: Clock,
@@ -72,7 +72,7 @@ class UnreadLags:
     ) -> None:
         self._feed = feed
         self._container = container
-        self._settings = settings
+        self._timing = timing
         self._events = events
         self._clock = clock
         self._wall = wall
@@ -80,16 +80,16 @@ class UnreadLags:
 
     async def run(self) -> Never:
         while True:
-            await asyncio.sleep(self._settings.lag_interval)
+            await asyncio.sleep(self._timing.lag_interval)
             try:
                 await self._measure(self._due())
             except (FeedError, StoreError) as error:
-                self._events.retrying("unread lag", error, self._settings.lag_interval)
+                self._events.retrying("unread lag", error, self._timing.lag_interval)
 
     def _due(self) -> list[RangeId]:
         unread, now = self._events.unread, self._clock()
         self._measured = {x: at for x, at in self._measured.items() if x in unread}
-        every = self._settings.ranges_interval
+        every = self._timing.ranges_interval
         return [x for x in unread if now - self._measured.get(x, -every) >= every]
 
     async def _measure(self, due: list[RangeId]) -> None:

@@ -232,7 +232,7 @@ async def _carried_out(
         case "release":
             (name,) = wanted.ranges
             return await claims.release_range(
-                container, name, listing_every=settings.leases.balance_interval
+                container, name, listing_every=settings.leases.timing.balance_interval
             )
         case "reset":
             return [await resetting.carry_out_move(container, x) for x in plan.moves]

@@ -128,7 +128,6 @@ class Checkpointer:
         self._written = 0
         self._changes = 0  # done since the last position that was said
         self._changes_unwritten = 0  # below that position, and not known to be stored
-        self._changes_put_off = 0  # done since policy last had a position written
         self._due_since = self._clock()
         self._runs = False
         self._stopped = False
@@ -165,7 +164,7 @@ class Checkpointer:
         if self._settings.checkpoint == "manual":
             return
         self._reach(end or self._feed.position_after(changes[-1]), self.in_hand.all_done())
-        if self._is_due(len(changes)):
+        if self._is_due():
             self.advance()
 
     def acknowledge(self, change: Change, *, up_to: bool) -> bool:
@@ -195,20 +194,14 @@ class Checkpointer:
         self.reached = position
         self._changes += changes
 
-    def _is_due(self, changes: int) -> bool:
-        """Count ``changes`` more as done; return whether policy has them written now."""
-        self._changes_put_off += changes
-        now, mode = self._clock(), self._settings.checkpoint
-        due = (
-            mode == "batch"
-            or (mode == "count" and self._changes_put_off >= self._settings.checkpoint_count)
-            or (
-                mode == "interval"
-                and now - self._due_since >= self._settings.checkpoint_interval
-            )
-        )
+    def _is_due(self) -> bool:
+        """Return whether policy has what was reached written now."""
+        when, now = self._settings.checkpoint, self._clock()
+        if isinstance(when, str):
+            return when == "batch"
+        due = now - self._due_since >= when
         if due:
-            self._changes_put_off, self._due_since = 0, now
+            self._due_since = now
         return due
 
     # writing it

@@ -14,6 +14,7 @@ from functools import partial
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Page, RangeEnded
+from changefeed.host.events import STUCK_AFTER
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.context import Drain, WorkerContext
@@ -59,7 +60,7 @@ class Delivery:
         self._meter = meter
         self._clock = asyncio.get_running_loop().time
         self._watch = CallWatch(
-            self._settings.observer.stuck_after,
+            STUCK_AFTER,
             overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
             returned=partial(self._events.health.returned, owned.range_id),
         )
@@ -123,7 +124,7 @@ class Delivery:
             raise ObserverExhausted(self._owned.range_id, failed.reason) from failed
         if self._settings.observer.on_failure == "stop-range":
             return self._pause(str(failed))
-        rest = self._settings.observer.reopen_delay
+        rest = self._settings.observer.retry.max_delay
         self._events.observer_gave_up(self._owned.range_id, failed, rest)
         await self._drain.sleep(rest)
         return None

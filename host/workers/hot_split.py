@@ -29,7 +29,7 @@ class HotSplit:
         self._shared = shared
         self._checkpoints = checkpoints
         self._clock = asyncio.get_running_loop().time
-        self._cooldown = shared.settings.leases.balance_cooldown
+        self._cooldown = shared.settings.leases.timing.cooldown
         self._not_before = self._clock() + self._cooldown
         self.into: int | None = None
         """How many sub-ranges are asked for."""

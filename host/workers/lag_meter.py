@@ -1,6 +1,6 @@
 """How far the ranges of a host are behind: measured for all of them at once.
 
-Every ``feed.lag_interval``, and soon after a range was acquired. The feed counts them in one
+Every ``lag_interval``, and soon after a range was acquired. The feed counts them in one
 call, and of those that are behind the oldest change is looked at. Of what it leaves out nothing
 is known.
 """

@@ -68,11 +68,7 @@ class OwnedLease:
         self._container = container
         self._lease = lease.without_continuation()
         self._continuation = lease.continuation
-        self._held_for = settings.expiration - settings.fence_margin
-        assert 0 < self._held_for < settings.expiration, (
-            f"the fence lies before the expiration: {settings.fence_margin} s before "
-            f"{settings.expiration} s"
-        )
+        self._held_for = settings.expiration - settings.timing.fence_margin
         self._fence_at = sent + self._held_for
         self._beat_at = -inf
         self._seen_at = sent

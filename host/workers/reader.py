@@ -126,8 +126,10 @@ class Reader:
         idle: IdleRanges,
         at_rest: Callable[[], bool],
         meter: LoadMeter,
+        ahead: int = 1,
     ) -> None:
         self._feed = feed
+        self._ahead = ahead
         self._range, self._range_id = found, found.id
         self._settings = settings
         self._retrier = retrier
@@ -177,12 +179,12 @@ class Reader:
 
     async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
         """Wait for room; drop what comes after the reading was stopped."""
-        while len(self._pages) >= self._settings.read_ahead and not self._stopped:
+        while len(self._pages) >= self._ahead and not self._stopped:
             self._moved.clear()
             await self._moved.wait()
         if not self._stopped:
             self._pages.append(page)
-            assert len(self._pages) <= self._settings.read_ahead, (
+            assert len(self._pages) <= self._ahead, (
                 f"{self._range_id!r}: {len(self._pages)} pages were read ahead"
             )
             self._moved.set()

@@ -18,7 +18,7 @@ from changefeed.observers.tracing import BatchTracing
 
 _GIVE_UPS_AT_ONCE = 64
 """A host that stops gives up all its leases: ten thousand calls at once would wait for each
-other for longer than ``leases.call_timeout``, and each would count as one without an answer."""
+other for longer than the call timeout, and each would count as one without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

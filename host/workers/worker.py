@@ -64,7 +64,7 @@ class Worker:
         self._drain = Drain()
         self._meter = LoadMeter(
             owned.lease,
-            cooldown=self._settings.leases.balance_cooldown,
+            cooldown=self._settings.leases.timing.cooldown,
             clock=asyncio.get_running_loop().time,
             shared=shared.shared_time,
         )

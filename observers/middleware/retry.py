@@ -19,6 +19,10 @@ from changefeed.observers.errors import ObserverError, ObserverFailed, ran_out_o
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 _ATTEMPTS_WITHOUT_MEMORY = 3
+FIRST_DELAY = 0.5
+"""In seconds; each one that follows is twice as long."""
+JITTER = 0.5
+"""The part of a delay that chance may take away."""
 
 OnRetry = Callable[[int, BaseException, float], None]
 """Called after a failed attempt: which (from 1), its error, and the seconds until the next."""
@@ -29,28 +33,20 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """How often and how late. Delays are in seconds.
-
-    ``jitter`` is the part of a delay that chance may take away: 0 for none, 1 for all.
-    ``attempts`` counts the first one too; ``None`` means for ever, and then nothing that
-    follows on the last attempt ever happens.
+    """How often and how late an observer that failed is called again: after half a second,
+    and each time after twice as long, up to ``max_delay`` seconds. Chance takes away up to half
+    of each delay. ``attempts`` counts the first one too; ``None`` means for ever, and then
+    nothing that follows on the last attempt ever happens.
     """
 
-    first_delay: float = 0.5
     max_delay: float = 60.0
-    multiplier: float = 2.0
     attempts: int | None = 10
-    jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < self.first_delay <= self.max_delay:
-            raise ValueError("first_delay must be more than 0 and at most max_delay")
-        if self.multiplier < 1:
-            raise ValueError("multiplier must be 1 or more, or delays would shrink")
+        if self.max_delay <= 0:
+            raise ValueError("max_delay must be more than 0")
         if self.attempts is not None and self.attempts < 1:
             raise ValueError("attempts must be 1 or more, or None for no limit")
-        if not 0 <= self.jitter <= 1:
-            raise ValueError("jitter must be between 0 and 1")
 
 
 def _ignore(attempt: int, error: BaseException, delay: float) -> None:
@@ -81,9 +77,7 @@ class Retrying:
         self._on_retry = on_retry
         self._sleep = sleep
         self._longest = tenacity.wait_exponential(
-            multiplier=settings.first_delay,
-            exp_base=settings.multiplier,
-            max=settings.max_delay,
+            multiplier=FIRST_DELAY, max=settings.max_delay
         )
 
     async def open(self, context: Context) -> None:
@@ -153,7 +147,7 @@ class Retrying:
         )
 
     def _delay(self, state: tenacity.RetryCallState) -> float:
-        return self._longest(state) * (1 - self._settings.jitter * self._random.random())
+        return self._longest(state) * (1 - JITTER * self._random.random())
 
     def _tell(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None

@@ -25,7 +25,7 @@ class MiddlewareSettings(Protocol):
     """What the settings say about it."""
 
     @property
-    def checkpoint(self) -> str:
+    def checkpoint(self) -> str | float:
         """When checkpoints are written; ``manual`` leaves it to the user to say so."""
         ...
 

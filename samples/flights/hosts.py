@@ -13,11 +13,6 @@ _PAGES = 40  # at least so many for each range, or a kill would hit nothing half
 # Short times, so that a failover can be watched. Real fleets have ten times these.
 _SETTINGS = {
     "leases.expiration": 3,
-    "leases.renew_interval": 0.8,
-    "leases.fence_margin": 0.5,
-    "leases.balance_interval": 0.5,
-    "leases.rebalance_delay": 1,
-    "leases.call_timeout": 2,
     "feed.poll_interval": 0.2,
     "web.enabled": False,
     "log.format": "json",

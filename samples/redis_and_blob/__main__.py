@@ -31,9 +31,6 @@ _QUICK = (
     f"--set=observer.max_unacknowledged={_BATCH}",
     "--set=feed.poll_interval=0.1",
     "--set=leases.expiration=3",
-    "--set=leases.renew_interval=0.5",
-    "--set=leases.balance_interval=0.3",
-    "--set=leases.rebalance_delay=0.3",
 )
 
 

@@ -31,13 +31,8 @@ PATIENCE = 60.0
 QUICK = tuple(
     f"--set={x}"
     for x in (
-        "leases.expiration=10",
-        "leases.renew_interval=1",
-        "leases.balance_interval=0.3",
-        "leases.rebalance_delay=0.3",
-        "leases.call_timeout=2",
+        "leases.expiration=6",
         "feed.poll_interval=0.1",
-        "feed.ranges_interval=0.5",
         f"feed.page_size={PAGE}",
     )
 )

@@ -37,9 +37,8 @@ def late(changes):
 FAILING = (
     "--set=observer.on_failure=dead-letter",
     "--set=observer.retry.attempts=2",
-    "--set=observer.retry.first_delay=0.05",
+    "--set=observer.retry.max_delay=0.05",
     "--set=observer.retry.max_delay=0.2",
-    "--set=observer.reopen_delay=0.5",
 )
 
 

@@ -52,7 +52,7 @@ async def test_the_change_is_put_aside_and_the_host_goes_on(
 ) -> None:
     name = f"--observer=exiting:{observer}"
     aside = ("--set=observer.on_failure=dead-letter", "--set=observer.retry.attempts=2")
-    more = (f"--set=observer.concurrency={concurrency}", "--set=observer.retry.first_delay=0.1")
+    more = (f"--set=observer.concurrency={concurrency}", "--set=observer.retry.max_delay=0.1")
     async with running("run", *PLACES, *QUICK, name, *aside, LETTERS, *more, cwd=place) as host:
         await host.reaches(lambda: handled(place) == {*range(100)} - {17})
         await host.says('"event": "change.dead_lettered"')

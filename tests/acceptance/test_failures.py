@@ -55,12 +55,8 @@ pytestmark = pytest.mark.real_time
 FIRST, CHANGES, PARTS, PAGE = 80, 640, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
 CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwritten yet
-FENCE = 1.5
-SHORT = (
-    "--set=leases.expiration=2",
-    "--set=leases.renew_interval=0.3",
-    "--set=leases.fence_margin=0.5",
-)
+FENCE = 2.0
+SHORT = ("--set=leases.expiration=2",)
 ROOM = "--set=observer.max_unacknowledged=10000"
 """Enough to go on for long without checkpoints."""
 LONG = ("--set=leases.expiration=20",)

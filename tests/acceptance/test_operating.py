@@ -112,7 +112,7 @@ async def test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again
 async def test_a_lease_is_taken_from_a_killed_owner_and_another_goes_on_at_once(
     place: Path,
 ) -> None:
-    long = ("--set=leases.expiration=600", "--set=leases.renew_interval=10")
+    long = ("--set=leases.expiration=120",)
     async with running(*OBSERVE, *long, "--observer=observing:idle", cwd=place) as host:
         await until_all_is_read(host, place)
         host.process.kill()
@@ -162,7 +162,7 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     failing = (
         "--set=observer.on_failure=dead-letter",
         "--set=observer.retry.attempts=2",
-        "--set=observer.retry.first_delay=0.05",
+        "--set=observer.retry.max_delay=0.05",
     )
     async with running(
         *OBSERVE, kept, *failing, "--observer=observing:picky", cwd=place

@@ -50,7 +50,6 @@ def host(name: str, url: str, cwd: Path) -> Any:
         "--observer=samples.orders.view:CustomerView",
         f"--option=view=cosmos+{url}shop/customers",
         *QUICK,
-        "--set=leases.call_timeout=2",
         "--set=feed.page_size=50",
         cwd=cwd,
         env={"PYTHONPATH": str(ROOT)},

@@ -69,7 +69,7 @@ def receiver() -> Iterator[Received]:
 async def test_a_line_carries_its_exception_as_opentelemetry_says(
     place: Path, receiver: Received
 ) -> None:
-    more = ("--observer=orders:takes", "--set=observer.retry.first_delay=0.1")
+    more = ("--observer=orders:takes", "--set=observer.retry.max_delay=0.1")
     async with running(*RUN, *more, cwd=place, env=receiver.env) as host:
         await host.reaches(lambda: len(_failed_orders(receiver)) == 3)
         await host.stops()

@@ -36,10 +36,7 @@ _log = logging.getLogger("page")
 TOKEN = "a token that is long enough"
 HOSTILE = "<img src=x onerror=window.owned=1><script>alert(1)</script>"
 QUICK = {
-    "balance_interval": 0.1,
-    "renew_interval": 0.2,
     "expiration": 3.0,
-    "rebalance_delay": 0.1,
 }
 
 

@@ -21,7 +21,7 @@ from tests.support.processes import PATIENCE, Running
 pytestmark = pytest.mark.real_time
 __all__ = ["made", "place"]  # the fixtures
 
-PATIENT = (*QUICK, "--set=leases.call_timeout=10")
+PATIENT = (*QUICK, "--set=leases.expiration=15")
 FEED = "--feed=eventlog:log"
 NEEDS_FEED = ("status", "reset", "check", "leases", "positions")
 

@@ -23,7 +23,7 @@ SETTINGS = """
 [observer]
 dead_letters = "sqlite:letters.db"
 on_failure = "dead-letter"
-retry = { attempts = 1, first_delay = 0.05 }
+retry = { attempts = 1, max_delay = 0.05 }
 [web]
 token_file = "token"
 """

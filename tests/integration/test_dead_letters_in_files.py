@@ -139,8 +139,7 @@ ASIDE = (
     "--observer=observing:picky",
     "--set=observer.on_failure=dead-letter",
     "--set=observer.retry.attempts=2",
-    "--set=observer.retry.first_delay=0.05",
-    "--set=observer.reopen_delay=0.3",
+    "--set=observer.retry.max_delay=0.05",
     "--set=observer.dead_letters=sqlite:disk/letters.db",
 )
 

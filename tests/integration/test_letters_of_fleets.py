@@ -25,11 +25,11 @@ def settings(place: Path, *, leases: str, name: str | None) -> Settings:
         {
             "host": {"name": "anna"},
             "feed": {"poll_interval": 0.05},
-            "leases": {"container": f"sqlite:{place}/{leases}", "balance_interval": 0.05},
+            "leases": {"container": f"sqlite:{place}/{leases}", "expiration": 3},
             "observer": {
                 "name": name,
                 "on_failure": "dead-letter",
-                "retry": {"attempts": 2, "first_delay": 0.01, "max_delay": 0.01},
+                "retry": {"attempts": 2, "max_delay": 0.01},
                 "dead_letters": f"sqlite:{place}/letters.db",
             },
         }

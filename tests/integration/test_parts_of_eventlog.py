@@ -33,7 +33,7 @@ IN_PARTS: Sections = {
         "parallelism": 4,
         "poll_interval": 0.05,
     },
-    "leases": {"balance_interval": 0.2},
+    "timing": {"balance_interval": 0.2},
 }
 
 
@@ -124,8 +124,7 @@ async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_nam
             "observer": {
                 "on_failure": "dead-letter",
                 "dead_letters": f"jsonl:{tmp_path / 'letters.jsonl'}",
-                "retry": {"attempts": 2, "first_delay": 0.01},
-                "reopen_delay": 0.1,
+                "retry": {"attempts": 2, "max_delay": 0.1},
             },
             "web": {"enabled": False},
         },

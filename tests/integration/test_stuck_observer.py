@@ -23,14 +23,7 @@ from changefeed.testing.fleet import Fleet
 pytestmark = pytest.mark.real_time
 
 R0, R1 = RangeId("r0"), RangeId("r1")
-QUICK = {
-    "expiration": 1.0,
-    "renew_interval": 0.2,
-    "fence_margin": 0.1,
-    "balance_interval": 0.1,
-    "rebalance_delay": 0.1,
-    "handoff_poll": 0.05,
-}
+QUICK = {"expiration": 1.0}
 
 
 @dataclass(kw_only=True)

@@ -78,8 +78,8 @@ def _doctor() -> object:
         make.range_seen("r3", "a"),
         make.range_seen("r4", "a"),
     ]
-    quick = {"leases.expiration": 15, "leases.renew_interval": 5}
-    slow = {"leases.expiration": 60, "leases.renew_interval": 20}
+    quick = {"leases.expiration": 15}
+    slow = {"leases.expiration": 60}
     return _found(
         [
             (

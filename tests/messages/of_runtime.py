@@ -38,7 +38,7 @@ for _cause, _case in {
     ),
     "a start without a zone": _settings(sets=["feed.start=2026-01-31"]),
     "a setting with a typo": _settings(sets=["leases.expiraton=5"]),
-    "renewals that are too rare": _settings(sets=["leases.renew_interval=20"]),
+    "a setting that follows from another": _settings(sets=["leases.renew_interval=20"]),
     "a list where a number is wanted": _settings("[leases]\nexpiration = [1]"),
     "a truth where a number is wanted": _settings("[leases]\nexpiration = true"),
     "a number where a section is wanted": _settings("leases = 5"),

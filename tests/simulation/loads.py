@@ -28,7 +28,7 @@ class Loads:
         self._random = random = Random(f"loads {seed}")
         self.fleet = random.choice(["count", "load", "load", "mixed"])
         self._made_up = random.choice(["measured", "heavy", "heavy", "shifting", "lies"])
-        self._cooldown = random.choice([5.0, 20.0, 60.0])
+        self.cooldown = random.choice([5.0, 20.0, 60.0])
         self._calm = False
 
     def settings_of(self, name: str) -> Mapping[str, object]:
@@ -36,7 +36,7 @@ class Loads:
         if self.fleet == "mixed":
             counts = Random(f"loads {self._seed} {name}").random() < 0.5
         balance = "count" if counts else "load"
-        return {"balance": balance, "balance_cooldown": self._cooldown}
+        return {"balance": balance}
 
     def calm(self) -> None:
         self._calm = True

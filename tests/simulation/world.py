@@ -153,7 +153,8 @@ class World:
     def _choose_more_settings(self) -> None:
         """Choose without a draw of the world's own: seeds keep their stories."""
         if self.troubles.reopens_at_once:
-            again = {"reopen_delay": 0.001, "on_failure": "retry", "concurrency": 4}
+            retry = {"max_delay": 0.001, "attempts": 3 if self.wild else 10}
+            again = {"retry": retry, "on_failure": "retry", "concurrency": 4}
             self._parts["observer"] |= again
         if self.splits:
             aside = Random(f"parallelism {self.seed}")
@@ -245,7 +246,8 @@ class World:
             **self._parts["leases"],
             **self.loads.settings_of(name),
         }
-        own = make.settings(name, {**self._parts, "leases": leases})
+        timing = {**self._parts["timing"], "cooldown": self.loads.cooldown}
+        own = make.settings(name, {**self._parts, "leases": leases, "timing": timing})
         make_observer = wrap(
             lambda: SimulatedObserver(
                 process_id,

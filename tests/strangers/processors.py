@@ -24,12 +24,7 @@ _QUICK: Final = tuple(
     f"--set={x}"
     for x in (
         "leases.expiration=5",
-        "leases.renew_interval=0.5",
-        "leases.balance_interval=0.5",
-        "leases.rebalance_delay=0.5",
-        "leases.call_timeout=2",
         "feed.poll_interval=0.1",
-        "feed.ranges_interval=0.5",
         "feed.page_size=20",
     )
 )

@@ -17,12 +17,7 @@ QUICK = tuple(
     f"--set={x}"
     for x in (
         "leases.expiration=3",
-        "leases.renew_interval=0.5",
-        "leases.balance_interval=0.2",
-        "leases.rebalance_delay=0.2",
-        "leases.call_timeout=0.5",
         "feed.poll_interval=0.1",
-        "feed.lag_interval=0.2",
     )
 )
 """Settings under which everything happens within a second or three."""

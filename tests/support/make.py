@@ -263,7 +263,7 @@ def leased(
         feed=feed,
         container=container,
         longest_handoff=known.longest_handoff,
-        fence_margin=known.fence_margin,
+        fence_margin=known.timing.fence_margin,
     )
 
 
@@ -272,6 +272,6 @@ def fleet_watch(settings: LeaseSettings | None = None) -> FleetWatch:
     known = settings or LeaseSettings()
     return FleetWatch(
         expiration=known.expiration,
-        max_clock_skew=known.max_clock_skew,
-        renew_interval=known.renew_interval,
+        max_clock_skew=known.timing.clock_skew,
+        renew_interval=known.timing.renew_interval,
     )

@@ -66,8 +66,7 @@ class Tutorial:
 def _environment() -> dict[str, str]:
     """Return a reader's environment, with the intervals of tests."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("CHANGEFEED_", "OTEL_"))}
-    quick = [x.removeprefix("--set=").split("=") for x in QUICK if "call_timeout" not in x]
+    quick = [x.removeprefix("--set=").split("=") for x in QUICK]
     settings = {f"CHANGEFEED_{k.replace('.', '__').upper()}": v for k, v in quick}
     path = f"{Path(sys.executable).parent}:{own['PATH']}"
-    return {**own, **settings, "CHANGEFEED_LEASES__CALL_TIMEOUT": "2", "PATH": path,
-            "PYTHONPATH": str(ROOT)}  # fmt: skip
+    return {**own, **settings, "PATH": path, "PYTHONPATH": str(ROOT)}

@@ -15,17 +15,14 @@ from changefeed.runtime.web_server import WebLimits
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 
 QUICK = {
-    "balance_interval": 0.05,
-    "renew_interval": 0.1,
     "expiration": 2.0,
-    "rebalance_delay": 0.0,
 }
 
 
 def quick_host(name: str, feed: MemoryFeed, leases: MemoryLeases, **more: Any) -> Host:
     """Return a host that does everything often; ``more`` is for ``Host``."""
     observer = LoggingObserver(FleetLog())
-    often = {"poll_interval": 0.05, "lag_interval": 0.05}
+    often = {"poll_interval": 0.05}
     return Host(
         load_settings(None, {"host": {"name": name}, "leases": QUICK, "feed": often}),
         feed=feed,

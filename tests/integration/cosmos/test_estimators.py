@@ -49,16 +49,13 @@ async def running_host(world: CosmosWorld) -> AsyncIterator[Host]:
     at = world.url.replace("http://", "cosmos+http://")
     settings = Settings(
         host=HostSettings(name="anna"),
-        feed=FeedSettings(address=f"{at}d/c", poll_interval=0.05, ranges_interval=0.1),
+        feed=FeedSettings(address=f"{at}d/c", poll_interval=0.05),
         leases=LeaseSettings(
             container=f"{at}leases/leases?processor=billing&feed=d/c",
             create_container=True,
-            balance_interval=0.05,
-            rebalance_delay=0,
             expiration=4,
-            renew_interval=1,
             max_handoff_time=1,
-        ),
+        ).with_timing(balance_interval=0.05, rebalance_delay=0, ranges_interval=0.1),
     )
     async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
         group.create_task(host.run())

@@ -55,20 +55,15 @@ def lease_settings(container: str) -> LeaseSettings:
     return LeaseSettings(
         container=container,
         create_container=True,
-        balance_interval=0.05,
-        rebalance_delay=0,
         expiration=4,
-        renew_interval=1,
-    )
+    ).with_timing(balance_interval=0.05, rebalance_delay=0, ranges_interval=0.1)
 
 
 def settings(world: CosmosWorld, path: Path, **feed: object) -> Settings:
     address = world.url.replace("http://", "cosmos+http://") + "d/c"
     return Settings(
         host=HostSettings(name="anna"),
-        feed=FeedSettings.model_validate(
-            {"address": address, "poll_interval": 0.05, "ranges_interval": 0.1, **feed}
-        ),
+        feed=FeedSettings.model_validate({"address": address, "poll_interval": 0.05, **feed}),
         leases=in_file(path),
         web=WebSettings(enabled=False),
     )
@@ -251,7 +246,7 @@ async def test_a_dotnet_host_beside_a_first_host_need_not_wait_for_its_leases(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
     config = settings_with_leases_in_cosmos(world, tmp_path)
-    slow = config.leases.model_copy(update={"balance_interval": 60.0})
+    slow = config.leases.with_timing(balance_interval=60.0)
     async with running_host(config.model_copy(update={"leases": slow}), Seen()):
         found: set[str] = set()
         async with asyncio.timeout(10):

@@ -56,7 +56,7 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
                 "options": {"path": str(tmp_path / "out"), "poison": 250},
                 "on_failure": "dead-letter",
                 "dead_letters": f"sqlite:{tmp_path / 'letters.db'}",
-                "retry": {"first_delay": 0.01, "attempts": 2},
+                "retry": {"max_delay": 0.01, "attempts": 2},
             },
         }
     )

@@ -44,13 +44,11 @@ def test_without_anything_said_settings_are_the_defaults() -> None:
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = in_file(
-        file, "[leases]\nexpiration = 31\nrenew_interval = 9\nbalance_interval = 4\n"
-    )
+    given = in_file(file, "[leases]\nexpiration = 31\nmax_handoff_time = 9\nmax_ranges = 4\n")
     monkeypatch.setenv("CHANGEFEED_LEASES__EXPIRATION", "32")
-    monkeypatch.setenv("CHANGEFEED_LEASES__RENEW_INTERVAL", "8")
+    monkeypatch.setenv("CHANGEFEED_LEASES__MAX_HANDOFF_TIME", "8")
     leases = replace(given, sets=["leases.expiration=33"]).settings().leases
-    assert (leases.expiration, leases.renew_interval, leases.balance_interval) == (33, 8, 4)
+    assert (leases.expiration, leases.max_handoff_time, leases.max_ranges) == (33, 8, 4)
 
 
 def test_options_are_what_json_makes_of_them_or_else_text_and_join_those_of_the_file(
@@ -105,7 +103,7 @@ def test_leases_on_the_command_line_go_before_two_stores_in_the_file(file: Path)
         ["leases={}", "leases.expiration=50"],
         ["leases.expiration=40", 'leases={"expiration": 50}'],
         ['leases={"expiration": 40}', "leases.expiration=50"],
-        ['leases={"expiration": 50}', 'leases={"renew_interval": 9}'],
+        ['leases={"expiration": 50}', 'leases={"max_handoff_time": 9}'],
     ],
 )
 def test_a_section_that_is_set_later_takes_nothing_away(sets: list[str]) -> None:
@@ -156,7 +154,8 @@ PORT = "CHANGEFEED_WEB__PORT"
         ("", {}, ["leases.expiration=-5"], "leases.expiration", COMMAND_LINE),
         ("", {}, ["leases.expiraton=5"], "leases.expiraton", COMMAND_LINE),
         ("", {}, ["web=x", "web.port=1"], "web.port", None),
-        ("", {}, ["leases.renew_interval=20"], "renew_interval", None),
+        ("", {}, ["leases.renew_interval=20"], "leases.renew_interval", COMMAND_LINE),
+        ("[feed]\nlag_interval = 5", {}, [], "feed.lag_interval", "{file}"),
         ("", {}, ["expiration"], "--set expiration", None),
         ("", {}, ["=5"], "--set =5", None),
         ("", {PORT: "eighty"}, [], "web.port", PORT),
@@ -247,7 +246,7 @@ def test_a_start_in_the_file_is_text_or_a_time_of_toml(
     if start is None:
         assert "feed.start" in mistake_of(flags)
     else:
-        assert flags.settings().feed.start_at == start
+        assert flags.settings().feed.start == start
 
 
 @pytest.mark.parametrize(

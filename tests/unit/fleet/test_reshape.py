@@ -34,7 +34,7 @@ ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
 QUARTERS = [RangeId(x) for x in ("-3F", "3F-7F", "7F-BF", "BF-FF")]
 WHOLE = FeedRange(id=ZERO, low="", high="FF")
 A, A1 = HostName("a"), Incarnation("a-1")
-SETTINGS = LeaseSettings(expiration=30, renew_interval=10, max_handoff_time=10)
+SETTINGS = LeaseSettings(expiration=30, max_handoff_time=10)
 WRITES = {"replace", "acquire", "checkpoint"}
 
 

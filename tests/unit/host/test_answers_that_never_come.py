@@ -8,13 +8,13 @@ import pytest
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from changefeed.testing.fleet import Fleet
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support.looking import start
 from tests.support.proxies import proxied
 from tests.support.renewed_each import RenewedEach
 
-TIGHT = {"expiration": 21.0, "renew_interval": 10.0}
-"""Two renewals and the margin, and nothing more. A call is given up after 10 s."""
+TIGHT = {"renew_interval": 10.0, "fence_margin": 1.0, "call_timeout": 4.9}
+"""With an expiration of 21 s: two renewals and the margin, and nothing more."""
 SETTLED = 60.0
 TIMES = 20
 
@@ -29,7 +29,8 @@ class Story:
         self.unanswered: str | None = None
         self.without_answer = 0
         container = proxied(self.leases, self._answer)
-        self.fleet = Fleet(MemoryFeed(4), container, settings={"leases": TIGHT})
+        settings: Sections = {"leases": {"expiration": 21.0}, "timing": TIGHT}
+        self.fleet = Fleet(MemoryFeed(4), container, settings=settings)
 
     async def _answer(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == self.unanswered:

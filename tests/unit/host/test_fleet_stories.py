@@ -98,7 +98,7 @@ async def test_a_stop_releases_more_leases_than_are_written_in_one_timeout() -> 
             await asyncio.sleep(0.01)
             return await call()
 
-    parts: Sections = {"leases": {"call_timeout": 0.3}, "host": {"stop_timeout": 5.0}}
+    parts: Sections = {"timing": {"call_timeout": 0.3}, "host": {"stop_timeout": 5.0}}
     async with Fleet(feed, container, settings=parts) as fleet:
         fleet.start("a", container=proxied(container, queue))
         await asyncio.sleep(SETTLED)

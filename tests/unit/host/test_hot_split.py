@@ -18,12 +18,8 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 ZERO = RangeId("0")
 COOLDOWN = 20.0
 HOT: Sections = {
-    "leases": {
-        "split_hot": True,
-        "balance": "load",
-        "balance_cooldown": COOLDOWN,
-        "rebalance_delay": 2.0,
-    },
+    "leases": {"split_hot": True, "balance": "load"},
+    "timing": {"cooldown": COOLDOWN, "rebalance_delay": 2.0},
     "feed": {"start": "beginning", "page_size": 10, "poll_interval": 1.0},
 }
 WHOLE: Sections = {**HOT, "leases": {"split_hot": False}}

@@ -23,12 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="only Linux has it"),
 ]
 
-QUICK = {
-    "expiration": 5.0,
-    "renew_interval": 0.2,
-    "balance_interval": 0.2,
-    "rebalance_delay": 0.1,
-}
+QUICK = {"expiration": 5.0}
 
 
 def sleep_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.middleware import retry
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.trace_context import TraceContextPointer
@@ -28,7 +29,15 @@ from changefeed.runtime.logs import get_logger
 from tests.support import make
 from tests.support.observers import Gate
 
-RETRY = RetrySettings(first_delay=1, max_delay=1, attempts=3, jitter=0)
+RETRY = RetrySettings(max_delay=1, attempts=3)
+
+
+@pytest.fixture(autouse=True)
+def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
+    monkeypatch.setattr(retry, "JITTER", 0.0)
+
+
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
 

@@ -14,6 +14,7 @@ from changefeed.feeds.eventlog.arrow_columns import TIME
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
+from changefeed.observers.middleware import retry
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.registry import observer
@@ -22,7 +23,13 @@ from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from tests.support import make
 
-RETRY = RetrySettings(first_delay=1.0, attempts=3, jitter=0.0)
+RETRY = RetrySettings(max_delay=20, attempts=3)
+
+
+@pytest.fixture(autouse=True)
+def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
+    monkeypatch.setattr(retry, "JITTER", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +73,7 @@ async def handed(
 def putting_aside(tmp_path: Path, **more: Any) -> ObserverSettings:
     return ObserverSettings(
         name="fussy",
-        retry=RetrySettings(first_delay=0.001, max_delay=0.001, attempts=2),
+        retry=RetrySettings(max_delay=0.001, attempts=2),
         on_failure="dead-letter",
         dead_letters=f"sqlite:{tmp_path / 'letters.db'}",
         **more,
@@ -97,7 +104,7 @@ async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() 
 async def test_observer_is_reopened_after_its_last_attempt_until_it_succeeds() -> None:
     start = asyncio.get_running_loop().time()
     Fussy.well_from = start + 30.0
-    settings = ObserverSettings(name="fussy", retry=RETRY, reopen_delay=20.0)
+    settings = ObserverSettings(name="fussy", retry=RETRY)
     assert (await handed(settings, some("a", 1, 2))).changes == 2
     # Three attempts take 1 + 2 seconds; then rest: begun at 0, 23 and 46.
     assert asyncio.get_running_loop().time() == pytest.approx(start + 46.0)
@@ -127,7 +134,7 @@ async def test_reopened_observer_does_not_get_acknowledged_changes_again() -> No
 
     Fussy.poison = frozenset({2})
     asyncio.get_running_loop().call_later(10, mend)
-    settings = ObserverSettings(name="careful", retry=RETRY, reopen_delay=20.0)
+    settings = ObserverSettings(name="careful", retry=RETRY)
     assert (await handed(settings, some("a", 1, 2, 3))).changes == 3
     seen = [x for x in Fussy.story if isinstance(x, tuple)]
     # The attempts before it was opened anew had the whole page.
@@ -166,7 +173,7 @@ async def test_an_attempt_that_takes_too_long_counts_as_failed() -> None:
 @pytest.mark.real_time
 async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) -> None:
     Fussy.well_from = float("inf")
-    settings = putting_aside(tmp_path, reopen_delay=0.01)
+    settings = putting_aside(tmp_path)
     assert (await handed(settings, some("z", 1))).changes == 1
     with pytest.raises(TimeoutError):  # the next batch waits for better times
         async with asyncio.timeout(0.5):

@@ -24,9 +24,10 @@ from changefeed.leases.plan import Action
 ME, B, C = HostName("a"), HostName("b"), HostName("c")
 
 
-def balancer(**settings: Any) -> Balancer:
+def balancer(*, rebalance_delay: float = 5, **settings: Any) -> Balancer:
     """Expiration 30 s, quiet 5 s, handoffs of 30 s at the most, unless told otherwise."""
-    return Balancer(ME, LeaseSettings.model_validate(settings))
+    leases = LeaseSettings.model_validate(settings)
+    return Balancer(ME, leases.with_timing(rebalance_delay=rebalance_delay))
 
 
 def lease(n: int, owner: HostName | None = None) -> Lease:
@@ -200,7 +201,7 @@ def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
 
 
 def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long() -> None:
-    mine, theirs, now = balancer(balance_interval=5), of_b(0, None), 0.0
+    mine, theirs, now = balancer(), of_b(0, None), 0.0
     view(mine, [theirs], [], now)
     at: list[float] = []
     for _ in range(7):

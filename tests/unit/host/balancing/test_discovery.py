@@ -18,6 +18,7 @@ from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import End, HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.timing import Timing
 from tests.support.calls import Calls
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
@@ -41,10 +42,10 @@ async def looked(
     discovery = Discovery(
         feed,
         leases,
-        FeedSettings.model_validate({"ranges_interval": 5, **settings}),
+        FeedSettings.model_validate(settings),
         events=HostEvents(A),
         changed=lambda: None,
-        patience=PATIENCE,
+        timing=replace(Timing.of(PATIENCE), ranges_interval=5),
         random=Random(begin),
         clock=asyncio.get_running_loop().time,
     )

@@ -128,7 +128,7 @@ async def rebalancer_of_c(
     def nobody(owned: OwnedLease) -> Worker:
         raise AssertionError(f"{owned.range_id} needs no worker here")
 
-    own = make.settings("c", {"leases": {"rebalance_delay": 0}})
+    own = make.settings("c", {"timing": {"rebalance_delay": 0}})
     events = HostEvents(C)
     async with asyncio.TaskGroup() as group:
         yield Rebalancer(
@@ -209,7 +209,7 @@ async def test_leases_that_their_store_forgot_are_there_again_after_the_next_lis
         await asyncio.sleep(15)
         for lease in await ownership.list():
             await ownership.delete(lease)
-        await asyncio.sleep(7)  # one balancing interval, and no feed.ranges_interval
+        await asyncio.sleep(7)  # one balancing interval, and no ranges_interval
         assert len(await container.list()) == 4
         await asyncio.sleep(15)
         assert await fleet.loads() == {"a": 4}

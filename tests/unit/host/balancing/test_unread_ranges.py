@@ -97,7 +97,7 @@ async def test_one_host_reports_a_paused_range_and_the_next_when_that_is_gone() 
         of_r0 = await lag_of(feed, FeedRange(id=R0), Continuation("0"))
         await asyncio.sleep(60)
         assert reports(fleet) == {"a": {"r0": of_r0}, "b": {}, "c": {}}
-        # Measured up to feed.ranges_interval ago.
+        # Measured up to ranges_interval ago.
         assert fleet.hosts["a"].unread_lags[R0].seconds == pytest.approx(45, abs=16)
         await fleet.kill("a")
         await asyncio.sleep(90)

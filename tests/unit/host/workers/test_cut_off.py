@@ -39,11 +39,9 @@ async def cut_off(running: Fleet, name: str, match: str | None = None) -> None:
         await ended
 
 
-@pytest.mark.parametrize("policy", ["interval", "count"])
-async def test_who_is_cut_off_stores_what_the_policy_had_put_off(policy: str) -> None:
+async def test_who_is_cut_off_stores_what_the_policy_had_put_off() -> None:
     feed, container, observer = make.memory_feed(1, 6), MemoryLeases(), Hangs()
-    put_off = {"checkpoint_interval": 3600.0, "checkpoint_count": 1000}
-    parts: Sections = {"feed": IN_PAGES_OF_THREE, "observer": {"checkpoint": policy, **put_off}}
+    parts: Sections = {"feed": IN_PAGES_OF_THREE, "observer": {"checkpoint": 3600}}
     async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(2)

@@ -152,7 +152,7 @@ async def test_a_stop_does_not_wait_until_the_next_observer_would_begin() -> Non
             raise ValueError("never")
 
     feed, container = make.memory_feed(1, 5), MemoryLeases()
-    parts: Sections = {"observer": {"retry": {"attempts": 1}, "reopen_delay": 20.0}}
+    parts: Sections = {"observer": {"retry": {"attempts": 1, "max_delay": 20.0}}}
     async with fleet_of(Fails, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(5)
@@ -212,10 +212,8 @@ async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> Non
     parts: Sections = {
         "feed": {"page_size": 3},
         "observer": {
-            "checkpoint": "interval",
-            "checkpoint_interval": 3600.0,
-            "retry": {"attempts": 1},
-            "reopen_delay": 0.1,
+            "checkpoint": 3600,
+            "retry": {"attempts": 1, "max_delay": 0.1},
         },
     }
     async with fleet_of(lambda: observer, feed, container, parts) as running:

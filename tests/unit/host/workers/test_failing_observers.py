@@ -377,7 +377,7 @@ async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range(
 
 @pytest.mark.parametrize(
     "checkpoints",
-    [{}, {"checkpoint": "interval", "checkpoint_interval": 3600.0}],
+    [{}, {"checkpoint": 3600}],
     ids=["written at once", "put off"],
 )
 async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(

@@ -126,7 +126,7 @@ async def test_where_each_range_must_be_asked_an_idle_one_is_asked_less_often() 
 async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change() -> None:
     feed = OneByOne(1)
     asked = Asked(feed)
-    parts: Sections = {"feed": {"lag_interval": 1000.0}}
+    parts: Sections = {"timing": {"lag_interval": 1000.0}}
     async with Fleet(asked.feed, MemoryLeases(), settings=parts) as fleet:
         fleet.start("a")
         await asyncio.sleep(100)

@@ -8,7 +8,7 @@ from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
 
-BY_LOAD: Sections = {"leases": {"balance": "load", "rebalance_delay": 0.0}}
+BY_LOAD: Sections = {"leases": {"balance": "load"}, "timing": {"rebalance_delay": 0.0}}
 HOT, WARM = RangeId("r0"), RangeId("r1")
 
 

@@ -26,7 +26,7 @@ BEGINNING = Continuation("0")
 async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Reader]:
     """Pages of 10, two ahead."""
     random = Random(1)
-    asked, settings = proxied(feed, reads), FeedSettings(page_size=10, read_ahead=2)
+    asked, settings = proxied(feed, reads), FeedSettings(page_size=10)
     retrier = Retrier(HostEvents(HostName("a")), random)
     clock = asyncio.get_running_loop().time
     pages = Reader(
@@ -36,6 +36,7 @@ async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Reader]:
         retrier=retrier,
         idle=IdleRanges(asked, settings, retrier=retrier, random=random),
         at_rest=lambda: False,
+        ahead=2,
         meter=LoadMeter(make.lease(R0), cooldown=1, clock=clock, shared=SharedTime(clock)),
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))

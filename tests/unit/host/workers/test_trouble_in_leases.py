@@ -12,6 +12,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
+from changefeed.observers.middleware import retry
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
@@ -21,7 +22,7 @@ from tests.support.proxies import proxied
 from tests.support.renewed_each import RenewedEach
 
 R0 = RangeId("r0")
-SELDOM_RENEWED = {"leases": {"renew_interval": 600, "expiration": 2000}}
+SELDOM_RENEWED = {"leases": {"expiration": 1800}}
 MANUAL: dict[str, Any] = {"observer": {"checkpoint": "manual"}}
 
 
@@ -111,7 +112,11 @@ async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_wri
         assert (await watched.health()).failing_since == health.failing_since
 
 
-async def test_an_observer_that_fails_in_turns_writes_twice_as_often_at_most() -> None:
+async def test_an_observer_that_fails_in_turns_writes_twice_as_often_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 4.0)
+    monkeypatch.setattr(retry, "JITTER", 0.0)
     mood = Moody()
     turns = 0
 
@@ -121,9 +126,7 @@ async def test_an_observer_that_fails_in_turns_writes_twice_as_often_at_most() -
         if turns % 2:
             raise ValueError("busy")
 
-    async with Watched(
-        mood, {"observer": {"retry": {"first_delay": 4, "jitter": 0}}}
-    ) as watched:
+    async with Watched(mood) as watched:
         mood.processes = fail_once
         for _ in range(100):
             watched.feed.append("k")
@@ -207,10 +210,12 @@ async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck() -> 
         assert (await watched.health()).stuck_since is not None
 
 
-async def test_an_observer_that_waits_for_its_next_attempt_is_failing_and_not_stuck() -> None:
+async def test_an_observer_that_waits_for_its_next_attempt_is_failing_and_not_stuck(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 2000.0)
     mood = Moody()
-    retry = {"max_delay": 2000, "first_delay": 800, "jitter": 0}
-    async with Watched(mood, {"observer": {"retry": retry}}) as watched:
+    async with Watched(mood, {"observer": {"retry": {"max_delay": 2000}}}) as watched:
         mood.processes = mood.fail
         watched.feed.append("k")
         await asyncio.sleep(700)

@@ -51,7 +51,7 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
         feed.append("k")
     parts: Sections = {
         "observer": {"checkpoint": "manual"},
-        "leases": {"balance_interval": 0.2},
+        "timing": {"balance_interval": 0.2},
     }
     settings = ObserverSettings.model_validate(parts["observer"])
     make = adapt(Keeping, {"kept": kept})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.middleware import retry
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
@@ -23,7 +24,15 @@ from changefeed.testing.observers import RecordingContext
 from tests.support import make
 from tests.support.observers import Bare
 
-RETRY = RetrySettings(first_delay=1, max_delay=60, attempts=4, jitter=0)
+RETRY = RetrySettings(max_delay=60, attempts=4)
+
+
+@pytest.fixture(autouse=True)
+def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
+    monkeypatch.setattr(retry, "JITTER", 0.0)
+
+
 ORIGIN = Origin(feed="orders", observer="billing:Billing", fleet="sqlite:/data/leases.db")
 
 

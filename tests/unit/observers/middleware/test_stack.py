@@ -13,6 +13,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import LeaseFenced, ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.middleware import retry
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import Observer
@@ -20,7 +21,15 @@ from changefeed.runtime.logs import get_logger
 from tests.support import make
 from tests.support.observers import Gate
 
-RETRY = RetrySettings(first_delay=1, max_delay=1, attempts=2, jitter=0)
+RETRY = RetrySettings(max_delay=1, attempts=2)
+
+
+@pytest.fixture(autouse=True)
+def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
+    monkeypatch.setattr(retry, "JITTER", 0.0)
+
+
 CONTEXT = make.context()
 BATCH = [make.change(1, key="a"), make.change(2, key="b")]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -21,6 +22,7 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.timing import Timing
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
 from changefeed.pipeline.source.planning import next_offset, target_at
 from changefeed.testing.virtual_time import run_in_virtual_time
@@ -151,6 +153,10 @@ class MortalLeases(MemoryLeases):
                 raise Died
 
 
+IMPATIENT = replace(Timing.of(1e-6), ranges_interval=30)
+"""A key that seems to have no lease gets one at once."""
+
+
 async def tended(feed: Feed, container: MortalLeases, start: StartAt, random: Random) -> None:
     """Create and delete leases as hosts do. None is patient, so any key that seems to have no
     lease gets one at once, and would be read again from ``start``.
@@ -161,7 +167,7 @@ async def tended(feed: Feed, container: MortalLeases, start: StartAt, random: Ra
         FeedSettings.model_validate({"start": start}),
         events=HostEvents(HOST),
         changed=lambda: None,
-        patience=0,
+        timing=IMPATIENT,
         random=random,
         clock=asyncio.get_running_loop().time,
     )

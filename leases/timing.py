@@ -1,0 +1,66 @@
+"""When hosts do what: all of it follows from one number, after which a silent host is dead.
+
+So the parts fit together for any expiration: two renewals and a call without an answer lie
+before the fence, and one lost listing moves nothing. Nobody sets them one by one.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+_CLOCK_SKEW: Final = 300.0
+_HANDOFF_POLL: Final = 0.5
+_LONGEST_BETWEEN_RANGES: Final = 30.0
+_LONGEST_BETWEEN_LAGS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Intervals and limits, in seconds. ``of`` derives them; a test may replace one."""
+
+    expiration: float
+    """A host that shows no sign of life for this long loses its leases."""
+    renew_interval: float
+    """How often a host shows that it lives: by its heartbeat, and by a renewal of each lease
+    where heartbeats do not keep them."""
+    balance_interval: float
+    """How often to list leases and members and to act on the plan."""
+    call_timeout: float
+    """How long to wait for one answer of the store."""
+    fence_margin: float
+    """How long before the expiration a host stops acting on a lease it cannot renew."""
+    rebalance_delay: float
+    """How long membership must have been quiet before leases are stolen."""
+    cooldown: float
+    """How long a lease that was moved by its load, or made by a split, stays as it is."""
+    handoff_poll: float
+    """How often to list the leases while one of them is about to change hands."""
+    clock_skew: float
+    """No two clocks of the fleet are further apart. What is older by its stamp is dead once it
+    has stood still for two renewals; a clock that is wrong by more takes nothing from a living
+    host."""
+    ranges_interval: float
+    """How often to look for ranges that are new."""
+    lag_interval: float
+    """How often to measure the lag of each range."""
+
+    def __post_init__(self) -> None:
+        assert 0 < self.fence_margin < self.expiration, f"the fence lies before the end: {self}"
+        # One without an answer is followed by the next within half an interval.
+        second = self.renew_interval * 1.5 + self.call_timeout
+        assert second < self.expiration - self.fence_margin, f"one loses a lease: {self}"
+
+    @classmethod
+    def of(cls, expiration: float) -> Self:
+        return cls(
+            expiration=expiration,
+            renew_interval=expiration / 3,
+            balance_interval=expiration / 6,
+            call_timeout=expiration / 3,
+            fence_margin=expiration / 30,
+            rebalance_delay=expiration / 6,
+            cooldown=expiration * 2,
+            handoff_poll=min(_HANDOFF_POLL, expiration / 6),
+            clock_skew=_CLOCK_SKEW,
+            ranges_interval=min(_LONGEST_BETWEEN_RANGES, expiration),
+            lag_interval=min(_LONGEST_BETWEEN_LAGS, expiration / 3),
+        )
