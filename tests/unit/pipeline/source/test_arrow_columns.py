@@ -75,11 +75,3 @@ def test_bytes_that_do_not_fit_are_refused_before_arrow_reads_them(
     layout = PLAIN._replace(**damage)
     with pytest.raises(FeedRefused, match=r"the \d from sequence 7 on: .*is damaged"):
         ENVELOPE.batch(R0, Columns(first=7, count=2, skip=0, layout=layout), 0)
-
-
-def test_columns_that_were_not_asked_for_are_not_even_looked_at() -> None:
-    layout = PLAIN._replace(bodies=b"?", previous=b"?")
-    batch = Envelope.of("key,sequence").batch(
-        R0, Columns(first=8, count=1, skip=1, layout=layout), 0
-    )
-    assert batch.to_pylist() == [{"key": "k", "sequence": 8}]

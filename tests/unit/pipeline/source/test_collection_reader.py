@@ -109,51 +109,6 @@ async def test_a_batch_that_was_planned_stays_the_same_in_an_era_that_follows() 
     assert [x for y in rest for x in y] == [(WHOLE, 4), (WHOLE, 5), (LOW, 1)]
 
 
-async def test_a_task_finds_any_stretch_of_a_long_row_by_itself() -> None:
-    store = MemoryStore()
-    count = 3 * TABLE_EVERY + 5
-    async with first_broker(store, parts=2) as core:
-        for n in range(1, count + 1):
-            both = (WHOLE, OTHER) if n % 50 == 0 else (WHOLE,)
-            numbers = {WHOLE: n, OTHER: n // 50}
-            await put(core, "orders", *(batch(x, "k", sequence=numbers[x]) for x in both))
-        for begin, end in [(0, count), (63, 65), (100, 140), (count - 1, count), (7, 7)]:
-            with reading(store) as access:
-                assert read(access, begin, end) == [*range(begin + 1, end + 1)]
-        with reading(store) as access:
-            assert read(access, 0, 3, OTHER) == [1, 2, 3]
-            assert access.starts([WHOLE, OTHER], "now") == {
-                WHOLE: at(access, count),
-                OTHER: at(access, 3),
-            }
-
-
-class Counting(MemoryStore):
-    """Counts the bytes of objects that are read."""
-
-    read = 0
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        data = await super().get(key, start, end)
-        self.read += len(data or b"")
-        return data
-
-
-async def test_of_a_large_object_only_what_is_wanted_is_read() -> None:
-    store = Counting()
-    async with first_broker(store, parts=2) as core:
-        many, few = [f"{'k' * 40}{n}" for n in range(20_000)], ["a", "b"]
-        await put(core, "orders", batch(WHOLE, *many), batch(OTHER, *few))
-        whole = len(store.objects["wal/00000001/broker-1/000000000001"])
-        assert whole > 2_000_000
-        before = store.read
-        with reading(store) as access:
-            piece = Slice(range_id=OTHER, start=at(access, 0), end=at(access, 2))
-            ((_, found),) = access.read(piece)
-            assert (found.layout.keys, store.read - before < 200_000) == (b"ab", True)
-            assert read(access, 10_000, 20_000) == [*range(10_001, 20_001)]
-
-
 async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=2) as core:

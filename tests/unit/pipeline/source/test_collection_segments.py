@@ -1,6 +1,6 @@
 """What is in segments of a cluster's store, as planners and tasks read it; without Spark."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,31 +125,6 @@ async def test_a_segment_that_gives_way_to_a_larger_one_while_it_is_read_is_no_l
         with reading(store) as access:
             assert read(access, 2, COUNT) == [*range(3, COUNT + 1)]
         assert small not in store.objects
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda x: x[:200] + bytes([x[200] ^ 1]) + x[201:],
-        lambda x: x[:-1],
-        lambda _: b"",
-        None,
-    ],
-)
-async def test_a_damaged_segment_is_refused_for_its_range(
-    harm: Callable[[bytes], bytes] | None,
-) -> None:
-    async with filled() as (core, store):
-        store.segment(1, TABLE_EVERY)
-        await keep_from(core, TABLE_EVERY + 1)
-        store.without_flushes()
-        key = segment_key("orders", WHOLE, 1, TABLE_EVERY)
-        if harm is None:
-            del store.objects[key]
-        else:
-            store.objects[key] = harm(store.objects[key])
-        with reading(store) as access, pytest.raises(RangeDamaged, match=WHOLE):
-            read(access, 0, COUNT)
 
 
 async def test_a_segment_of_other_records_is_not_taken_for_what_its_name_says() -> None:

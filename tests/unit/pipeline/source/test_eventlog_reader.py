@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,9 @@ from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
 from changefeed.feeds.feed import Change, Feed, FeedRange, Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.eventlog_reader import LogAccess
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices
+from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
-from tests.support.pipeline_feeds import a_log, drained, names
+from tests.support.pipeline_feeds import a_log, drained
 
 pytestmark = pytest.mark.real_time
 
@@ -96,40 +95,6 @@ def test_changes_that_are_not_there_are_refused_not_left_out(tmp_path: Path) -> 
         next_offset(access, start)
     with pytest.raises(FeedRefused, match="of another log"):
         next_offset(open_access(address), start)
-
-
-def test_a_long_range_is_cut_for_several_tasks_and_a_short_one_is_not(tmp_path: Path) -> None:
-    address = a_log(tmp_path / "log", {"a": 1050}, parts=1)
-    access = open_access(address)
-    start = first_offset(access, "beginning")
-    end = next_offset(access, start)
-    pieces = slices(access, start, end, changes=500)
-    assert len(pieces) == 2
-    assert [n for x in pieces for n in names(access, x)] == [(WHOLE, n) for n in range(1, 1051)]
-    assert len(slices(access, start, end, changes=1051)) == 1
-    assert slices(access, end, end, changes=1) == []
-
-
-def test_a_task_opens_the_records_once_however_many_slices_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    access = open_access(a_log(tmp_path / "log", {f"k{n}": 10 for n in range(20)}))
-    start = first_offset(access, "beginning")
-    pieces = slices(access, start, next_offset(access, start), changes=10)
-    assert len({x.range_id for x in pieces}) == 4
-    real_connect = sqlite3.connect
-    connections: list[sqlite3.Connection] = []
-
-    def connect(*given: Any, **named: Any) -> sqlite3.Connection:
-        connections.append(real_connect(*given, **named))
-        return connections[-1]
-
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    assert sum(len(names(access, x)) for x in pieces) == 200
-    access.close()
-    (only,) = connections
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        only.execute("SELECT 1")
 
 
 def test_a_time_is_before_the_first_change_committed_at_or_after_it(tmp_path: Path) -> None:

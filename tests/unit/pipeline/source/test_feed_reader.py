@@ -1,22 +1,19 @@
 """Pages of a feed that come in while others are made into columns."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.cosmos.positions import position
-from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
-from changefeed.pipeline.source.offsets import Mark
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
-from changefeed.pipeline.source.reader import Availability, Slice
+from changefeed.pipeline.source.reader import Slice
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 pytestmark = pytest.mark.real_time
@@ -80,15 +77,6 @@ def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
     assert [x for x in feed.did if "cut" in x] == [f'cut "{n}"' for n in (5, 10, 12)]
 
 
-def test_what_was_asked_for_ahead_is_left_where_it_is_when_nobody_wants_it() -> None:
-    feed = Pages(a_store(12))
-    with opened(feed) as access:
-        pages = access.read(planned(access))
-        next(pages)
-        pages.close()  # type: ignore[attr-defined] # it is a generator
-    assert len([x for x in feed.did if "cut" in x]) == 1
-
-
 def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -> None:
     class Stuck(Pages):
         async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
@@ -99,27 +87,3 @@ def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -
     with opened(feed) as access:
         found = [y for _, x in access.read(planned(access)) for y in x]  # type: ignore[union-attr]
     assert [int(x.body) for x in found] == [*range(12)]  # by the contract of feeds
-
-
-def test_a_planner_learns_from_one_answer_whether_there_is_a_change_and_how_many() -> None:
-    class Counted(Pages):
-        async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
-            raise AssertionError(f"the answer has said it: {at}")
-
-    with opened(Counted(a_store(12))) as access:
-        (name,) = (x.id for x in access.ranges())
-        for at, lag in ((0, 12), (5, 7), (12, 0)):
-            mark = Mark(continuation=position(at))
-            assert access.look({name: mark}) == {name: Availability(lag=lag)}
-
-
-def test_an_error_in_a_page_is_that_of_its_reader() -> None:
-    class Broken(Pages):
-        def rows(self, range_id: RangeId, page: RawPage) -> Rows:
-            raise FeedRefused(f"{page.continuation} of {range_id} is no page")
-
-    with (
-        opened(Broken(a_store(3))) as access,
-        pytest.raises(FeedRefused, match="of 0 is no page"),
-    ):
-        next(access.read(planned(access)))

@@ -13,7 +13,6 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from changefeed.feeds.eventlog import EventLogWriter, Record, SealPolicy
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.fill import FillReader, waiting
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options, pieces_of
@@ -124,23 +123,6 @@ def test_a_fill_ends_where_the_segments_do_and_the_source_goes_on_from_there(
     assert query.run(FillReader, limit=7) == 0, "nothing is sealed that was not read"
     query.run(StreamReader, limit=7)
     assert len(query.read) == len(set(query.read)) == 65
-
-
-def test_a_range_that_ended_is_read_to_its_end_before_segments_of_what_goes_on_with_it(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "log"
-    query = Query(a_log(path, {"a": 10}, parts=1))
-    asyncio.run(replace_partitions(path, [WHOLE], HALVES))
-    large = [Record(key=f"k{n}", body=b'"%s"' % (b"x" * 100_000)) for n in range(30)]
-    seal(path, *large, policy=SealPolicy(larger_than=300_000))
-    with closing(LogAccess(str(path))) as access:
-        assert access.sealed().keys() == {"e2.p00.v00-7f", "e2.p00.v80-ff"}
-    query.run(FillReader, limit=7)
-    assert query.read[:10] == [(WHOLE, n) for n in range(1, 11)], "none of it is sealed"
-    assert query.filled > 10
-    query.run(StreamReader, limit=1000)
-    assert len(query.read) == len(set(query.read)) == 40
 
 
 def test_what_waits_for_a_fill_is_counted_from_where_the_table_is(tmp_path: Path) -> None:

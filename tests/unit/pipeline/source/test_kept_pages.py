@@ -66,14 +66,6 @@ def test_a_page_behind_a_hole_is_not_kept_and_one_that_overlaps_is(pages: KeptPa
     assert [x.continuation for x in kept_pages(pages.file_of(piece(0, 15)))] == ["10", "15"]
 
 
-def test_what_is_more_than_may_be_kept_is_left_to_the_tasks() -> None:
-    pages = KeptPages(ORDER, most=250)
-    for n in range(3):
-        pages.keep(ONE, Continuation(str(n)), page(n + 1, b"x" * 100))
-    assert pages.file_of(piece(0, 2))
-    assert not pages.file_of(piece(0, 3))
-
-
 def test_pages_are_gone_when_the_next_batch_begins_and_when_the_planner_ends(
     pages: KeptPages, folder: Path
 ) -> None:

@@ -16,12 +16,10 @@ from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import (
-    batches,
     fair_shares,
     first_offset,
     next_offset,
     slices,
-    target_at,
     tasks,
 )
 from changefeed.pipeline.source.position_order import PositionOrder
@@ -48,11 +46,6 @@ def test_a_limit_is_shared_exactly_and_no_range_gets_more_than_waits(
     assert all(0 < share <= lags[name] for name, share in shares.items())
     if limit >= sum(lag > 0 for lag in lags.values()):
         assert shares.keys() == {name for name, lag in lags.items() if lag > 0}
-
-
-def test_a_limit_is_shared_by_lag_with_one_for_each_at_the_least() -> None:
-    assert fair_shares({"a": 9000, "b": 1000, "c": 1}, 100) == {"a": 88, "b": 11, "c": 1}
-    assert fair_shares({"a": 5, "b": 0}, 5) == {"a": 5}
 
 
 def test_with_fewer_changes_than_ranges_that_wait_these_take_turns_and_none_starves() -> None:
@@ -112,53 +105,6 @@ def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_ne
         end = next_offset(access, told)
         assert end.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
         assert next_offset(access, end) == end
-
-
-def test_a_merged_range_waits_for_both_its_parents_even_one_that_is_not_yet_read() -> None:
-    feed = MemoryFeed(2)  # r0 is split into r2 and r3; r3 then merges with r1 into r4
-    filled(feed, R0, 1)
-    feed.split_range(R0)
-    merged = feed.merge_ranges(R3, R1).id
-    filled(feed, R2, 1)
-    filled(feed, merged, 2)
-    with memory_access(feed) as access:
-        start = first_offset(access, "beginning")
-        assert start.marks[R1].ended  # at once, but its successor waits for r3
-        assert start.marks.keys() == {R0, R1}
-        end, read = drained(access, start)
-    assert [x for x in read if x] == [[(R0, 1)], [(R2, 1)], [(merged, 1), (merged, 2)]]
-    assert end.marks[merged].generation == 2
-
-
-def test_a_stream_that_starts_now_leaves_out_what_is_over() -> None:
-    feed = MemoryFeed(1)
-    filled(feed, R0, 3)
-    feed.split_range(R0)
-    filled(feed, R1, 2)
-    with memory_access(feed) as access:
-        start = first_offset(access, "now")
-        assert start.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
-        filled(feed, R1, 1)
-        assert drained(access, start)[1] == [[(R1, 3)]]
-
-
-def test_ranges_that_an_offset_has_dropped_are_read_to_their_end() -> None:
-    feed = MemoryFeed(2)
-    filled(feed, R0, 3)
-    with memory_access(feed) as access:
-        start = offset = first_offset(access, "beginning")
-        low, high = feed.split_range(R0)
-        filled(feed, low.id, 2)
-        filled(feed, R1, 4)
-        while (end := next_offset(access, offset)) != offset:
-            offset = end
-        filled(feed, high.id, 5)
-        assert R0 not in offset.marks
-        within = target_at(access, offset)
-        *_, (_, last) = batches(access, start, within)
-        assert {x: y.continuation for x, y in last.marks.items() if x != R0} == {
-            x: y.continuation for x, y in offset.marks.items()
-        }
 
 
 def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
@@ -225,20 +171,6 @@ def test_a_range_that_is_split_while_a_batch_is_planned_is_left_where_it_is(
         end, read = drained(access, start, limit=limit)
     assert sum(map(len, read)) == 5
     assert {x.generation for x in end.marks.values()} == {1}
-
-
-def test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits() -> None:
-    feed = MemoryFeed(2)
-    filled(feed, R0, 1)
-    filled(feed, R1, 60)
-    low, _, _ = feed.begin_era(3)  # the one in the middle waits for both
-    filled(feed, low.id, 2)
-    for child in feed.split_range(low.id):
-        filled(feed, child.id, 2)
-    with memory_access(feed) as access:
-        _, read = drained(access, first_offset(access, "beginning"), limit=5)
-    every = [x for y in read for x in y]
-    assert len(every) == len(set(every)) == 67
 
 
 def test_descendants_of_named_ranges_are_wanted_through_many_generations() -> None:

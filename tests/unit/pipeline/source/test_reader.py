@@ -1,6 +1,5 @@
 """The reader in the order in which Spark calls it, without a Spark session."""
 
-import json
 import pickle
 import time
 from pathlib import Path
@@ -44,20 +43,6 @@ def rows(one: StreamReader, start: object, end: object) -> int:
     assert isinstance(end, dict)
     pieces = one.partitions(start, end)
     return sum(batch.num_rows for piece in pieces for batch in one.read(piece))
-
-
-def test_changes_after_the_start_of_a_run_are_left_to_the_next_run(tmp_path: Path) -> None:
-    one = reader(a_log(tmp_path / "log", {"a": 10, "b": 10}), idleSeconds="60")
-    one.prepareForTriggerAvailableNow()
-    append_to(tmp_path / "log", {"a": 5, "c": 5})
-    start, sizes = one.initialOffset(), []
-    began = time.monotonic()
-    while (end := one.latestOffset(start, ReadMaxRows(8))) != start:
-        sizes.append(rows(one, start, end))
-        start = end
-    assert sizes == [8, 8, 4]
-    assert time.monotonic() - began < 30  # a run that is done does not wait for more
-    assert rows(one, one.initialOffset(), start) == 20
 
 
 def test_a_reader_after_a_crash_gives_the_logged_batch_again(tmp_path: Path) -> None:
@@ -152,13 +137,3 @@ def test_other_columns_on_an_existing_checkpoint_are_refused(tmp_path: Path) -> 
         other.latestOffset(end, ReadAllAvailable())
     with pytest.raises(PipelineRefused, match="'key,body'"):
         other.partitions(start, end)
-
-
-def test_an_offset_of_a_query_with_other_columns_may_be_started_from(tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 10})
-    before = reader(feed)
-    end = before.latestOffset(before.initialOffset(), ReadMaxRows(4))
-    one = reader(feed, columns="key", startingAt=json.dumps(end))
-    start = one.initialOffset()
-    assert start["@columns"] == "key"
-    assert rows(one, start, one.latestOffset(start, ReadAllAvailable())) == 6

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
 
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.bulk import Columns
@@ -14,7 +12,6 @@ from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import EVERYTHING, SYSTEM_FIELDS, Envelope
 from changefeed.pipeline.tables.delta_table import arrow_schema
@@ -95,28 +92,6 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
     assert made.to_pylist() == [x or None for x in bodies]
 
 
-def test_options_are_read_whatever_their_case() -> None:
-    options = Options.of(
-        {
-            "FEED": "eventlog:/log",
-            "startingat": "2026-01-31T12:00:00+00:00",
-            "endingAt": '{"r0": ["5", false, 0]}',
-            "MaxChangesPerTrigger": "10",
-            "idleSeconds": "0",
-        }
-    )
-    assert options.starting_at == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert isinstance(options.ending_at, Offset)
-    assert (options.max_changes, options.idle_seconds) == (10, 0.0)
-
-
-def test_the_path_of_a_log_does_not_depend_on_where_spark_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert Options.of({"feed": "eventlog:./a/log"}).feed == f"eventlog:{tmp_path}/a/log"
-
-
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -142,9 +117,3 @@ def test_a_schema_says_which_fields_of_bodies_are_the_feeds_own() -> None:
     assert [x.metadata for x in schema.fields] == [{}, {SYSTEM_FIELDS: ["_ts"]}]
     assert Envelope.of_schema(schema) == envelope
     assert arrow_schema(schema).equals(envelope.schema)
-
-
-def test_a_schema_that_names_a_column_twice_or_with_another_type_is_none_of_ours() -> None:
-    key, number = StructField("key", StringType()), StructField("sequence", StringType())
-    for fields in ([], [key, key], [key, number], [StructField("kind", StringType())]):
-        assert Envelope.of_schema(StructType(fields)) is None

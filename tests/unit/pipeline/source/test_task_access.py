@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from changefeed.pipeline.source.addresses import feed_kind, open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.pipeline.source.task_access import close_kept, task_access
-from tests.support.pipeline_feeds import a_log
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 pytestmark = pytest.mark.real_time
@@ -93,16 +91,6 @@ def test_of_many_feeds_the_ones_read_last_stay_open(opened: Opened) -> None:
     for address in "abac":
         run(address)
     assert opened.did == ["open a", "open b", "open c", "close b"]
-
-
-def test_a_log_opens_nothing_before_it_is_read_and_is_not_kept(
-    opened: Opened, tmp_path: Path
-) -> None:
-    address = a_log(tmp_path / "log", {"k": 1}, parts=1)
-    for _ in range(2):
-        with task_access(address):
-            pass
-    assert opened.did == ["open a log"] * 2
 
 
 def test_a_fork_of_a_worker_opens_its_own(
