@@ -11,9 +11,7 @@ NIGHTLY = (
     "integration/deploy/test_alerts.py",  # promtool
     "integration/deploy/test_chart_values.py",  # Helm
     "integration/deploy/test_kubernetes.py",  # Helm
-    "integration/emulator/test_throughput_while_reading.py",
     "integration/pipeline",  # Spark
-    "integration/test_flights_data.py",  # a year of flights
     "strangers",  # vendors' clients in Java, Node and Python, KEDA's scaler in Go
 )
 
