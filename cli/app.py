@@ -27,7 +27,6 @@ COMMANDS: Mapping[str, str] = {
     "produce": "changefeed.cli.produce:produce",
     "log": "changefeed.cli.log:log",
     "init-config": "changefeed.cli.init_config:init_config",
-    "check": "changefeed.cli.check:check",
     "doctor": "changefeed.cli.doctor:doctor",
     "dead-letters": "changefeed.cli.dead_letters:dead_letters",
     "leases": "changefeed.cli.lease_import:leases",

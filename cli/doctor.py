@@ -1,30 +1,39 @@
-"""``changefeed doctor``: what is wrong with a fleet, in sentences, with what to do."""
+"""``changefeed doctor``: what is wrong with feed, leases and fleet, in sentences."""
 
 import asyncio
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from changefeed.cli.existing import existing_fleet
-from changefeed.cli.exit_codes import FAILED, exit_on_error
+from changefeed.cli.existing import existing_fleet, will_be_made
+from changefeed.cli.exit_codes import FAILED, USER_ERROR, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
+from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
+from changefeed.feeds.errors import FeedError
+from changefeed.fleet.coverage import check_coverage
 from changefeed.fleet.doctor import diagnose
 from changefeed.fleet.peers import NoAnswer, Peers
+from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import FleetStatus, HostSeen
 from changefeed.host.settings import Settings
-from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.host.wiring import open_leases
+from changefeed.leases.addresses import check_leases
+from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
+from changefeed.runtime.errors import StoreError, StoreMissing, UserError
 from changefeed.runtime.together import together
 from changefeed.runtime.version import software_version
+from changefeed.stores.addresses import STORES
 
 _EVERY = 1.0
 _ANSWER_WITHIN = 3.0
+_MAX_SECONDS = 60.0
 _READY_OR_NOT = (200, 503)
 _LITTLE, _TOO_LITTLE = 0.10, 0.02
 _FILES = ("eventlog", "sqlite", "jsonl")
@@ -37,27 +46,56 @@ def doctor(
     watch: Annotated[
         float,
         typer.Option(
-            "--watch", min=2.0, max=3600.0, help="How long to watch the fleet, in seconds."
+            "--watch", min=0.0, max=3600.0, help="How long to watch the fleet, in seconds."
         ),
     ] = 25.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Watch a fleet for a while, and say what is wrong with it and what to do.
+    """Try feed and leases, watch the fleet, and say what is wrong and what to do.
 
-    Hosts that give no sign of life, ranges that fail, rest or do not get on; clocks, settings
-    and versions that differ; processors of another kind, uneven loads, endpoints that do not
-    answer, disks that fill up. It changes nothing. Ends with 1 if there is a problem.
-    changefeed check tries feed and leases themselves.
+    Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
+    to live, consistency, clocks. Leases must hold each key of the feed once, and stand where
+    it can be read. Then hosts that give no sign of life, ranges that fail, rest or do not get
+    on; clocks, settings and versions that differ; processors of another kind, uneven loads,
+    endpoints that do not answer, disks that fill up. With --watch=0, the fleet is not watched.
+
+    Ends with 2 if hosts cannot run so, with 1 if there is another problem. It makes no
+    container that is not there; in one that is, it writes one item of its own, and deletes it
+    again.
     """
     with exit_on_error():
-        found = asyncio.run(_found(flags.settings(), watch))
-        print_diagnostics(found, json=json, exit_code=FAILED)
+        tried, seen = asyncio.run(_found(flags.settings(), watch))
+        code = USER_ERROR if _is_wrong(tried) else FAILED
+        print_diagnostics([*tried, *seen], json=json, exit_code=code)
 
 
-async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
+def _is_wrong(found: Sequence[Diagnostic]) -> bool:
+    return any(x.severity is Severity.PROBLEM for x in found)
+
+
+async def _found(
+    settings: Settings, watch: float
+) -> tuple[Sequence[Diagnostic], Sequence[Diagnostic]]:
+    """Return what came of trying, and what was seen of the fleet."""
+    found = [*_unused_sections(settings), *[x async for x in _feed(settings)]]
+    leases: list[Diagnostic] = []
+    disks = look_at_disks(settings)
+    try:
+        for address in settings.leases.addresses:
+            leases += [x async for x in _place_of_leases(settings, address)]
+        if not _is_wrong([*found, *leases]):
+            leases += [x async for x in _leases(settings)]
+        can_be_seen = watch > 0 and not _is_wrong(leases)
+        seen = await _watched(settings, watch) if can_be_seen else []
+    except StoreMissing as missing:
+        return [*found, *leases, _missing(missing, settings)], disks
+    return [*found, *leases], [*seen, *disks]
+
+
+async def _watched(settings: Settings, seconds: float) -> Sequence[Diagnostic]:
     looks: list[FleetStatus] = []
     async with existing_fleet(settings) as fleet:
-        until = time.monotonic() + watch
+        until = time.monotonic() + seconds
         while True:
             looks.append(await fleet.look(looks[-1] if looks else None))
             if time.monotonic() >= until:
@@ -70,8 +108,85 @@ async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
         software=software_version(),
     )
     found += await ask_endpoints(looks[-1].hosts)
-    found += look_at_disks(settings)
     return found or [fine("fleet", "nothing is wrong, as far as can be seen from here")]
+
+
+def _missing(missing: StoreMissing, settings: Settings) -> Diagnostic:
+    if not will_be_made(missing, settings):
+        return problem("leases", str(missing))
+    return warning("leases", str(missing), "if the name is right, there is nothing to do")
+
+
+def _unused_sections(settings: Settings) -> Iterator[Diagnostic]:
+    """Find settings of backends that neither feed, leases nor dead letters are kept in."""
+    stores = *settings.leases.addresses, settings.observer.dead_letters
+    names = {STORES.name(x) for x in stores}
+    names.add(FEEDS.name(settings.feed.address))
+    for name in sorted(settings.backends.sections.keys() - names):
+        yield warning(
+            "settings",
+            f"backends.{name} is set, and nothing is kept in such a backend",
+            "look at its spelling, and at the addresses",
+        )
+
+
+async def _feed(settings: Settings) -> AsyncIterator[Diagnostic]:
+    address, options = settings.feed.address, settings.open_options
+    try:
+        async with asyncio.timeout(_MAX_SECONDS), open_feed(address, options) as feed:
+            ranges = await feed.ranges()
+            found = [x async for x in check_feed(address, options)]
+    except FeedError as error:
+        yield _failed("feed", error)
+    except TimeoutError:
+        yield problem("feed", f"{address} does not answer", "look at the network")
+    else:
+        yield fine("feed", f"{address} has {counted(len(ranges), 'range')}")
+        for one in found:
+            yield one
+
+
+async def _place_of_leases(settings: Settings, address: str) -> AsyncIterator[Diagnostic]:
+    options, feed = settings.open_options, settings.feed.address
+    found: list[Diagnostic] = []
+    try:
+        async with asyncio.timeout(_MAX_SECONDS):
+            async for one in check_leases(address, options, feed=feed):
+                found.append(one)  # noqa: PERF401 - what was found before a failure counts
+    except TimeoutError:
+        found.append(problem("leases", f"{address} does not answer", "look at the network"))
+    for one in found:
+        yield one
+
+
+async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
+    try:
+        async with (
+            asyncio.timeout(_MAX_SECONDS),
+            open_leases(settings, must_exist=True) as container,
+            open_feed(settings.feed.address, settings.open_options) as feed,
+        ):
+            leases, members = await container.list(), await container.members()
+            found = check_coverage(feed, container, start=settings.feed.start)
+            wrong = [x async for x in found]
+    except StoreMissing:
+        raise
+    except (StoreError, FeedError) as error:
+        yield _failed("leases", error)
+    except TimeoutError:
+        yield problem("leases", "the container does not answer", "look at the network")
+    else:
+        yield fine(
+            "leases", f"{counted(len(leases), 'lease')}, {counted(len(members), 'host')}"
+        )
+        for one in wrong:
+            yield one
+
+
+def _failed(about: str, error: Exception) -> Diagnostic:
+    """The text of what a person has to change is the advice; that of a silence is none."""
+    advice = "" if isinstance(error, UserError) else "look at the network and at the address"
+    return problem(about, str(error), advice)
 
 
 class _Readiness(msgspec.Struct):
@@ -108,7 +223,9 @@ def look_at_disks(settings: Settings) -> list[Diagnostic]:
         if free < _LITTLE:
             say = problem if free < _TOO_LITTLE else warning
             text = f"the disk of {place} is nearly full: {free:.0%} are free"
-            found[there.stat().st_dev] = say(name, text, "make room; nothing is lost by then")
+            found[there.stat().st_dev] = say(
+                name, text, "free disk space; no data has been lost yet"
+            )
     return list(found.values())
 
 

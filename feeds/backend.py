@@ -79,7 +79,7 @@ class FeedBackend:
 
     ``open`` returns the feed, open as long as the block lasts, and raises ``FeedRefused``
     with advice, at once for an address that cannot be one, else on entering the block.
-    ``check`` yields what ``changefeed check`` shows beside the feed's own answers, and
+    ``check`` yields what ``changefeed doctor`` shows beside the feed's own answers, and
     raises what feeds raise. ``modes`` are those that ``?mode=`` chooses from, if it has
     any. ``absolute`` makes a place independent of the working directory. ``positions``
     make the feed one that Spark can read. ``system_fields`` are those that the feed itself

@@ -19,7 +19,7 @@ class Check(Protocol):
     def __call__(
         self, address: Address, options: OpenOptions, /, *, feed: str
     ) -> AsyncIterator[Diagnostic]:
-        """Yield what ``changefeed check`` shows; ``feed`` is the address of the feed.
+        """Yield what ``changefeed doctor`` shows; ``feed`` is the address of the feed.
 
         Nothing is created. What stores raise becomes a diagnostic as well.
         """

@@ -1,4 +1,4 @@
-"""What ``check`` and ``doctor`` print."""
+"""What ``doctor`` prints."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""The page that hosts and ``changefeed dashboard`` serve at ``/``."""
+"""The page that hosts and ``changefeed monitor`` serve at ``/``."""

@@ -45,7 +45,7 @@ async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[Fo
     if not found:
         raise StoreRefused(
             f"{opened.address} has no leases under the prefix {opened.names.prefix!r}: "
-            "changefeed check lists the prefixes that it has"
+            "changefeed doctor lists the prefixes that it has"
         )
     for document in found:
         documents.check_mode(document, mode_of(opened.address))

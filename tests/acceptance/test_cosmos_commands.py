@@ -1,4 +1,4 @@
-"""``changefeed emulator``, ``check`` and ``leases import``, as processes."""
+"""``changefeed emulator``, ``doctor`` and ``leases import``, as processes."""
 
 import asyncio
 import json
@@ -89,15 +89,15 @@ async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
         places = (f"--feed=cosmos+{url}d/orders", f"--leases=cosmos+{url}d/leases")
         async with CosmosClient(url, DEVELOPMENT_KEY) as client:
             await container(client, "orders", "/pk")
-            code, said = await command("check", *places, cwd=tmp_path)
+            code, said = await command("doctor", *places, cwd=tmp_path)
             assert (code, "--create-lease-container" in said.replace("\n", "")) == (2, True)
             await container(client, "leases", "/id", default_ttl=-1)
-        code, said = await command("check", *places, "--json", cwd=tmp_path)
+        code, said = await command("doctor", "--watch=0", *places, "--json", cwd=tmp_path)
         found = {x["about"]: x["severity"] for x in json.loads(said)}
         assert (code, found["feed"], found["rights"]) == (0, "ok", "ok")
         assert found["indexing"] == "warning"
         other = f"--feed=cosmos+{url}d/orders?mode=all-versions"
-        code, said = await command("check", other, places[1], cwd=tmp_path)
+        code, said = await command("doctor", other, places[1], cwd=tmp_path)
         assert (code, "another mode" in said) == (2, True)
 
 

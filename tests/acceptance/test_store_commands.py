@@ -23,7 +23,7 @@ __all__ = ["made", "place"]  # the fixtures
 
 PATIENT = (*QUICK, "--set=leases.expiration=15")
 FEED = "--feed=eventlog:log"
-NEEDS_FEED = ("status", "reset", "check", "leases", "positions")
+NEEDS_FEED = ("status", "reset", "doctor", "leases", "positions")
 
 
 class Operator:
@@ -121,7 +121,7 @@ async def test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs(
     async with anna(place, store) as host:
         await until_read(host, place, operator, 100)
         assert {x["owner"] for x in (await operator.leases()).values()} == {"anna"}
-        assert '"problem"' not in await operator("check", "--json")
+        assert '"problem"' not in await operator("doctor", "--watch=0", "--json")
         await operator("pause", RANGES[1], "--reason=the disk is full")
         await reaches(host, lambda: operator.owned_by("anna", None, "anna", "anna"))
         assert (await operator.leases())[RANGES[1]]["note"] == "the disk is full"
@@ -147,7 +147,7 @@ async def test_what_is_not_created_yet_is_said_with_advice_by_each_command(
     operator: Operator,
 ) -> None:
     for command in (
-        *(["status"], ["pause", "--all"], ["resume"], ["release", RANGES[0]], ["check"]),
+        *(["status"], ["pause", "--all"], ["resume"], ["release", RANGES[0]], ["doctor"]),
         ["reset", "--all", "--to=now", "--yes"],
     ):
         said = (await operator(*command, code=2)).replace("\n", "")
@@ -162,4 +162,4 @@ async def test_a_server_that_is_away_is_said_by_each_command(
     for command in (["status"], ["pause", "--all"], ["release", RANGES[0]]):
         said = await operator(*command, code=1)
         assert f"127.0.0.1:{store.owner.port}" in said.replace("\n", ""), said
-    assert "look at the network" in await operator("check", "--json", code=2)
+    assert "look at the network" in await operator("doctor", "--json", code=2)

@@ -47,7 +47,7 @@ def test_cosmos_in_15_minutes_reads_each_order_once_through_a_split(tmp_path: Pa
         page.type("python write.py 0 50")
         with page.left_running("changefeed hosts") as printed:
             until(lambda: len(printed()) >= 50)
-            page.type("changefeed check")
+            page.type("changefeed doctor")
             page.type("curl")
             page.type("python write.py 50 100")
             until(lambda: len(printed()) >= 100)
@@ -71,7 +71,7 @@ async def test_from_dotnet_or_java_nothing_is_read_again(tmp_path: Path) -> None
         there = {"cosmos://ACCOUNT.documents.azure.com/": f"cosmos+{url}", "PREFIX": "p"}
         page = Tutorial("from-dotnet-or-java", tmp_path, there)
         await a_fleet_that_has_read_two_of_three(url)
-        await in_thread(lambda: page.type("changefeed check"))
+        await in_thread(lambda: page.type("changefeed doctor"))
         await in_thread(lambda: only_the_third_comes(page))
         assert 'would start at "2"' in await in_thread(
             lambda: page.type("changefeed leases import")

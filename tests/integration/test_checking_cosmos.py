@@ -1,4 +1,4 @@
-"""What ``changefeed check`` finds out about a lease container in Cosmos DB."""
+"""What ``changefeed doctor`` finds out about a lease container in Cosmos DB."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -128,7 +128,7 @@ def test_clocks_that_differ_are_told(difference: float, severity: Severity) -> N
 
 
 class Fleet:
-    """Leases in a file over a Cosmos DB container, as ``check`` looks at them."""
+    """Leases in a file over a Cosmos DB container, as ``doctor`` looks at them."""
 
     def __init__(self, world: CosmosWorld, file: Path) -> None:
         self.world = world

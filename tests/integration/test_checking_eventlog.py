@@ -1,4 +1,4 @@
-"""``changefeed check`` over an event log: what is wrong between its partitions and leases."""
+"""``changefeed doctor`` over an event log: what is wrong between its partitions and leases."""
 
 import asyncio
 import json
@@ -35,7 +35,9 @@ async def leased(place: Path) -> None:
 
 async def check(place: Path) -> tuple[int, list[tuple[str, str]]]:
     """Run the command; return its code, and what it says of leases."""
-    done = await asyncio.to_thread(changefeed, "check", *PLACES, "--json", cwd=place)
+    done = await asyncio.to_thread(
+        changefeed, "doctor", "--watch=0", *PLACES, "--json", cwd=place
+    )
     assert "Traceback" not in done.stderr
     found = [x for x in json.loads(done.stdout) if x["about"] == "leases"]
     return done.returncode, [(x["severity"], x["text"]) for x in found]

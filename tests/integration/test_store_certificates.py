@@ -205,7 +205,13 @@ async def test_blobs_of_an_unknown_authority_end_a_host_with_advice_that_helps(
         assert "its certificate is not trusted" in said
         assert "SSL_CERT_FILE" in said
         env["SSL_CERT_FILE"] = str(authority.certificate)
-        asked = ("check", "--feed=eventlog:log", "--json", "--leases=blob:///leases/a")
+        asked = (
+            "doctor",
+            "--watch=0",
+            "--feed=eventlog:log",
+            "--json",
+            "--leases=blob:///leases/a",
+        )
         assert "404 ContainerNotFound" in changefeed(*asked, cwd=tmp_path, env=env).stdout
 
 
@@ -234,6 +240,6 @@ async def test_cosmos_of_an_unknown_authority_ends_a_host_with_advice_that_helps
             async with open_feed(f"cosmos:{place}/db/items"):
                 pass
         env["SSL_CERT_FILE"] = str(authority.certificate)
-        asked = ("check", "--feed=eventlog:log", "--json", f"--leases={leases}")
+        asked = ("doctor", "--watch=0", "--feed=eventlog:log", "--json", f"--leases={leases}")
         found = changefeed(*asked, cwd=tmp_path, env=env).stdout
         assert "404" in found  # it answers: there is no such container yet

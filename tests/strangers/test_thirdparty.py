@@ -34,7 +34,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def diagnostics(home: Path, *arguments: str, **more: str) -> tuple[int, list[dict[str, Any]]]:
     env = environment(home, **more)
-    done = changefeed("check", *PLACES, *arguments, "--json", cwd=home, env=env)
+    done = changefeed("doctor", "--watch=0", *PLACES, *arguments, "--json", cwd=home, env=env)
     return done.returncode, json.loads(done.stdout) if done.stdout else [{"said": done.stderr}]
 
 

@@ -10,7 +10,7 @@ from changefeed.cli.app import app
     ("command", "said"),
     [
         ("log seal", "pip install 'changefeed-host[segments]'"),
-        ("doctor", " changefeed check tries feed and leases themselves."),
+        ("doctor", " With --watch=0, the fleet is not watched."),
     ],
 )
 def test_no_text_of_a_help_is_taken_for_markup(command: str, said: str) -> None:

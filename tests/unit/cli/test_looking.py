@@ -37,10 +37,9 @@ def files(home: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (["check"], 0),
         (["status"], 2),
         (["status", "--json"], 2),
-        (["doctor", "--watch=2"], 2),
+        (["doctor", "--watch=2"], 0),
         (["monitor"], 2),
         (["positions", "save", "saved.json"], 2),
         (["positions", "restore", "positions.json", "--dry-run"], 0),
@@ -83,9 +82,9 @@ def test_leases_are_not_made_in_an_empty_file() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_check_says_whether_the_leases_can_be_made() -> None:
+def test_doctor_says_whether_the_leases_can_be_made() -> None:
     def said(leases: str) -> tuple[int, str]:
-        command = ["check", "--feed=eventlog:log", f"--leases={leases}"]
+        command = ["doctor", "--watch=0", "--feed=eventlog:log", f"--leases={leases}"]
         found = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
         return found.exit_code, found.output
 

@@ -35,7 +35,7 @@ def ended(found: FeedRange, *children: FeedRange) -> Lease:
 
 
 def found_in(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> list[Diagnostic]:
-    """Return what ``check`` says of leases, and of the ranges that the feed lists."""
+    """Return what ``doctor`` says of leases, and of the ranges that the feed lists."""
     return list(uncovered(KeyMap(leases, ranges=ranges), start="now"))
 
 

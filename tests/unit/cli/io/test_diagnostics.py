@@ -1,11 +1,11 @@
-"""What ``check`` and ``doctor`` found, as a table: whole, and with what is to be done."""
+"""What ``doctor`` found, as a table: whole, and with what is to be done."""
 
 from collections.abc import Sequence
 
 import pytest
 import typer
 
-from changefeed.cli.check import _failed
+from changefeed.cli.doctor import _failed
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
