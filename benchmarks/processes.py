@@ -31,7 +31,7 @@ _SETTINGS = {
     "feed.poll_interval": 0.02,
     "feed.page_size": PAGE,
     "observer.max_unacknowledged": PAGE,
-    "web.enabled": False,
+    "web.port": "off",
     "log.format": "json",
 }
 _ROOT = Path(__file__).parents[1]

@@ -105,7 +105,7 @@ async def _start(place: Path) -> Process:
             *(sys.executable, "-m", "changefeed", "run", "--name=bench"),
             *(f"--feed=eventlog:{place / 'log'}", f"--leases=sqlite:{place / 'leases.db'}"),
             "--observer=benchmarks.scale:idle",
-            "--set=web.enabled=false",
+            "--set=web.port=off",
             f"--set=host.stop_timeout={_STOPS_WITHIN:g}",
             cwd=_ROOT,
             env={x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")},

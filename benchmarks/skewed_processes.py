@@ -31,7 +31,7 @@ HOSTS, RANGES, KEYS = 4, 24, 400
 _TAKES = 0.005
 _USE = 0.8
 _AFTER, _WINDOW = 120.0, 10.0
-_SETTINGS = {"feed.poll_interval": 0.2, "web.enabled": False, "log.format": "json"}
+_SETTINGS = {"feed.poll_interval": 0.2, "web.port": "off", "log.format": "json"}
 _connection = Lock()
 
 

@@ -1,6 +1,7 @@
 """Several processes of one command on this machine, under one supervisor."""
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
@@ -34,7 +35,10 @@ async def supervise(
 
     async def start(child: ChildStart) -> Process:
         return await asyncio.create_subprocess_exec(
-            *command(child), stdin=PIPE, process_group=0
+            *command(child),
+            stdin=PIPE,
+            process_group=0,
+            env={**os.environ, **child.environment},
         )
 
     supervisor = Supervisor(start, budget=stop_timeout + _SLACK)

@@ -62,7 +62,7 @@ def source_of(
         feed,
         no_feed,
         address=without_secrets(settings.feed.address),
-        place=without_secrets(leases.ownership or leases.container),
+        place=without_secrets(leases.address),
         expiration=leases.expiration,
         patience=leases.expiration + leases.timing.clock_skew,
         **more,
@@ -86,7 +86,7 @@ async def leases_if_any(settings: Settings) -> AsyncIterator[LeaseContainer]:
 
 def will_be_made(missing: StoreMissing, settings: Settings) -> bool:
     """Whether a host with these settings makes the container that is not there."""
-    return missing.made_by_run or settings.leases.create_container
+    return missing.made_by_run or settings.leases.create
 
 
 def fleet_watch(settings: Settings) -> FleetWatch:

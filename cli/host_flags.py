@@ -33,13 +33,12 @@ class LeaseFlags(ConfigFlags):
     leases: Annotated[
         str | None,
         typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…"),
-        Sets(("leases", "container")),
+        Sets(("leases", "address")),
     ] = None
 
     def nested(self) -> dict[str, Any]:
         nested = super().nested()
         if self.leases is not None:  # it goes before two stores that are named elsewhere
-            put(nested, ["leases", "ownership"], None)
             put(nested, ["leases", "checkpoints"], None)
         return nested
 
@@ -72,7 +71,7 @@ class HostFlags(FeedFlags, ObserverFlags):
     create_leases: Annotated[
         bool,
         typer.Option("--create-lease-container", help="Create it if it is not there."),
-        Sets(("leases", "create_container")),
+        Sets(("leases", "create")),
     ] = False
     name: Annotated[
         str | None,

@@ -47,11 +47,10 @@ def hosts(
 
 def command(flags: HostFlags, settings: Settings, child: ChildStart, index: int) -> list[str]:
     """Return the command line of one child. A fixed port is that of the first one."""
-    ports = [f"--set=web.port={settings.web.port + index}"] if settings.web.port else []
+    first = settings.web.port
+    ports = [f"--set=web.port={first + index}"] if isinstance(first, int) and first else []
     own = [
         f"--name={child.name}",
-        f"--set=host.incarnation={child.incarnation}",
-        f"--set=host.replaces={','.join(child.dead)}",
         "--stop-at-eof",
     ]
     return [*INTERPRETER, "run", *flags.arguments_of_child(), *ports, *own]

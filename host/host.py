@@ -16,7 +16,6 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
@@ -35,6 +34,7 @@ from changefeed.host.loop_lag import LoopLag
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
+from changefeed.host.supervisor import ChildStart
 from changefeed.host.workers.lag_meter import LagMeter
 from changefeed.host.workers.load_meter import SharedTime
 from changefeed.host.workers.pool import WorkerPool
@@ -86,13 +86,15 @@ class Host:
         tracing: BatchTracing | None = None,
         events: HostEvents | None = None,
         address: str = "",
+        start: ChildStart | None = None,
         registry: CollectorRegistry | None = None,
         random: Random | None = None,
         clock: Clock = elapsed_time,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.name = HostName(settings.host.name)
-        self.incarnation = Incarnation(settings.host.incarnation or uuid4().hex)
+        start = start or ChildStart.of(self.name, {})
+        self.incarnation = Incarnation(start.incarnation)
         self.settings = self._settings = settings
         self.registry = registry
         self.feed = self._feed = bounded_feed(feed, patience=Patience(_PATIENCE))
@@ -124,7 +126,7 @@ class Host:
                 settings=shared_settings(settings),
             ),
             settings.leases,
-            dead=settings.host.dead_incarnations,
+            dead={*start.dead},
             events=self._events,
             retrier=Retrier(self._events, self._random),
             wall=wall,

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from changefeed.host.endpoints import Answers
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
-from changefeed.host.supervisor import USER_ERROR
+from changefeed.host.supervisor import USER_ERROR, ChildStart
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
@@ -64,7 +64,7 @@ async def _be_host(
         if stop_at_eof:
             stack.enter_context(signals.end_of(sys.stdin))
         address = ""
-        if settings.web.enabled:
+        if settings.web.port != "off":
             listening = stack.enter_context(listening_socket(settings.web))
             token_of(settings.web)  # what is wrong with it is said at once
             address = url_of(listening)
@@ -78,6 +78,7 @@ async def _be_host(
                 registry=counting.registry,
                 tracers=counting.tracers,
                 address=address,
+                start=ChildStart.of(settings.host.name, os.environ),
             )
         )
         answers.host = host

@@ -48,16 +48,6 @@ class HostSettings(Section):
     """Stable across restarts, and different for each host of the fleet."""
     stop_timeout: Seconds = 25.0
     """How long a stop may take, observers included; less than what kills the process."""
-    incarnation: str | None = None
-    """What names this start of the host; made up unless a supervisor has a name for it."""
-    replaces: str = ""
-    """Earlier incarnations of this name, separated by commas, whose processes have ended for
-    certain: their leases are taken at once. ``changefeed hosts`` sets it; without it a host
-    watches for some seconds whether the process before it is dead."""
-
-    @property
-    def dead_incarnations(self) -> frozenset[str]:
-        return frozenset(x for x in self.replaces.split(",") if x)
 
 
 def _start_in(given: object) -> object:
@@ -99,15 +89,14 @@ class FeedSettings(Section):
 class LeaseSettings(Section):
     """Where leases are kept, and how they live and die."""
 
-    container: Place = "sqlite:data/leases.db"
+    address: Place = "sqlite:data/leases.db"
     """``sqlite:FILE``, ``cosmos://HOST/DATABASE/CONTAINER``, ``postgresql://HOST/DATABASE``,
     ``redis://HOST`` or ``blob://ACCOUNT/CONTAINER/PREFIX``: leases and checkpoints
-    together."""
-    create_container: bool = False
+    together, or ownership alone."""
+    create: bool = False
     """Create the container (Cosmos DB, Blob) or the tables (PostgreSQL) if there are none."""
-    ownership: Place | None = None
-    """With ``checkpoints``, instead of ``container``: the two kept apart."""
     checkpoints: Place | None = None
+    """Another store for the checkpoints: what is kept at ``address`` is then who owns what."""
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases."""
     balance: Literal["count", "load"] = "count"
@@ -130,10 +119,8 @@ class LeaseSettings(Section):
 
     @property
     def addresses(self) -> tuple[str] | tuple[str, str]:
-        """Where leases lie: the container's address, or ownership's and checkpoints'."""
-        if self.ownership is None or self.checkpoints is None:
-            return (self.container,)
-        return (self.ownership, self.checkpoints)
+        """Where leases lie: all of them, or ownership and checkpoints."""
+        return (self.address,) if self.checkpoints is None else (self.address, self.checkpoints)
 
     @property
     def timing(self) -> Timing:
@@ -148,16 +135,8 @@ class LeaseSettings(Section):
 
     @property
     def longest_handoff(self) -> float:
-        """After how many seconds an owner loses a lease that it was asked for: it had the time
-        to finish, and then as long as a dead one would have had.
-        """
+        """An owner loses a lease that it was asked for when it is as late as a dead one."""
         return self.max_handoff_time + self.expiration
-
-    @model_validator(mode="after")
-    def _name_both_stores(self) -> Self:
-        if (self.ownership is None) != (self.checkpoints is None):
-            raise ValueError("ownership and checkpoints go together: set both or neither")
-        return self
 
 
 class ObserverSettings(Section):
@@ -202,10 +181,10 @@ class ObserverSettings(Section):
 class WebSettings(HasSecrets, Section):
     """Liveness, readiness, metrics and leases over HTTP, and a page that shows the fleet."""
 
-    enabled: bool = True
     bind: str = "127.0.0.1"
-    port: int = Field(default=0, ge=0, le=65535)
-    """0 takes any free port; the log and ``changefeed status`` show which."""
+    port: Literal["off"] | Annotated[int, Field(ge=0, le=65535)] = 0
+    """0 takes any free port; the log and ``changefeed status`` show which. With ``off`` there
+    is no server."""
     token: SecretStr | None = Field(default=None, min_length=16)
     """Who has it can act from the page: pause, resume, release, reset, replay, discard. Without
     one, the page can only be looked at. Better set in the environment, or kept in a file."""
@@ -272,6 +251,11 @@ _FORMER: Final = {
     "feed.read_timeout": "it is 60 s",
     "feed.ranges_interval": "it is leases.expiration, and 30 s at the most",
     "feed.lag_interval": "it is a third of leases.expiration, and 10 s at the most",
+    "host.incarnation": "changefeed hosts gives each of its hosts one",
+    "host.replaces": "changefeed hosts tells its hosts which have ended",
+    "leases.container": "it is leases.address",
+    "leases.create_container": "it is leases.create",
+    "leases.ownership": "it is leases.address, where leases.checkpoints is set",
     "leases.renewal": "heartbeats keep leases; in Cosmos DB each is renewed",
     "leases.renew_interval": "it is a third of leases.expiration",
     "leases.balance_interval": "it is a sixth of leases.expiration",
@@ -281,6 +265,7 @@ _FORMER: Final = {
     "leases.fence_margin": "it is a thirtieth of leases.expiration",
     "leases.max_clock_skew": "it is 300 s",
     "leases.call_timeout": "it is a third of leases.expiration",
+    "web.enabled": "set web.port to off",
     "observer.checkpoint_count": "set observer.checkpoint to batch or to seconds",
     "observer.checkpoint_interval": "set observer.checkpoint to seconds",
     "observer.stuck_after": "it is 300 s",
@@ -314,7 +299,7 @@ class Settings(AllSettings):
         """What the feed and the lease container of these settings are opened with."""
         return OpenOptions(
             cosmos=self.cosmos.access,
-            create=self.leases.create_container,
+            create=self.leases.create,
             backends=self.backends.sections,
         )
 

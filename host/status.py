@@ -31,7 +31,7 @@ def of_host(host: Host, *, own: bool = False) -> Listing:
     return Listing(
         clock=asyncio.get_running_loop().time(),
         feed=without_secrets(host.settings.feed.address),
-        place=without_secrets(leases.ownership or leases.container),
+        place=without_secrets(leases.address),
         expiration=leases.expiration,
         members=activity.members,
         leases=[_as_written(host, x) for x in keymap.leases.values()],

@@ -15,7 +15,7 @@ orderly way. They are in process groups of their own: Ctrl-C reaches them once, 
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +25,8 @@ from changefeed.runtime.logs import get_logger
 from changefeed.runtime.stop import Stop
 
 USER_ERROR = 2
+_VARIABLE = "CHANGEFEED_INCARNATIONS"
+"""The one of a process that a supervisor has started, and those before it, which ended."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
 _REMEMBERED = 10  # starts that may have died before they could write their record
@@ -50,6 +52,17 @@ class ChildStart:
     name: str
     incarnation: str
     dead: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What tells the process of it."""
+        return {_VARIABLE: " ".join([self.incarnation, *self.dead])}
+
+    @classmethod
+    def of(cls, name: str, environ: Mapping[str, str]) -> "ChildStart":
+        """Return what a supervisor has told the process of this host, or a start of its own."""
+        incarnation, *dead = environ.get(_VARIABLE, "").split() or [uuid4().hex]
+        return cls(name=name, incarnation=incarnation, dead=tuple(dead))
 
 
 Start = Callable[[ChildStart], Awaitable[Child]]

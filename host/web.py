@@ -28,6 +28,7 @@ class AddressRefused(UserError):
 def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
     """Take the port. Raise ``AddressRefused`` if that cannot be had."""
     try:
+        assert settings.port != "off", "there is a port to listen at"
         listening = web_server.take_port(settings.bind, settings.port)
     except OSError as error:
         raise AddressRefused(_advice(settings, error)) from error

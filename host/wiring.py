@@ -29,6 +29,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
+from changefeed.host.supervisor import ChildStart
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
@@ -61,12 +62,9 @@ def open_leases(
     With ``must_exist`` nothing is made: raise ``StoreMissing`` where it is not there. With
     ``only_look`` nothing will be written, and leases that cannot be shared are shown.
     """
-    options = settings.open_options
+    create = settings.leases.create and not must_exist
     options = replace(
-        options,
-        create=options.create and not must_exist,
-        must_exist=must_exist,
-        only_look=only_look,
+        settings.open_options, create=create, must_exist=must_exist, only_look=only_look
     )
     match settings.leases.addresses:
         case (ownership, checkpoints):
@@ -147,6 +145,7 @@ async def wire_host(
     leases: LeaseContainer | None = None,
     address: str = "",
     name: str = "",
+    start: ChildStart | None = None,
 ) -> AsyncIterator[Host]:
     """Open what the settings name, and yield a host over it; see ``open_host``. Without
     ``tracers`` there are no spans, and nothing is spent on them. ``name`` is that of an
@@ -203,6 +202,7 @@ async def wire_host(
             tracing=None if tracers is None else _tracing(settings, own_feed, tracers),
             events=events,
             address=address,
+            start=start,
             registry=registry,
             random=random,
         )

@@ -20,8 +20,7 @@ class Timing:
     expiration: float
     """A host that shows no sign of life for this long loses its leases."""
     renew_interval: float
-    """How often a host shows that it lives: by its heartbeat, and by a renewal of each lease
-    where heartbeats do not keep them."""
+    """How often a host shows that it lives: by its heartbeat, or by renewals of leases."""
     balance_interval: float
     """How often to list leases and members and to act on the plan."""
     call_timeout: float
@@ -35,9 +34,8 @@ class Timing:
     handoff_poll: float
     """How often to list the leases while one of them is about to change hands."""
     clock_skew: float
-    """No two clocks of the fleet are further apart. What is older by its stamp is dead once it
-    has stood still for two renewals; a clock that is wrong by more takes nothing from a living
-    host."""
+    """No two clocks of the fleet are further apart: what is older by its stamp is dead once it
+    has stood still for two renewals."""
     ranges_interval: float
     """How often to look for ranges that are new."""
     lag_interval: float

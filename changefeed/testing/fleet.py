@@ -32,6 +32,7 @@ from changefeed.host.settings import (
     ObserverSettings,
     Settings,
 )
+from changefeed.host.supervisor import ChildStart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Lease
@@ -211,10 +212,12 @@ class Fleet:
         container: LeaseContainer | None = None,
         clock: Clock = elapsed_time,
         clock_error: float = 0.0,
+        start: ChildStart | None = None,
     ) -> Host:
         """Start a host, also one that was stopped or killed before, under its old name.
 
-        Its wall clock is ahead of the others' by ``clock_error`` seconds.
+        Its wall clock is ahead of the others' by ``clock_error`` seconds. ``start`` is what a
+        supervisor says of it.
         """
         events = HostEvents(HostName(name))
         host = Host(
@@ -226,6 +229,7 @@ class Fleet:
             random=Random(self._random.random()),  # noqa: S311
             clock=clock,
             wall=partial(_wall, asyncio.get_running_loop(), clock_error),
+            start=start,
         )
         self.hosts[name] = host
         self.running[name] = asyncio.create_task(host.run(), name=name)

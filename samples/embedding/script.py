@@ -31,7 +31,7 @@ async def main(log: str, name: str) -> None:
     settings = Settings(
         host=HostSettings(name=name),
         feed=FeedSettings(address=f"eventlog:{log}"),
-        leases=LeaseSettings(container=f"sqlite:{log}.leases"),
+        leases=LeaseSettings(address=f"sqlite:{log}.leases"),
     )
     async with open_host(settings, show) as host:
         await host.run()

@@ -14,7 +14,7 @@ _PAGES = 40  # at least so many for each range, or a kill would hit nothing half
 _SETTINGS = {
     "leases.expiration": 3,
     "feed.poll_interval": 0.2,
-    "web.enabled": False,
+    "web.port": "off",
     "log.format": "json",
 }
 

@@ -86,7 +86,7 @@ def _hosts(
 ) -> Iterator["subprocess.Popen[bytes]"]:
     command = [
         *(*_changefeed("hosts"), "2", "--feed=eventlog:log", *_QUICK),
-        *(f"--set=leases.ownership={ownership}", f"--set=leases.checkpoints={checkpoints}"),
+        *(f"--set=leases.address={ownership}", f"--set=leases.checkpoints={checkpoints}"),
         *("--create-lease-container", "--observer=samples.redis_and_blob.seen:Seen"),
         f"--option=file={place / 'seen.jsonl'}",
     ]

@@ -55,7 +55,7 @@ def test_a_disk_that_is_nearly_full_is_said(
         None,
         {
             "feed": {"address": f"eventlog:{tmp_path / 'log'}"},
-            "leases": {"container": f"sqlite:{tmp_path / 'leases.db'}"},
+            "leases": {"address": f"sqlite:{tmp_path / 'leases.db'}"},
             "observer": {"dead_letters": f"sqlite:{tmp_path / 'letters.db'}"},
         },
     )
@@ -84,8 +84,7 @@ def test_disks_are_looked_at_where_leases_are_kept_and_not_where_they_would_be(
             {
                 "feed": {"address": "memory:"},
                 "leases": {
-                    "container": f"sqlite:{tmp_path / 'unused'}",
-                    "ownership": f"sqlite:{tmp_path / 'owners'}",
+                    "address": f"sqlite:{tmp_path / 'owners'}",
                     "checkpoints": f"sqlite:{tmp_path / 'done'}",
                 },
                 "observer": {"dead_letters": "postgresql://there/letters"},

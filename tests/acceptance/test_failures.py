@@ -78,7 +78,7 @@ class Fleet:
         return running(
             *("run", "--feed=eventlog:log", *self.store.flags, *QUICK),
             *(f"--set=feed.page_size={PAGE}", f"--set=observer.max_unacknowledged={PAGE}"),
-            *("--set=web.enabled=false", *(more or SHORT), f"--name={name}"),
+            *("--set=web.port=off", *(more or SHORT), f"--name={name}"),
             *("--observer=recorder:Recorder", f"--option=pace={pace}"),
             cwd=self.folder,
             env=ENVIRONMENT,

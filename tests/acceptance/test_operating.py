@@ -202,7 +202,7 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     assert letters("list").stdout == "there are no dead letters\n"
 
 
-OTHER = ("--set=leases.ownership=sqlite:owners.db", "--set=leases.checkpoints=sqlite:done.db")
+OTHER = ("--set=leases.address=sqlite:owners.db", "--set=leases.checkpoints=sqlite:done.db")
 
 
 async def test_positions_are_saved_given_back_and_carried_to_another_kind_of_container(

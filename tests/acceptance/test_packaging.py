@@ -185,7 +185,7 @@ EMBED = dedent(
     async def main() -> None:
         settings = Settings(
             feed=FeedSettings(address="eventlog:log"),
-            leases=LeaseSettings(container="sqlite:embedded.db"),
+            leases=LeaseSettings(address="sqlite:embedded.db"),
         )
         async with open_host(settings, partial(Orders, path="embedded")) as running:
             task = asyncio.create_task(running.run())

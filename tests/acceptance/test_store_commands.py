@@ -80,7 +80,7 @@ def anna(place: Path, store: Store, *more: str) -> AbstractAsyncContextManager[R
     """Run a host that writes down what it is handed."""
     observer = ("--observer=jsonl", "--option=path=out.jsonl")
     return running(
-        *("run", FEED, *store.flags, *PATIENT, "--name=anna", "--set=web.enabled=false"),
+        *("run", FEED, *store.flags, *PATIENT, "--name=anna", "--set=web.port=off"),
         *(*observer, *more),
         cwd=place,
         env=ENVIRONMENT,

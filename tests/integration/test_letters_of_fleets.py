@@ -25,7 +25,7 @@ def settings(place: Path, *, leases: str, name: str | None) -> Settings:
         {
             "host": {"name": "anna"},
             "feed": {"poll_interval": 0.05},
-            "leases": {"container": f"sqlite:{place}/{leases}", "expiration": 3},
+            "leases": {"address": f"sqlite:{place}/{leases}", "expiration": 3},
             "observer": {
                 "name": name,
                 "on_failure": "dead-letter",

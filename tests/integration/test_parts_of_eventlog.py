@@ -120,7 +120,7 @@ async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_nam
                 "poll_interval": 0.1,
                 "parallelism": 2,
             },
-            "leases": {"container": f"sqlite:{leases}"},
+            "leases": {"address": f"sqlite:{leases}"},
             "observer": {
                 "on_failure": "dead-letter",
                 "dead_letters": f"jsonl:{tmp_path / 'letters.jsonl'}",

@@ -21,7 +21,7 @@ class LeasePlace:
         """What a host needs on its command line."""
         if len(self.addresses) == 1:
             return [f"--leases={self.addresses[0]}", "--create-lease-container"]
-        names = ("leases.ownership", "leases.checkpoints")
+        names = ("leases.address", "leases.checkpoints")
         both = zip(names, self.addresses, strict=True)
         return ["--create-lease-container", *(f"--set={x}={y}" for x, y in both)]
 

@@ -51,8 +51,8 @@ async def running_host(world: CosmosWorld) -> AsyncIterator[Host]:
         host=HostSettings(name="anna"),
         feed=FeedSettings(address=f"{at}d/c", poll_interval=0.05),
         leases=LeaseSettings(
-            container=f"{at}leases/leases?processor=billing&feed=d/c",
-            create_container=True,
+            address=f"{at}leases/leases?processor=billing&feed=d/c",
+            create=True,
             expiration=4,
             max_handoff_time=1,
         ).with_timing(balance_interval=0.05, rebalance_delay=0, ranges_interval=0.1),

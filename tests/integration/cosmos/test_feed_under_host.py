@@ -53,8 +53,8 @@ def in_file(path: Path) -> LeaseSettings:
 
 def lease_settings(container: str) -> LeaseSettings:
     return LeaseSettings(
-        container=container,
-        create_container=True,
+        address=container,
+        create=True,
         expiration=4,
     ).with_timing(balance_interval=0.05, rebalance_delay=0, ranges_interval=0.1)
 
@@ -65,7 +65,7 @@ def settings(world: CosmosWorld, path: Path, **feed: object) -> Settings:
         host=HostSettings(name="anna"),
         feed=FeedSettings.model_validate({"address": address, "poll_interval": 0.05, **feed}),
         leases=in_file(path),
-        web=WebSettings(enabled=False),
+        web=WebSettings(port="off"),
     )
 
 

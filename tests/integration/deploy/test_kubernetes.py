@@ -155,7 +155,7 @@ COMMANDS = {
 def test_what_a_person_runs_in_a_pod_has_the_settings_of_its_host(
     page: Path, tmp_path: Path
 ) -> None:
-    config = 'leases.container = "sqlite:/nowhere/of-the-chart.db"'
+    config = 'leases.address = "sqlite:/nowhere/of-the-chart.db"'
     (made := tmp_path / "made.yaml").write_text(
         template("shop", f"--set-literal=config={config}")
     )

@@ -78,7 +78,7 @@ def test_files_in_settings_are_found_from_any_directory(
         tmp_path / "k",
     )
     assert settings.backends.sections == {"redis": {"password_file": f"{tmp_path}/p"}}
-    apart = ["leases.ownership=sqlite:a", "leases.checkpoints=sqlite:b"]
+    apart = ["leases.address=sqlite:a", "leases.checkpoints=sqlite:b"]
     leases = HostFlags(sets=apart).settings().leases
     assert leases.addresses == (f"sqlite:{tmp_path}/a", f"sqlite:{tmp_path}/b")
 
@@ -91,9 +91,9 @@ def test_null_takes_a_limit_away_that_the_file_has_set(file: Path) -> None:
 
 
 def test_leases_on_the_command_line_go_before_two_stores_in_the_file(file: Path) -> None:
-    given = in_file(file, '[leases]\nownership = "sqlite:a"\ncheckpoints = "sqlite:b"\n')
+    given = in_file(file, '[leases]\naddress = "sqlite:a"\ncheckpoints = "sqlite:b"\n')
     leases = replace(given, leases="sqlite:/c").settings().leases
-    assert (leases.container, leases.ownership, leases.checkpoints) == ("sqlite:/c", None, None)
+    assert (leases.address, leases.checkpoints) == ("sqlite:/c", None)
 
 
 @pytest.mark.parametrize(

@@ -28,17 +28,9 @@ time.sleep(60)
 def test_a_child_is_given_its_name_and_the_incarnations_that_are_dead() -> None:
     child = ChildStart(name="h-2", incarnation="third", dead=("first", "second"))
     line = command(HostFlags(name="h"), Settings(), child, 1)
-    own = (
-        HostFlags(
-            name=line[-4].removeprefix("--name="),
-            sets=[x.removeprefix("--set=") for x in line if x.startswith("--set=")],
-        )
-        .settings()
-        .host
-    )
-    assert (own.name, own.incarnation) == ("h-2", "third")
-    assert own.dead_incarnations == {"first", "second"}
-    assert line[-1] == "--stop-at-eof"
+    assert line[-2:] == ["--name=h-2", "--stop-at-eof"]
+    assert ChildStart.of("h-2", child.environment) == child
+    assert ChildStart.of("h-2", {}).dead == ()
 
 
 @pytest.mark.parametrize("number", ALL)

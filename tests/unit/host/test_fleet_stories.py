@@ -9,6 +9,7 @@ import pytest
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.host.supervisor import ChildStart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
@@ -182,9 +183,9 @@ async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at
         before = await fleet.owners()
         dead = fleet.hosts["b"].incarnation
         await fleet.kill("b")
-        parts = {"host": {"replaces": f"earlier,{dead}"}}
-        async with Fleet(feed, container, settings=parts) as restarted:
-            again = restarted.start("b")
+        start_of_b = ChildStart(name="b", incarnation="b-2", dead=("earlier", dead))
+        async with Fleet(feed, container) as restarted:
+            again = restarted.start("b", start=start_of_b)
             await asyncio.sleep(1)
             assert await fleet.owners() == before
             assert len(again.leases) == 3
