@@ -39,7 +39,8 @@ class ReadableOnly:
         await self._observer.close(context, reason)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        if all(x.unreadable is None for x in changes):
+        unreadable = [x for x in changes if x.unreadable is not None]
+        if not unreadable:  # a generator would cost more than all else that a host does
             await self._observer.process(context, changes)
             return
         for readable, found in groupby(changes, key=lambda x: x.unreadable is None):
