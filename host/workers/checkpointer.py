@@ -269,7 +269,7 @@ class Checkpointer:
             f"{self._owned.range_id!r}: {changes} changes were stored, more than were done"
         )
         self._progress.set()
-        self._progress = LightEvent()
+        self._progress.clear()
 
     async def _rest(self, seconds: float) -> None:
         """Let more come together, unless a call waits for it to be written."""

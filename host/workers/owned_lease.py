@@ -66,6 +66,7 @@ class OwnedLease:
         """Hold ``lease``, whole, as ``acquire`` returned it; that was asked for at ``sent``."""
         assert lease.continuation is not None, "a lease is held with its continuation"
         self._container = container
+        self.range_id: RangeId = lease.range_id
         self._lease = lease.without_continuation()
         self._continuation = lease.continuation
         self._held_for = settings.expiration - settings.timing.fence_margin
@@ -94,10 +95,6 @@ class OwnedLease:
     def lease(self) -> Lease:
         """The lease as last written, without its continuation."""
         return self._lease
-
-    @property
-    def range_id(self) -> RangeId:
-        return self._lease.range_id
 
     @property
     def continuation(self) -> Continuation:

@@ -8,9 +8,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.claims import pause, resume
 from changefeed.host.settings import Settings
+from changefeed.leases.container import ListedFleet
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
@@ -112,4 +114,37 @@ async def test_a_change_passes_no_more_files_on_its_way_to_a_checkpoint() -> Non
                 feed.append("k", range_id=RangeId("r0"))
                 await stored.wait()
     assert len(walk.files) <= 32, sorted(walk.files)
-    assert len(walk.functions) <= 123, sorted(walk.functions)
+    assert len(walk.functions) <= 120, sorted(walk.functions)
+
+
+async def test_a_listing_passes_no_more_files_on_its_way_to_a_worker_that_reads() -> None:
+    walk, begins, has_read, found = Walk(), asyncio.Event(), asyncio.Event(), RangeId("r1")
+
+    class Feed(MemoryFeed):
+        async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+            if begins.is_set():
+                walk.__exit__()
+                has_read.set()
+            return await super().read(found, after, limit)
+
+    class Leases(MemoryLeases):
+        async def list_fleet(self, *since: Any) -> ListedFleet:
+            if begins.is_set():
+                walk.__enter__()
+            return await super().list_fleet(*since)
+
+    leases = Leases()
+    async with Fleet(Feed(2), leases) as fleet:
+        fleet.start("a")
+        for _ in range(2):  # the second one meets what is there by then
+            await asyncio.sleep(30)
+            await pause(leases, [found], "for a while")
+            await asyncio.sleep(30)
+            walk.functions.clear()
+            has_read.clear()
+            await resume(leases, [found])
+            begins.set()
+            await has_read.wait()
+            begins.clear()
+    assert len(walk.files) <= 47, sorted(walk.files)
+    assert len(walk.functions) <= 247, sorted(walk.functions)
