@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from azure.cosmos import PartitionKey, ThroughputProperties
 from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from tests.integration.emulator.running import DOCS, Hand, Reply, container
 
@@ -47,23 +47,6 @@ async def test_an_item_without_a_unique_value_has_null_there(client: CosmosClien
     assert await refusal(people.create_item({"id": "bob", "pk": "p", "a": 2})) == 409
 
 
-async def test_unique_values_of_a_batch_that_failed_are_free(client: CosmosClient) -> None:
-    people = await container(client, "people", unique_key_policy=UNIQUE)
-    twice = [("create", (person(x, "a@x"),)) for x in ("ann", "bob")]
-    with pytest.raises(CosmosBatchOperationError):
-        await people.execute_item_batch(twice, "p")
-    await people.create_item(person("cid", "a@x"))
-
-
-async def test_unique_keys_of_a_container_stay(by_hand: Hand) -> None:
-    body = {"id": "u", "partitionKey": {"paths": ["/pk"]}, "uniqueKeyPolicy": UNIQUE}
-    assert (await by_hand.send("POST", "/dbs/d/colls", body)).status == 201
-    kept = await by_hand.send("PUT", "/dbs/d/colls/u", {"id": "u", "defaultTtl": 9})
-    assert kept.body["uniqueKeyPolicy"] == UNIQUE
-    other = {"id": "u", "uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/other"]}]}}
-    assert (await by_hand.send("PUT", "/dbs/d/colls/u", other)).status == 400
-
-
 async def nested(client: CosmosClient, ranges: int = 2) -> ContainerProxy:
     database = await client.create_database_if_not_exists("d")
     key = PartitionKey(["/tenant", "/user"], kind="MultiHash")
@@ -94,24 +77,6 @@ async def test_a_prefix_of_a_hierarchical_key_finds_what_begins_with_it(
     path, body = "/dbs/d/colls/nested/docs", {"query": "SELECT * FROM c"}
     got = await by_hand.send("POST", path, body, header)
     assert sorted(got.ids) == ["i0", "i10", "i2", "i4", "i6", "i8"]
-
-
-async def test_all_versions_name_every_value_of_a_hierarchical_key(
-    client: CosmosClient, by_hand: Hand
-) -> None:
-    items = await nested(client, ranges=1)
-    await items.delete_item("i5", ["t1", 2])
-    got = await by_hand.send(
-        "GET",
-        "/dbs/d/colls/nested/docs",
-        headers={
-            "A-IM": "Full-Fidelity Feed",
-            "If-None-Match": '"12"',
-            "x-ms-documentdb-partitionkeyrangeid": "0",
-        },
-    )
-    (deleted,) = got.body["Documents"]
-    assert deleted["metadata"]["partitionKey"] == {"tenant": "t1", "user": 2}
 
 
 async def test_deleting_by_key_leaves_other_keys_alone(items: ContainerProxy) -> None:
@@ -160,19 +125,6 @@ async def test_in_bulk_a_key_of_another_range_is_gone_and_so_is_a_range_that_spl
     assert {x.get("subStatusCode", 1002) for x in lines} == {1002}
 
 
-async def test_throughput_is_kept_and_decides_how_many_ranges_there_are(
-    client: CosmosClient,
-) -> None:
-    plain = await container(client, "plain")
-    assert (await plain.get_throughput()).offer_throughput == 400
-    await plain.replace_throughput(30_000)
-    assert (await plain.get_throughput()).offer_throughput == 30_000
-    assert len([x async for x in plain.read_feed_ranges(force_refresh=True)]) == 3
-    await plain.replace_throughput(400)
-    assert len([x async for x in plain.read_feed_ranges(force_refresh=True)]) == 3
-    assert await refusal(plain.replace_throughput(450)) == 400
-
-
 async def test_autoscale_counts_by_its_highest_throughput(client: CosmosClient) -> None:
     scaled = await container(
         client,
@@ -184,20 +136,6 @@ async def test_autoscale_counts_by_its_highest_throughput(client: CosmosClient) 
     assert len([x async for x in scaled.read_feed_ranges()]) == 2
     wanted = ThroughputProperties(auto_scale_max_throughput=1500)
     assert await refusal(scaled.replace_throughput(wanted)) == 400
-
-
-async def test_a_container_shares_the_throughput_of_its_database(
-    client: CosmosClient, by_hand: Hand
-) -> None:
-    database = await client.create_database("shared", offer_throughput=600)
-    await database.create_container("c", PartitionKey("/pk"))
-    offers = (await by_hand.send("GET", "/offers")).body["Offers"]
-    assert len(offers) == 2  # of the database, and of the container of another
-    assert (await database.get_throughput()).offer_throughput == 600
-    await database.replace_throughput(1_000)
-    assert (await database.get_throughput()).offer_throughput == 1_000
-    await client.delete_database("shared")
-    assert len((await by_hand.send("GET", "/offers")).body["Offers"]) == 1
 
 
 async def test_an_offer_changes_its_kind_only_when_it_is_migrated(by_hand: Hand) -> None:

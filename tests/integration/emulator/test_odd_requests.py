@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.emulator.running import DOCS, Hand
+from tests.integration.emulator.running import Hand
 
 pytestmark = pytest.mark.real_time
 
@@ -45,12 +45,6 @@ async def test_a_wrong_definition_is_refused_and_listings_go_on(
     assert (await by_hand.send("GET", "/dbs/d/colls/c")).status == 200
 
 
-@pytest.mark.parametrize("ttl", [2**31, 2**70, 0, -2, True, 1.5, "1"])
-async def test_a_ttl_that_no_account_takes_is_refused(by_hand: Hand, ttl: Any) -> None:
-    item = {"id": "a", "pk": "p", "ttl": ttl}
-    assert (await by_hand.send("POST", DOCS, item, key="p")).status == 400
-
-
 async def test_a_container_answers_one_token_and_the_path_of_its_database(
     by_hand: Hand,
 ) -> None:
@@ -64,18 +58,6 @@ async def test_a_container_answers_one_token_and_the_path_of_its_database(
     wide = await by_hand.query("SELECT * FROM c")
     assert wide.headers["x-ms-session-token"] == "1:0#0"
     assert wide.headers["x-ms-alt-content-path"] == "dbs/d/colls/c"
-
-
-async def test_latest_versions_come_with_metadata_to_those_who_ask_for_it(
-    by_hand: Hand,
-) -> None:
-    made = await by_hand.send("POST", DOCS, {"id": "a", "pk": "p"}, key="p")
-    version = {"x-ms-cosmos-changefeed-wire-format-version": "2021-09-15"}
-    got = await by_hand.feed(**version)
-    entry = {"current": made.body | {"_lsn": 1}, "metadata": {"lsn": 1}}
-    entry["metadata"]["crts"] = made.body["_ts"]
-    assert got.body["Documents"] == [entry]
-    assert (await by_hand.feed()).ids == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -98,3 +80,13 @@ async def test_a_fault_out_of_its_bounds_is_refused(
     async with by_hand.session.post(f"{url}_emulator/faults", json=fault) as got:
         assert got.status == 400, await got.text()
     assert await by_hand.control("GET", "faults") == []
+
+
+@pytest.mark.parametrize("operations", [5, {}, [], [{}] * 101], ids=["5", "{}", "[]", "101"])
+async def test_a_batch_that_is_none_or_too_long_is_refused_whole(
+    by_hand: Hand, operations: object
+) -> None:
+    as_batch = {"x-ms-cosmos-is-batch-request": "True"}
+    said = await by_hand.send("POST", "/dbs/d/colls/c/docs", operations, as_batch, key="p")
+    assert (said.status, "1 to 100 operations" in str(said.body)) == (400, True)
+    assert (await by_hand.feed()).status == 304

@@ -252,38 +252,3 @@ async def test_a_query_stays_in_its_partition_key_and_needs_leave_to_cross(
     assert "enablecrosspartition" in wide.body["message"]
     named = {"query": "SELECT * FROM c WHERE c.n > 1 AND c.pk = 'x'"}
     assert (await by_hand.send("POST", DOCS, named, header)).ids == ["a1"]
-
-
-async def test_the_real_client_asks_once_for_a_query_over_all_ranges(
-    by_hand: Hand, items: ContainerProxy
-) -> None:
-    await fill(by_hand)
-    await by_hand.split()
-    await by_hand.control("DELETE", "requests")
-    text = "SELECT VALUE c.id FROM c WHERE IS_DEFINED(c.n) ORDER BY c.n DESC OFFSET 1 LIMIT 2"
-    found: list[Any] = [x async for x in items.query_items(text)]
-    assert found == ["a1", "b2"]
-    counts = await by_hand.control("GET", "requests")
-    assert counts["query_items"] == {"200": 1}
-
-
-async def test_a_feed_range_of_the_real_client_narrows_a_query(
-    by_hand: Hand, items: ContainerProxy
-) -> None:
-    await fill(by_hand)
-    await by_hand.send("POST", DOCS, {"id": "high", "pk": ""}, key="")
-    await by_hand.split()
-    ranges = [x async for x in items.read_feed_ranges(force_refresh=True)]
-    parts = [
-        [x["id"] async for x in items.query_items("SELECT * FROM c", feed_range=one)]
-        for one in ranges
-    ]
-    assert parts == [["a1", "a2", "b1", "b2", "c"], ["high"]]
-
-
-async def test_a_query_plan_is_given_to_clients_that_merge_ranges(by_hand: Hand) -> None:
-    header = {"x-ms-cosmos-is-query-plan-request": "True", "Content-Type": "application/json"}
-    text = "SELECT * FROM c WHERE STARTSWITH(c.id, @p)"
-    body = {"query": text, "parameters": [{"name": "@p", "value": "x"}]}
-    plan = await by_hand.send("POST", DOCS, body, header)
-    assert plan.body["queryRanges"][0]["max"] == "FF"

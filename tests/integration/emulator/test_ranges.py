@@ -1,20 +1,16 @@
 """Physical ranges: how they are listed, split and merged, and what readers see of it."""
 
 import asyncio
-import base64
-import json
 from collections import Counter
-from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY, EmulatorSettings
 from tests.integration.emulator.running import (
     DOCS,
     Hand,
     container,
-    continuation,
     hand,
     running,
 )
@@ -29,30 +25,6 @@ async def fill(by_hand: Hand, numbers: range) -> None:
     for i in numbers:
         made = await by_hand.send("POST", DOCS, {"id": f"{i}", "pk": f"k{i}"}, key=f"k{i}")
         assert made.status == 201
-
-
-async def read_on(pages: Any) -> list[str]:
-    found = []
-    async for page in pages:
-        found += [x["id"] async for x in page]
-    return found
-
-
-async def test_ranges_are_listed_as_cosmos_db_lists_them(by_hand: Hand) -> None:
-    got = await by_hand.send("GET", RANGES)
-    (only,) = got.body["PartitionKeyRanges"]
-    assert (only["id"], only["minInclusive"], only["maxExclusive"]) == ("0", "", "FF")
-    assert (only["status"], only["parents"], only["throughputFraction"]) == ("online", [], 1)
-    assert got.body["_count"] == 1
-
-
-async def test_a_container_gets_a_range_for_every_ten_thousand_request_units(
-    client: CosmosClient, by_hand: Hand
-) -> None:
-    await container(client, "wide", offer_throughput=40_000)
-    got = await by_hand.send("GET", "/dbs/d/colls/wide/pkranges")
-    bounds = [(x["id"], x["minInclusive"][:2]) for x in got.body["PartitionKeyRanges"]]
-    assert bounds == [("0", ""), ("1", "0F"), ("2", "1F"), ("3", "2F")]
 
 
 async def test_only_ranges_that_came_since_the_etag_are_listed_and_then_304(
@@ -75,19 +47,6 @@ async def test_only_ranges_that_came_since_the_etag_are_listed_and_then_304(
     again = await by_hand.send("GET", RANGES, headers=seen)
     found = again.body["PartitionKeyRanges"]
     assert [(x["id"], x["parents"]) for x in found] == [("3", ["0", "1"]), ("4", ["0", "1"])]
-
-
-async def test_the_real_client_lists_ranges_with_two_requests_and_stops(
-    by_hand: Hand, items: ContainerProxy
-) -> None:
-    assert len([x async for x in items.read_feed_ranges(force_refresh=True)]) == 1
-    await asyncio.sleep(0.3)
-    counts = await by_hand.control("GET", "requests")
-    assert counts["read_ranges"] == {"200": 1, "304": 1}
-    await by_hand.split()
-    assert len([x async for x in items.read_feed_ranges(force_refresh=True)]) == 2
-    counts = await by_hand.control("GET", "requests")
-    assert sum(counts["read_ranges"].values()) <= 6
 
 
 async def test_children_go_on_with_the_lsns_of_their_parent(by_hand: Hand) -> None:
@@ -184,69 +143,6 @@ async def test_after_a_merge_the_version_is_up_and_both_continuations_go_on(
     lsns = [x["_lsn"] for x in whole.body["Documents"]]
     assert lsns == sorted(lsns)
     assert whole.headers["x-ms-session-token"] == f"3:1#{lsns[-1]}"
-
-
-async def test_the_log_of_all_versions_goes_along_with_splits_and_merges(
-    by_hand: Hand,
-) -> None:
-    header = {"A-IM": "Full-Fidelity Feed"}
-    upsert = {"x-ms-documentdb-is-upsert": "true"}
-    await fill(by_hand, range(4))
-    await by_hand.split()
-    await by_hand.send("DELETE", DOCS + "/0", key="k0")
-    merged = await by_hand.merge("2", "1")
-    await by_hand.send("POST", DOCS, {"id": "1", "pk": "k1"}, upsert, key="k1")
-    got = await by_hand.feed('"0"', range_=merged["id"], **header)
-    told = [
-        (x["metadata"]["operationType"], x["metadata"]["id"]) for x in got.body["Documents"]
-    ]
-    assert sorted(told[:4]) == [("create", str(i)) for i in range(4)]
-    assert told[4:] == [("delete", "0"), ("replace", "1")]
-
-
-async def test_splits_several_levels_deep_under_the_real_client_lose_and_double_nothing(
-    by_hand: Hand, items: ContainerProxy
-) -> None:
-    """One reader over the whole container, while its ranges are split again and again."""
-    seen = Counter[str]()
-    await fill(by_hand, range(40))
-    whole = items.query_items_change_feed(start_time="Beginning", max_item_count=7)
-    pages = whole.by_page()
-    seen.update([x["id"] async for x in await anext(pages)])
-    await by_hand.split()  # 1, 2
-    await fill(by_hand, range(40, 80))
-    seen.update([x["id"] async for x in await anext(pages)])
-    await by_hand.split(range="1", seconds=0.1)  # 3, 4
-    await by_hand.split(range="4")  # 5, 6
-    await fill(by_hand, range(80, 120))
-    seen.update(await read_on(pages))
-    token = json.loads(base64.b64decode(continuation(pages)))
-    assert len(token["continuation"]["continuation"]) == 4
-    again = items.query_items_change_feed(continuation=continuation(pages))
-    await by_hand.split(range="2")
-    await fill(by_hand, range(120, 160))
-    seen.update(await read_on(again.by_page()))
-    assert seen == Counter(str(i) for i in range(160))
-
-
-async def test_merges_under_the_real_client_lose_and_double_nothing(
-    by_hand: Hand, items: ContainerProxy
-) -> None:
-    await by_hand.split()
-    await fill(by_hand, range(30))
-    seen = Counter[str]()
-    readers = []
-    for part in [x async for x in items.read_feed_ranges(force_refresh=True)]:
-        reader = items.query_items_change_feed(
-            feed_range=part, start_time="Beginning", max_item_count=4
-        ).by_page()
-        seen.update([x["id"] async for x in await anext(reader)])
-        readers.append(reader)
-    await by_hand.merge("1", "2", seconds=0.1)
-    await fill(by_hand, range(30, 60))
-    for reader in readers:
-        seen.update(await read_on(reader))
-    assert seen == Counter(str(i) for i in range(60))
 
 
 async def test_writes_go_on_while_ranges_split(url: str, by_hand: Hand) -> None:

@@ -103,20 +103,3 @@ async def test_with_tls_the_real_client_talks_https(tmp_path: Path) -> None:
     assert (tmp_path / "emulator.pem").stat().st_mode & 0o077 == 0
     async with running(settings):
         assert (tmp_path / "emulator.pem").read_bytes() == made
-
-
-async def test_another_key_can_be_given() -> None:
-    key = "YW5vdGhlciBrZXk="
-    async with running(EmulatorSettings(port=0, key=key)) as url:
-        async with CosmosClient(url, key) as client:
-            await client.create_database("d")
-        async with hand(url) as by_hand:
-            assert (await by_hand.send("GET", "/dbs")).status == 401
-            assert (await by_hand.send("GET", "/dbs", secret=key)).body["_count"] == 1
-
-
-async def test_the_account_names_the_url_that_the_client_used() -> None:
-    async with running() as url, hand(url) as by_hand:
-        got = await by_hand.send("GET", "/")
-        assert got.body["writableLocations"][0]["databaseAccountEndpoint"] == url
-        assert got.body["userConsistencyPolicy"]["defaultConsistencyLevel"] == "Session"

@@ -88,22 +88,6 @@ def test_a_plan_says_what_the_client_does_with_the_answers() -> None:
     assert info("SELECT DISTINCT VALUE c.n FROM c ORDER BY c.n")["distinctType"] == "Ordered"
 
 
-def test_ranges_answer_a_rewritten_order_with_what_to_merge_by() -> None:
-    text = info("SELECT * FROM c ORDER BY c.n")["rewrittenQuery"].replace(FILTER, "true")
-    assert results(text, *PARTS[1]) == [
-        {"orderByItems": [{}], "payload": PARTS[1][1]},
-        {"orderByItems": [{"item": 2}], "payload": PARTS[1][0]},
-    ]
-
-
-def test_ranges_answer_a_rewritten_average_with_what_can_be_added_up() -> None:
-    text = info("SELECT VALUE AVG(c.n) FROM c")["rewrittenQuery"]
-    assert [results(text, *x) for x in PARTS] == [
-        [[{"item": {"sum": 4, "count": 2}}]],
-        [[{"item": {"sum": 2, "count": 1}}]],
-    ]
-
-
 def test_an_aggregate_inside_another_expression_has_no_plan() -> None:
     with pytest.raises(CosmosError, match="aggregate"):
         info("SELECT VALUE COUNT(1) + 1 FROM c")
