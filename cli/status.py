@@ -76,10 +76,6 @@ class View(NamedTuple):
 _ALL = View()
 
 
-class StatusRefused(UserError):
-    """These flags contradict each other."""
-
-
 @with_flags
 def status(
     flags: FeedFlags,
@@ -115,9 +111,9 @@ def status(
 
 def _refuse_contradictions(view: View, *, json: bool, watch: bool) -> None:
     if json and view != View():
-        raise StatusRefused("--sort and --filter are for tables: what programs read has it all")
+        raise UserError("--sort and --filter are for tables: what programs read has it all")
     if view.sort is Sort.RATE and not watch:
-        raise StatusRefused("rates take two looks: --sort=rate goes with --watch only")
+        raise UserError("rates take two looks: --sort=rate goes with --watch only")
 
 
 async def _print_tables(settings: Settings, view: View) -> None:

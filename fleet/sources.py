@@ -15,8 +15,8 @@ from changefeed.feeds.backlog import Backlog, changes_between
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.states import Figures, Listing, fleet_status, problem_of_feed
-from changefeed.fleet.status import FleetStatus, Problem, Report
+from changefeed.fleet.states import Listing, fleet_status, problem_of_feed
+from changefeed.fleet.status import Figures, FleetStatus, Problem, Report
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.changes import hour_with, moves_between
 from changefeed.fleet.status import (
+    Figures,
     FleetStatus,
     HostSeen,
     Problem,
@@ -33,17 +35,6 @@ from changefeed.leases.load import known
 
 _MOVES = 100
 _PAST = 2000
-
-
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of a range; see ``RangeSeen``."""
-
-    position: str | None = None
-    lag: int | None = None
-    lag_seconds: float | None = None
-    rate: float | None = None
-    checkpoint_at: float | None = None
-    owned_since: float | None = None
 
 
 _NOTHING = Figures()
@@ -128,38 +119,39 @@ def fleet_status(
 
 
 def _range_seen(
-    lease: Lease, figures: Figures, told: RangeSeen | None, *, waits: bool, expired: bool
+    lease: Lease, figures: Figures, told: Figures | None, *, waits: bool, expired: bool
 ) -> RangeSeen:
-    """``told`` is what the owner of the lease says. What is measured here goes first, but that
-    the owner knows best how fast it is.
-    """
-
-    def of(name: str) -> Any:
-        mine = getattr(figures, name)
-        return getattr(told, name) if mine is None and told is not None else mine
-
-    rate = of("rate") if told is None or told.rate is None else told.rate
-    lag, seconds = of("lag"), of("lag_seconds")
-    state, note, since = _state(lease, idle=lag == 0 and not rate, waits=waits, expired=expired)
+    """``told`` is what the owner of the lease says."""
+    figures = _merged(figures, told or _NOTHING)
+    idle = figures.lag == 0 and not figures.rate
+    state, note, since = _state(lease, idle=idle, waits=waits, expired=expired)
     return RangeSeen(
         range=lease.range_id,
         state=state,
-        parents=lease.range.parents,
-        low=lease.range.low,
-        high=lease.range.high,
         since=since,
         note=note,
         owner=lease.owner,
         next_owner=lease.next_owner,
         epoch=lease.epoch,
-        position=of("position"),
-        lag=lag,
+        parents=lease.range.parents,
+        low=lease.range.low,
+        high=lease.range.high,
+        load=known(lease.load),
+        progress_at=lease.health.last_progress,
+        **asdict(figures),
+    )
+
+
+def _merged(measured: Figures, told: Figures) -> Figures:
+    """What is measured here goes first, but that the owner knows best how fast it is."""
+    fields = Figures.__struct_fields__
+    here = {x: value for x in fields if (value := getattr(measured, x)) is not None}
+    both = Figures(**{**{x: getattr(told, x) for x in fields}, **here})
+    seconds, rate = both.lag_seconds, both.rate if told.rate is None else told.rate
+    return replace(
+        both,
         lag_seconds=None if seconds is None else round(seconds, 1),
         rate=None if rate is None else round(rate, 1),
-        load=known(lease.load),
-        checkpoint_at=of("checkpoint_at"),
-        progress_at=lease.health.last_progress,
-        owned_since=of("owned_since"),
     )
 
 

@@ -46,35 +46,42 @@ BAD: Sequence[RangeState] = ("stuck", "failing", "expired", "unowned", "paused")
 DEFAULT_LAG_PER_HOST = 10_000
 
 
-class RangeSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A range, by its lease and by what its owner says.
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured of a range.
 
-    ``since`` is since when it is in its state, and ``note`` why, where that is known.
     ``position`` is its checkpoint. ``lag`` counts what a range goes on in without a lease,
     too, of one that has ended that alone; ``lag_seconds`` is the age of the first change that
-    is not checkpointed, 0 if there is none. ``rate`` is changes a second, ``load`` busy seconds
-    in each second. What is not known is ``None``. ``low`` and ``high`` bound its keys: see
-    ``FeedRange``. ``leased`` is false where there is no lease, yet or any more.
+    is not checkpointed, 0 if there is none. ``rate`` is changes a second.
+    """
+
+    position: str | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    rate: float | None = None
+    checkpoint_at: float | None = None
+    owned_since: float | None = None
+
+
+class RangeSeen(Figures, frozen=True, kw_only=True):
+    """A range, by its lease and by what its owner says.
+
+    ``since`` is since when it is in its state, and ``note`` why, where that is known. ``load``
+    is what it costs its owner: busy seconds in each second. ``low`` and ``high`` bound its
+    keys: see ``FeedRange``. ``leased`` is false where there is no lease, yet or any more.
     """
 
     range: str
     state: RangeState
-    parents: Sequence[str] = ()
-    low: str = ""
-    high: str = ""
     since: float | None = None
     note: str | None = None
     owner: str | None = None
     next_owner: str | None = None
     epoch: int = 0
-    position: str | None = None
-    lag: int | None = None
-    lag_seconds: float | None = None
-    rate: float | None = None
+    parents: Sequence[str] = ()
+    low: str = ""
+    high: str = ""
     load: float | None = None
-    checkpoint_at: float | None = None
     progress_at: float | None = None
-    owned_since: float | None = None
     leased: bool = True
 
 

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.states import Figures, Listing, fleet_status
-from changefeed.fleet.status import FleetStatus, RangeSeen, Report
+from changefeed.fleet.states import Listing, fleet_status
+from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
 from changefeed.host.events import Lag
 from changefeed.host.host import Host
 from changefeed.leases.keymap import KeyMap

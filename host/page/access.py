@@ -13,7 +13,6 @@ from ipaddress import ip_address
 
 from aiohttp import hdrs, web
 
-from changefeed.host.page.page import json_answer
 from changefeed.host.settings import WebSettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
@@ -22,6 +21,14 @@ _log = get_logger()
 _AFTER_A_WRONG_ONE = 1.0
 _BEARER = "Bearer "
 _SHORTEST = 16
+
+
+class Refused(Exception):
+    """A request is refused: with this status, and why."""
+
+    def __init__(self, status: HTTPStatus, error: str) -> None:
+        super().__init__(error)
+        self.status = status
 
 
 class Access:
@@ -36,53 +43,50 @@ class Access:
     @property
     def acts(self) -> bool:
         """Whether anyone may act."""
-        return self._acts and isinstance(self._token(), str)
+        try:
+            return self._acts and self._secret() is not None
+        except UserError:
+            return False
 
-    async def refuse_action(self, request: web.Request) -> web.Response | None:
-        """Return the refusal of a request that may not act."""
+    async def check_action(self, request: web.Request) -> None:
+        """Raise ``Refused`` for a request that may not act."""
         token = self._token()
-        if isinstance(token, web.Response):
-            return token
         if token is None or not self._acts:
-            return _refusal(
+            raise Refused(
                 HTTPStatus.FORBIDDEN,
                 "this page can only be looked at: no token is set (web.token), or none may act",
             )
-        return await _without_token(request, token)
+        await _check_token(request, token)
 
-    async def refuse_letters(self, request: web.Request) -> web.Response | None:
-        """Return the refusal of a request that may not see dead letters."""
+    async def check_letters(self, request: web.Request) -> None:
+        """Raise ``Refused`` for a request that may not see dead letters."""
         token = self._token()
-        if isinstance(token, web.Response):
-            return token
         if token is not None:
-            return await _without_token(request, token)
-        if is_local(request):
-            return None
-        return _refusal(
-            HTTPStatus.FORBIDDEN,
-            "dead letters hold changes whole: without a token (web.token) they are shown to "
-            "this machine only",
-        )
+            await _check_token(request, token)
+        elif not is_local(request):
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "dead letters hold changes whole: without a token (web.token) they are shown "
+                "to this machine only",
+            )
 
-    def _token(self) -> str | web.Response | None:
-        """Return the token, or a refusal while its file cannot be read."""
+    def _token(self) -> str | None:
+        """Return the token. Raise ``Refused`` while its file cannot be read."""
         try:
             return self._secret()
         except UserError as error:
-            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
 
-async def _without_token(request: web.Request, secret: str) -> web.Response | None:
+async def _check_token(request: web.Request, secret: str) -> None:
     given = request.headers.get(hdrs.AUTHORIZATION, "")
     if not given.startswith(_BEARER):
-        return _refusal(HTTPStatus.UNAUTHORIZED, "this takes the token (web.token)")
+        raise Refused(HTTPStatus.UNAUTHORIZED, "this takes the token (web.token)")
     token = given.removeprefix(_BEARER)
-    if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), secret.encode()):
-        return None
-    _log.warning("page.refused", path=request.path, **origin(request))
-    await asyncio.sleep(_AFTER_A_WRONG_ONE)
-    return _refusal(HTTPStatus.UNAUTHORIZED, "this is not the token (web.token)")
+    if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), secret.encode()):
+        _log.warning("page.refused", path=request.path, **origin(request))
+        await asyncio.sleep(_AFTER_A_WRONG_ONE)
+        raise Refused(HTTPStatus.UNAUTHORIZED, "this is not the token (web.token)")
 
 
 def token_of(settings: WebSettings) -> str | None:
@@ -127,7 +131,3 @@ def _is_loopback(address: str | None) -> bool:
         return ip_address(address or "").is_loopback
     except ValueError:
         return False
-
-
-def _refusal(status: HTTPStatus, error: str) -> web.Response:
-    return json_answer({"error": error}, status)

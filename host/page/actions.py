@@ -10,14 +10,14 @@ the address it came from.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec import Meta
 
 from changefeed.feeds.errors import FeedError
@@ -27,13 +27,13 @@ from changefeed.fleet import letters as of_letters
 from changefeed.fleet import reset as resetting
 from changefeed.fleet.phrases import Outcome, counted, named
 from changefeed.fleet.reset import Move
-from changefeed.host.page.access import Access, origin
+from changefeed.host.page.access import Access, Refused, origin
 from changefeed.host.page.page import json_answer
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
 from changefeed.observers.observer import ObserverFactory
-from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
+from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import take_time
 
@@ -81,10 +81,10 @@ class _Plan:
 
 
 class ActionHandler:
-    """``tools`` returns them, or ``None`` where they are not there yet."""
+    """``context`` returns what actions are done with, ``None`` before a host has started."""
 
-    def __init__(self, tools: Callable[[], ActionContext | None], access: Access) -> None:
-        self._tools = tools
+    def __init__(self, context: Callable[[], ActionContext | None], access: Access) -> None:
+        self._context = context
         self._access = access
         self._acting = asyncio.Lock()
         self._reading = asyncio.Lock()
@@ -92,68 +92,62 @@ class ActionHandler:
     @property
     def routes(self) -> Sequence[web.RouteDef]:
         return [
-            web.post("/page/actions", self._act),
-            web.get("/page/dead-letters", self._letters),
+            web.post("/page/actions", _answered(self._act, wrong=HTTPStatus.BAD_REQUEST)),
+            web.get("/page/dead-letters", _answered(self._letters, wrong=HTTPStatus.NOT_FOUND)),
         ]
 
-    async def _act(self, request: web.Request) -> web.Response:
-        refusal = await self._access.refuse_action(request)
-        if refusal is not None:
-            return refusal
+    async def _act(self, request: web.Request) -> Mapping[str, Any]:
+        await self._access.check_action(request)
         if request.content_type != "application/json":
-            return _error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is asked for in JSON")
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is asked for in JSON")
         try:
             wanted = msgspec.json.decode(await request.read(), type=ActionRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return _error(HTTPStatus.BAD_REQUEST, f"this is no action: {error}")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"this is no action: {error}") from error
         if self._acting.locked():
-            return _error(HTTPStatus.CONFLICT, "another action is under way; try again")
+            raise Refused(HTTPStatus.CONFLICT, "another action is under way; try again")
         async with self._acting:
             take_time(request, _LONGEST)
-            return await self._answered(wanted, origin(request))
-
-    async def _answered(
-        self, wanted: ActionRequest, client: dict[str, str | None]
-    ) -> web.Response:
-        tools = self._tools()
-        if tools is None:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
-        try:
-            plan = await _planned(tools, wanted)
+            context = self._opened()
+            plan = await _planned(context, wanted)
             if not wanted.confirm:
-                return json_answer({"question": plan.question, "says": plan.says})
-            _log.warning("page.action", **_logged(wanted), **client)
-            said = await _carried_out(tools, wanted, plan)
-        except UserError as error:
-            return _error(HTTPStatus.BAD_REQUEST, str(error))
-        except (StoreError, FeedError, OSError) as error:
-            return _error(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{error}; some of it may have been done: check the status",
-            )
+                return {"question": plan.question, "says": plan.says}
+            _log.warning("page.action", **_logged(wanted), **origin(request))
+            said = await _carried_out(context, wanted, plan)
         failed = sum(x.failed for x in said)
         _log.info("page.acted", action=wanted.action, by=wanted.by, failed=failed)
-        return json_answer({"says": [x.text for x in said], "failed": failed})
+        return {"says": [x.text for x in said], "failed": failed}
 
-    async def _letters(self, request: web.Request) -> web.Response:
-        refusal = await self._access.refuse_letters(request)
-        if refusal is not None:
-            return refusal
-        tools = self._tools()
-        if tools is None:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
+    async def _letters(self, request: web.Request) -> Mapping[str, Any]:
+        await self._access.check_letters(request)
         async with self._reading:
             take_time(request, _LONGEST)
-            try:
-                return json_answer(await _letters(tools.settings, request.query.get("id")))
-            except UserError as error:
-                return _error(HTTPStatus.NOT_FOUND, str(error))
-            except (StoreUnavailable, OSError) as error:
-                return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return await _letters(self._opened().settings, request.query.get("id"))
+
+    def _opened(self) -> ActionContext:
+        context = self._context()
+        if context is None:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
+        return context
 
 
-def _error(status: HTTPStatus, error: str) -> web.Response:
-    return json_answer({"error": error}, status)
+def _answered(
+    handler: Callable[[web.Request], Awaitable[Mapping[str, Any]]], *, wrong: HTTPStatus
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Answer with what ``handler`` returns, or say why not; ``wrong`` is for mistakes."""
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            return json_answer(await handler(request))
+        except Refused as refused:
+            return json_answer({"error": str(refused)}, refused.status)
+        except UserError as error:
+            return json_answer({"error": str(error)}, wrong)
+        except (StoreError, FeedError, OSError) as error:
+            done = "" if request.method == hdrs.METH_GET else "; some of it may have been done"
+            return json_answer({"error": f"{error}{done}"}, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    return answer
 
 
 def _logged(wanted: ActionRequest) -> dict[str, Any]:
@@ -164,13 +158,13 @@ def _logged(wanted: ActionRequest) -> dict[str, Any]:
     return {"action": wanted.action, "by": wanted.by, **given}
 
 
-async def _planned(tools: ActionContext, wanted: ActionRequest) -> _Plan:
+async def _planned(context: ActionContext, wanted: ActionRequest) -> _Plan:
     """Say what it would mean. Raise ``UserError`` for what cannot be done."""
     if wanted.action in ("replay", "discard"):
-        return await _about_letters(tools, wanted)
+        return await _about_letters(context, wanted)
     if not wanted.ranges:
         raise UserError("name the ranges")
-    leases = named(await tools.container.list(), wanted.ranges)
+    leases = named(await context.container.list(), wanted.ranges)
     count = counted(len(leases), "range")
     if wanted.action == "pause":
         return _Plan(f"Pause {count}?", [claims.PAUSE_MEANS])
@@ -181,21 +175,21 @@ async def _planned(tools: ActionContext, wanted: ActionRequest) -> _Plan:
             raise UserError("one range is released at a time")
         question = f"Take the lease of {leases[0].range_id} from {leases[0].owner}?"
         return _Plan(question, [claims.RELEASE_MEANS])
-    return await _about_moves(tools, wanted)
+    return await _about_moves(context, wanted)
 
 
-async def _about_moves(tools: ActionContext, wanted: ActionRequest) -> _Plan:
+async def _about_moves(context: ActionContext, wanted: ActionRequest) -> _Plan:
     resetting.check_position(wanted.ranges, wanted.to)
-    if tools.feed is None:
+    if context.feed is None:
         raise UserError("the feed cannot be opened, so no position in it can be settled")
-    leases = named(await tools.container.list(), wanted.ranges)
+    leases = named(await context.container.list(), wanted.ranges)
     for lease in leases:
         if lease.owner is not None and lease.paused is None:
             raise UserError(
                 f"range {lease.range_id} is owned by {lease.owner}: pause the range first. If "
                 f"that host is dead, changefeed reset sees it, and moves the range"
             )
-    moves = await resetting.planned_moves(tools.feed, tools.container, leases, wanted.to)
+    moves = await resetting.planned_moves(context.feed, context.container, leases, wanted.to)
     says = [
         f"{x.range_id}: from {x.lease.continuation} to {x.to}: {resetting.move_means(x)}"
         for x in moves
@@ -203,16 +197,16 @@ async def _about_moves(tools: ActionContext, wanted: ActionRequest) -> _Plan:
     return _Plan(resetting.move_question(moves), says, moves=moves)
 
 
-async def _about_letters(tools: ActionContext, wanted: ActionRequest) -> _Plan:
+async def _about_letters(context: ActionContext, wanted: ActionRequest) -> _Plan:
     if not wanted.letters:
         raise UserError("name the letters")
-    async with _existing(tools.settings) as letters:
+    async with _existing(context.settings) as letters:
         found = of_letters.select_letters(await letters.list(), wanted.letters)
     if wanted.action == "discard":
         question = f"Discard {counted(len(found), 'letter')}?"
         return _Plan(question, [of_letters.DISCARD_MEANS], found=found)
-    tools.make_observer()
-    own, others = of_letters.by_observer(found, tools.settings.observer.name)
+    context.make_observer()
+    own, others = of_letters.by_observer(found, context.settings.observer.name)
     left = of_letters.skipped(others)
     if not own:
         raise UserError("; ".join(left))
@@ -221,9 +215,9 @@ async def _about_letters(tools: ActionContext, wanted: ActionRequest) -> _Plan:
 
 
 async def _carried_out(
-    tools: ActionContext, wanted: ActionRequest, plan: _Plan
+    context: ActionContext, wanted: ActionRequest, plan: _Plan
 ) -> list[Outcome]:
-    container, settings = tools.container, tools.settings
+    container, settings = context.container, context.settings
     match wanted.action:
         case "pause":
             return await claims.pause_ranges(container, wanted.ranges, wanted.reason)
@@ -237,18 +231,18 @@ async def _carried_out(
         case "reset":
             return [await resetting.carry_out_move(container, x) for x in plan.moves]
         case "replay" | "discard":
-            return [x async for x in _with_letters(tools, wanted, plan)]
+            return [x async for x in _with_letters(context, wanted, plan)]
 
 
 async def _with_letters(
-    tools: ActionContext, wanted: ActionRequest, plan: _Plan
+    context: ActionContext, wanted: ActionRequest, plan: _Plan
 ) -> AsyncIterator[Outcome]:
-    async with _existing(tools.settings) as letters:
+    async with _existing(context.settings) as letters:
         if wanted.action == "discard":
             work = of_letters.discard_letters(letters, plan.found)
         else:
-            manual = tools.settings.observer.checkpoint == "manual"
-            make = tools.make_observer()
+            manual = context.settings.observer.checkpoint == "manual"
+            make = context.make_observer()
             work = of_letters.replay_letters(letters, plan.found, make, manual=manual)
         async for said in work:
             yield said

@@ -80,7 +80,7 @@ async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> Non
             await until_owned(ben, 2)
             for n in range(20):
                 feed.append(f"key-{n}", b"{}")
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1.0)  # it lists again
             view = (await state(url))["view"]
     assert (view["me"], view["acts"]) == ("anna", False)
     hosts = {x["name"]: x for x in view["hosts"]}

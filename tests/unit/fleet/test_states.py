@@ -7,8 +7,8 @@ import pytest
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.fleet.states import Figures, Listing, fleet_status
-from changefeed.fleet.status import FleetStatus, RangeSeen, Report
+from changefeed.fleet.states import Listing, fleet_status
+from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
@@ -28,6 +28,7 @@ def status(
     reports: Mapping[str, Report] | None = None,
     before: FleetStatus | None = None,
     later: float = 0,
+    me: str | None = None,
 ) -> FleetStatus:
     """Look at a fleet whose expiration is 30 s, so many seconds after the first look."""
     keymap = KeyMap(leases, ranges=ranges)
@@ -41,6 +42,7 @@ def status(
         keymap=keymap,
         ranges=ranges,
         figures=figures or {},
+        me=me,
     )
     return fleet_status(listed, reports or {}, before, now=NOW + later, patience=330)
 
@@ -115,6 +117,8 @@ def test_the_next_looks_go_by_what_moved_whatever_the_clocks_say() -> None:
     first = status(members=[fast])
     still = status(members=[fast], before=first, later=31)
     assert [(x.state, x.still) for x in still.hosts] == [("dead", 31.0)]
+    later = status(members=[fast], before=still, later=35)
+    assert [x.still for x in later.hosts] == [35.0]
     moved = replace(ALIVE, heartbeats=8, stamp=NOW - 500)
     assert [x.state for x in status(members=[moved], before=still, later=40).hosts] == [
         "running"
@@ -125,6 +129,7 @@ def test_owners_without_a_record_are_foreign_and_a_placeholder_is_no_host() -> N
     placeholder = replace(ALIVE, heartbeats=-1)
     seen = status([OWNED], members=[placeholder])
     assert [(x.name, x.state, x.total.ranges) for x in seen.hosts] == [("anna", "foreign", 1)]
+    assert [x.name for x in status([FREE]).hosts] == ["anna"], "no owner is no host"
 
 
 @pytest.mark.parametrize(
@@ -225,3 +230,9 @@ def test_moves_and_points_of_the_hour_are_of_all_looks() -> None:
         ("acquired", None, "anna"),
     ]
     assert (seen.moved, [x.at - NOW for x in seen.hour]) == (2, [0, 12]), "each ten seconds"
+
+
+@pytest.mark.parametrize(("me", "lag"), [("anna", 3), ("ben", 0), (None, 10)])
+def test_the_hour_of_a_host_is_of_its_own_ranges(me: str | None, lag: int) -> None:
+    leases, figures = [OWNED, make.lease("s")], {"r": Figures(lag=3), "s": Figures(lag=7)}
+    assert [x.lag for x in status(leases, figures=figures, me=me).hour] == [lag]

@@ -76,3 +76,5 @@ def test_figures_add_up_where_they_are_known() -> None:
     ]
     found = totals(ranges)
     assert (found.rate, found.load, found.lag_seconds) == (3.2, 0.75, 9.0)
+    unknown = totals(ranges[2:])
+    assert (unknown.rate, unknown.load, unknown.lag_seconds) == (None, None, None)

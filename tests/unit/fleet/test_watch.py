@@ -17,13 +17,14 @@ class Slow:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.fails = False
-        self.looks = 0
+        self.looks = self.ended = 0
         self.before: list[FleetStatus | None] = []
 
     async def look(self, before: FleetStatus | None) -> FleetStatus:
         self.looks += 1
         self.before.append(before)
         await asyncio.sleep(self.seconds)
+        self.ended += 1
         if self.fails:
             raise StoreUnavailable("no answer")
         return make.fleet_seen(seconds=now())
@@ -95,3 +96,13 @@ async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_te
     fleet.seconds = 1
     await watch.look(within=8)
     assert watch.age == 0
+
+
+async def test_a_look_that_is_under_way_is_given_up_at_the_end() -> None:
+    fleet = Slow(12)
+    watch = FleetWatch(fleet.look)
+    with pytest.raises(StoreUnavailable):
+        await watch.look(within=8)
+    await watch.stop()
+    await asyncio.sleep(20)
+    assert (fleet.looks, fleet.ended) == (1, 0)
