@@ -191,6 +191,7 @@ class Checker:
         self.leases.pop(lease.range_id, None)
         if writer in self.neighbours:
             self._without_tombstone.add(lease.range_id)
+            self._epoch[lease.range_id] = 0  # its owner did not know that epoch
         if lease.ended:
             self._over.add(lease.range_id)
             self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it

@@ -143,8 +143,8 @@ class Faults:
         world.tell(f"the checkpoint of {lost.range_id} is lost")
         await asyncio.sleep(self._random.uniform(0, 60))
         world.tell(f"the checkpoint of {lost.range_id} is restored")
-        await stores.restore_checkpoint(lost)
-        self._lost.remove(lost)
+        if await stores.restore_checkpoint(lost):
+            self._lost.remove(lost)
         await world.operators.resume_all()
 
     async def partition(self) -> None:

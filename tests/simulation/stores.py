@@ -144,12 +144,17 @@ class MemoryStores:
             await checkpoints.delete(lost)
         return lost
 
-    async def restore_checkpoint(self, lost: Checkpoint) -> None:
-        """Put it back, unless there is another by now, or the lease is gone."""
+    async def restore_checkpoint(self, lost: Checkpoint) -> bool:
+        """Put it back, unless there is another by now, or the lease is gone. Return ``False``
+        if the range has ended meanwhile: its tombstone has none then.
+        """
         lease = await self.records.read(lost.range_id)
-        if lease is not None and not lease.ended:
+        if lease is None:
+            return True
+        if not lease.ended:
             await cast("StoredCheckpoints", self._stores[1]).create(lost)
             self._around.checker.hit(Probe.CHECKPOINT_LOST)
+        return not lease.ended
 
     def close(self) -> None:
         """Have nothing to close."""
