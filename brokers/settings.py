@@ -23,7 +23,7 @@ from changefeed.runtime.settings import (
 )
 from changefeed.runtime.tls import ServedCertificate
 
-_LOCAL_LINGER, _REMOTE_LINGER = 0.005, 0.1
+_LOCAL_LINGER, _REMOTE_LINGER = 0.0, 0.1
 
 
 class BrokerSection(Section):
@@ -110,8 +110,9 @@ class WritingSection(Section):
     """How records become objects."""
 
     linger: float | None = Field(default=None, ge=0, le=60)
-    """How long records wait for others to share their object, in seconds. If not set: 0.005 in
-    a directory, 0.1 elsewhere, where every object costs a request."""
+    """How long records wait for others to share their object, in seconds. If not set: 0 in a
+    directory, where what comes while the disk is synced is written next, and 0.1 elsewhere,
+    where every object costs a request."""
     flush_bytes: int = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
     """An object is written as soon as it has so many."""
     in_flight: int = Field(default=4, ge=1, le=32)

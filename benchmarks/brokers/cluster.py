@@ -27,7 +27,7 @@ from tests.support.servers import free_port
 
 from .names import COLLECTION, PARTS
 
-LINGER = 0.005
+LINGER = 0.0
 EXPIRATION, HEARTBEAT = 3.0, 0.5
 """A third of what brokers have by default, so that a kill takes seconds."""
 WAITLESS = BrokerAccess(wait=0.0)

@@ -23,7 +23,7 @@ from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 
-FORMAT = 2
+FORMAT = 3
 """The only format that is read and written. Lower numbers were never released."""
 MOST_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""

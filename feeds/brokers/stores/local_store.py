@@ -5,6 +5,10 @@ fails where there is one; the folder is synced before the answer. So what was ac
 outlives a loss of power, and no reader sees half an object. For brokers of one machine: a
 directory shared over a network keeps these promises only where its file system does.
 
+Objects of rows are many, small, and written one after the other: those lie in files that grow
+(``file_rows``), one sync for all that waits. Who calls sees no difference. A file with the
+name of such an object counts in its place: so one that is damaged can be restored.
+
 A directory that goes away under a broker, as that of a volume that is not mounted any more, is
 waited for. Nothing is written to, or said to be missing in, another one that lies at its path.
 """
@@ -12,16 +16,30 @@ waited for. Nothing is written to, or said to be missing in, another one that li
 import asyncio
 import errno
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from changefeed.feeds.brokers.stores.commits import Commits
+from changefeed.feeds.brokers.stores.file_rows import (
+    FRAMES,
+    Frame,
+    FrameReader,
+    FrameWriter,
+    RowClosed,
+    close_frames,
+    read_frame,
+)
 from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 T = TypeVar("T")
+_ROW_KEY: Final = re.compile(r"(wal/[0-9]{8}/[^/]+)/([0-9]{12})", re.ASCII)
+_ROWS_WRITTEN: Final = 16
 _ASIDE = ".aside"
 _ROOM = "Make room there: what was acknowledged is safe, and producers wait meanwhile"
 _ADVICE = {
@@ -43,13 +61,22 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._place: tuple[int, int] | None = None
+        self._writing: dict[Path, Commits] = {}
+        self._frames = FrameReader()
 
     @property
     def directory(self) -> Path:
         return self._root
 
     async def create(self, key: str, data: bytes) -> bool:
-        return await self._call(lambda: self._write(key, data, replace=False), key)
+        place = self._in_row(key)
+        if place is None:
+            return await self._call(lambda: self._write(key, data, replace=False), key)
+        commits = self._commits(place)
+        if commits is not None:
+            with suppress(RowClosed):
+                return await commits.append(place.number, data)
+        return await self._call(lambda: self._create_behind(key, data, place, commits), key)
 
     async def put(self, key: str, data: bytes) -> None:
         await self._call(lambda: self._write(key, data, replace=True), key)
@@ -64,6 +91,9 @@ class LocalStore:
             try:
                 return self._path(key).stat().st_mtime
             except FileNotFoundError:
+                frame = self._frame(key)
+                if frame is not None:
+                    return frame.written_us / 1e6
                 self._check_place()
                 return None
 
@@ -75,13 +105,56 @@ class LocalStore:
     async def delete(self, keys: Sequence[str]) -> None:
         def act() -> None:
             self._check_place()
+            in_rows: dict[Path, set[int]] = {}
             for key in keys:
+                place = self._in_row(key)
+                if place is not None:
+                    in_rows.setdefault(place.folder, set()).add(place.number)
                 self._path(key).unlink(missing_ok=True)
+            for folder, numbers in in_rows.items():
+                self._frames.drop(folder, numbers)
 
         await self._call(act, keys[0] if keys else "")
 
     def _path(self, key: str) -> Path:
         return self._root / key
+
+    def _in_row(self, key: str) -> "_InRow | None":
+        found = _ROW_KEY.fullmatch(key)
+        return found and _InRow(self._path(found[1]) / FRAMES, int(found[2]))
+
+    def _commits(self, place: "_InRow") -> "Commits | None":
+        """Return what writes a row here: who creates its first object writes all of it."""
+        commits = self._writing.get(place.folder)
+        if commits is None and place.number == 1:
+            writer = FrameWriter(place.folder, self._make_row)
+            commits = self._writing[place.folder] = Commits(writer, self._call)
+            over = [x for x, y in self._writing.items() if y.is_idle][:-_ROWS_WRITTEN]
+            for folder in over:
+                self._writing.pop(folder).writer.stop()
+        return commits
+
+    def _create_behind(
+        self, key: str, data: bytes, place: "_InRow", commits: "Commits | None"
+    ) -> bool:
+        """Create an object behind the frames of its row, which have an end from now on."""
+        if commits is None:
+            end = close_frames(place.folder, self._make_row)
+        else:
+            end = commits.writer.close()
+        if place.number > end:
+            return self._write(key, data, replace=False)
+        return commits is not None and self._read(key, 0, None) == data  # it was on its way
+
+    def _frame(self, key: str) -> Frame | None:
+        place = self._in_row(key)
+        return None if place is None else self._frames.find(*place)
+
+    def _make_row(self, folder: Path) -> None:
+        if self._place is None:
+            self._root.mkdir(parents=True, exist_ok=True)
+        self._check_place()
+        self._make_folder(folder)
 
     def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
         assert not key.startswith("/"), f"{key} is outside the store"
@@ -137,6 +210,9 @@ class LocalStore:
                 file.seek(start)
                 return file.read() if end is None else file.read(end - start)
         except FileNotFoundError:
+            frame = self._frame(key)
+            if frame is not None:
+                return read_frame(frame, start, end)
             self._check_place()
             return None
 
@@ -145,6 +221,9 @@ class LocalStore:
         for folder, folders, names in os.walk(self._path(prefix)):
             if _ASIDE in folders:
                 folders.remove(_ASIDE)
+            if FRAMES in folders:
+                folders.remove(FRAMES)
+                yield from self._found_in_row(Path(folder), {*names}, after)
             for name in names:
                 path = Path(folder, name)
                 key = path.relative_to(self._root).as_posix()
@@ -154,6 +233,17 @@ class LocalStore:
                     except FileNotFoundError:  # deleted meanwhile
                         continue
         self._check_place()
+
+    def _found_in_row(self, folder: Path, names: set[str], after: str) -> Iterator[Listed]:
+        """Yield the frames of a row in whose place there is no file."""
+        row = folder.relative_to(self._root).as_posix()
+        for number in self._frames.numbers(folder / FRAMES):
+            name = f"{number:012}"
+            if name in names or f"{row}/{name}" <= after:
+                continue
+            frame = self._frames.find(folder / FRAMES, number)
+            if frame is not None:
+                yield Listed(f"{row}/{name}", frame.size)
 
     async def _call(self, act: Callable[[], T], what: str) -> T:
         try:
@@ -168,6 +258,13 @@ class LocalStore:
                 f"the store {self._root} cannot be used: {what or 'a listing'}: {error}. "
                 f"{_ADVICE.get(error.errno or 0, _LOOK)}"
             ) from error
+
+
+class _InRow(NamedTuple):
+    """The place of an object in a row, and the folder of its frames."""
+
+    folder: Path
+    number: int
 
 
 def _write_synced(path: Path, data: bytes) -> None:

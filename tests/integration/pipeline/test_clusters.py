@@ -14,6 +14,7 @@ from changefeed import Record, open_producer, pipeline
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import parse_address
 from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
@@ -60,12 +61,11 @@ class Cluster:
         async with BrokerClient.open(parse_address(scheme, place), BrokerAccess()) as client:
             yield client
 
-    def compact(self, name: RangeId, count: int) -> None:
+    async def compact(self, name: RangeId, count: int) -> None:
         """Put the records of a range, so many of them, into a segment."""
         place = self.home / "cluster"
-        objects = {
-            x.relative_to(place).as_posix(): x.read_bytes() for x in place.glob("wal/*/*/*")
-        }
+        store = LocalStore(place)
+        objects = {x.key: await store.get(x.key) or b"" for x in await store.list("wal/")}
         identity = msgspec.json.decode((place / "cluster.json").read_bytes())["identity"]
         key, data = segment_of(objects, identity, "orders", name, of=range(1, count + 1))
         (place / key).parent.mkdir(parents=True)
@@ -154,7 +154,7 @@ async def test_each_record_is_read_once_across_eras_and_splits_from_the_store_an
 
     first = [RangeId(f"e1.p0{n}.v00-ff") for n in (1, 2)]
     for name in first:
-        cluster.compact(name, sum(x.range == name for x in taken))
+        await cluster.compact(name, sum(x.range == name for x in taken))
     found = pipeline.read(spark, cluster.store, columns=EVERYTHING)
     with redirect_stdout(io.StringIO()) as said:
         found.explain()

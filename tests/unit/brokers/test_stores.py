@@ -113,6 +113,93 @@ async def test_an_object_in_a_directory_is_synced_before_it_has_its_name(
     assert done == ["sync", "link", "sync"]
 
 
+def in_row(number: int) -> str:
+    return f"wal/00000001/b/{number:012}"
+
+
+async def test_objects_of_a_row_are_objects_like_any_other(store: ObjectStore) -> None:
+    creates = [store.create(in_row(n), b"%d" % n * n) for n in range(1, 30)]
+    assert all(await asyncio.gather(*creates))
+    assert not await store.create(in_row(7), b"another")
+    assert [await store.get(in_row(n)) for n in (1, 7, 30)] == [b"1", b"7" * 7, None]
+    assert await store.get(in_row(12), 2, 5) == b"121"
+    listed = await store.list("wal/", in_row(27))
+    assert [tuple(x) for x in listed] == [(in_row(28), 56), (in_row(29), 58)]
+    assert await store.written_at(in_row(3)) is not None
+    await store.put(in_row(3), b"restored")
+    assert await store.get(in_row(3)) == b"restored"
+    assert [x.key for x in await store.list("wal/")] == [in_row(n) for n in range(1, 30)]
+    assert await store.written_at(in_row(30)) is None
+    await store.delete([in_row(n) for n in range(1, 30)])
+    assert await store.create(in_row(30), b"more")
+
+
+async def test_who_seals_a_row_of_another_is_behind_all_that_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    ours, another = LocalStore(tmp_path), LocalStore(tmp_path)
+    assert await ours.create(in_row(1), b"first")
+    assert await ours.create(in_row(2), b"second")
+    assert not await another.create(in_row(1), b"seal")
+    assert not await another.create(in_row(2), b"seal")
+    assert await another.get(in_row(2)) == b"second"
+    assert await another.create(in_row(3), b"seal")
+    assert not await ours.create(in_row(3), b"third")
+    assert await ours.get(in_row(3)) == b"seal"
+    third = LocalStore(tmp_path)
+    assert [x.key for x in await third.list("wal/")] == [in_row(n) for n in (1, 2, 3)]
+
+
+async def test_of_two_that_begin_one_row_the_second_finds_the_first(tmp_path: Path) -> None:
+    ours, another = LocalStore(tmp_path), LocalStore(tmp_path)
+    created = await asyncio.gather(
+        ours.create(in_row(1), b"a"), another.create(in_row(1), b"b")
+    )
+    assert sorted(created) == [False, True]
+    for store in (ours, another):
+        assert await store.get(in_row(1)) == (b"a" if created[0] else b"b")
+
+
+async def test_a_number_waits_for_those_before_it_and_all_that_wait_are_synced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, syncs, really = LocalStore(tmp_path), list[int](), os.fdatasync
+
+    def noted(handle: int) -> None:
+        syncs.append(handle)
+        really(handle)
+
+    monkeypatch.setattr("os.fdatasync", noted)
+    await store.create(in_row(1), b"1")
+    later = [asyncio.create_task(store.create(in_row(n), b"x")) for n in (4, 3, 2)]
+    await asyncio.sleep(0)
+    same = store.create(in_row(3), b"x")
+    assert [await x for x in later] == [True, True, True]
+    assert not await same
+    assert len(syncs) == 2
+    waiting = asyncio.create_task(store.create(in_row(6), b"6"))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    assert await store.create(in_row(5), b"5")
+    assert await waiting
+
+
+async def test_a_row_goes_on_in_files_of_its_own_where_a_sync_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    store = LocalStore(tmp_path)
+    assert await store.create(in_row(1), b"1")
+    with monkeypatch.context() as broken:
+        broken.setattr("os.fdatasync", failed)
+        assert await store.create(in_row(2), b"2")
+    assert await store.create(in_row(3), b"3")
+    assert [await LocalStore(tmp_path).get(in_row(n)) for n in (1, 2, 3)] == [b"1", b"2", b"3"]
+    assert (tmp_path / in_row(2)).read_bytes() == b"2"
+
+
 async def test_a_directory_without_the_right_to_write_is_refused_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

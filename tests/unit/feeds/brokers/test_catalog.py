@@ -72,8 +72,8 @@ def test_a_catalog_that_is_not_the_one_wanted_or_of_another_format_is_refused(
 
 
 FROZEN = (
-    b'866b5e44\n{"number":2,"identity":"0123456789abcdef0123456789a'
-    b'bcdef","format":2,"eras":[{"number":1,"began_us":2,"state":"'
+    b'2b6675f6\n{"number":2,"identity":"0123456789abcdef0123456789a'
+    b'bcdef","format":3,"eras":[{"number":1,"began_us":2,"state":"'
     b'open","rows":[{"broker":"broker-1","incarnation":"i","addres'
     b's":"localhost:1","sealed_at":null,"kept_from":1}],"planned":'
     b'[]}],"collections":[{"name":"orders","identity":"ccccccccccc'

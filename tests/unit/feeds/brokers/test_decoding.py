@@ -33,7 +33,7 @@ def _packed(magic: bytes, *fields: object) -> bytes:
 
 
 def _json(identity: bytes) -> bytes:
-    body = b'{"number":1,"identity":"%s","format":2}' % identity
+    body = b'{"number":1,"identity":"%s","format":3}' % identity
     return b"%08x\n%s" % (zlib.crc32(body), body)
 
 
