@@ -32,7 +32,6 @@ def brokers(
         settings = flags.settings()
         set_up_logs(settings.log)
         names = child_names(settings.broker.name, count)
-        _log.info("brokers.starting", brokers=names)
         code = asyncio.run(
             supervise(
                 names,
@@ -40,7 +39,7 @@ def brokers(
                 stop_timeout=settings.broker.stop_timeout,
             )
         )
-        _log.info("brokers.stopped", code=code)
+        _log.info("process.stopped", brokers=names, code=code)
     raise typer.Exit(code)
 
 

@@ -33,7 +33,6 @@ def hosts(
             raise UserError("no observer was named; give one with --observer, e.g. log")
         set_up_logs(settings.log)
         names = child_names(settings.host.name, count)
-        _log.info("hosts.starting", hosts=names)
         code = asyncio.run(
             supervise(
                 names,
@@ -41,7 +40,7 @@ def hosts(
                 stop_timeout=settings.host.stop_timeout,
             )
         )
-        _log.info("hosts.stopped", code=code)
+        _log.info("process.stopped", hosts=names, code=code)
     raise typer.Exit(code)
 
 

@@ -9,18 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from opentelemetry import metrics
 from opentelemetry.metrics import Observation
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host import metrics as m
 from changefeed.host.activity import Activity
 from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.call_watch import Overdue
 from changefeed.host.workers.range_health import RangeHealths
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import End, HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import describe, text_of
 from changefeed.observers.failure_log import FailureLog
@@ -66,6 +66,8 @@ class HostEvents(FailureLog):
         self._owned: set[RangeId] = set()
         self._loads: Mapping[RangeId, float] = {}
         self._moves: Counter[str] = Counter()  # since the last line about them
+        self._members: list[HostName] | None = None  # likewise, if others are alive
+        self._failure: Mapping[str, str] = {}
         self._loop_lag = 0.0
         self.health = RangeHealths(wall)
         self.activity = Activity(wall)
@@ -96,24 +98,26 @@ class HostEvents(FailureLog):
         )
 
     def no_answer(self, doing: str, seconds: float) -> None:
-        self._log.warning("host.no_answer", doing=doing, seconds=seconds)
-
-    def stopping(self, leases: int, seconds: float) -> None:
-        self._log.info("host.stopping", leases=leases, budget=seconds)
-
-    def stop_incomplete(self, error: Exception) -> None:
-        self._log.warning("host.stop_incomplete", error=str(error))
-
-    def stopped(self) -> None:
-        self._log.info("host.stopped", released=self._moved()["released"])
+        self._log.warning("host.waiting", reason=f"no answer yet: {doing}", seconds=seconds)
 
     def failed(self, error: BaseException) -> None:
-        self._log.error(
-            "host.failed", error=str(error) or repr(error), kind=type(error).__name__
-        )
+        """Keep why the host stops: the lines of its stop say so."""
+        text = str(error) or repr(error)
+        self._failure = {"error": text, "kind": type(error).__name__}
+
+    def stopping(self, leases: int, seconds: float) -> None:
+        level = logging.ERROR if self._failure else logging.INFO
+        self._log.log(level, "host.stopping", leases=leases, budget=seconds, **self._failure)
+
+    def stopped(self, incomplete: Exception | None) -> None:
+        level, fields = logging.INFO, {"released": self._moved()["released"], **self._failure}
+        if incomplete is not None:
+            level, fields["incomplete"] = logging.WARNING, str(incomplete)
+        self._log.log(logging.ERROR if self._failure else level, "host.stopped", **fields)
 
     def members_changed(self, members: Iterable[HostName]) -> None:
-        self._log.info("host.members", members=sorted(members))
+        """Report who is alive, with the next line about what has moved."""
+        self._members = sorted(members)
 
     def loop_lag(self, seconds: float) -> None:
         self._loop_lag = self.activity.loop_lag = seconds
@@ -152,10 +156,14 @@ class HostEvents(FailureLog):
         )
 
     def balanced(self, leases: int) -> None:
-        """Report what has moved since the last round; ``leases`` is how many there are."""
+        """Report who came or went and what has moved; ``leases`` is how many there are."""
         self.activity.sample()
-        if self._moves:
-            self._log.info("host.balanced", **self._moved(), owns=len(self._owned), of=leases)
+        if not self._moves and self._members is None:
+            return
+        members = {} if self._members is None else {"members": self._members}
+        self._members = None
+        moved = self._moved()
+        self._log.info("host.balanced", **moved, **members, owns=len(self._owned), of=leases)
 
     def _moved(self) -> dict[str, int]:
         moves, self._moves = self._moves, Counter()
@@ -172,56 +180,31 @@ class HostEvents(FailureLog):
         self.activity.checkpointed(range_id, continuation)
         self._metrics.count(m.CHECKPOINTS, range=range_id)
 
-    def requested(self, lease: Lease) -> None:
-        self._log.debug("lease.requested", range=lease.range_id, owner=lease.owner)
-
-    def request_withdrawn(self, lease: Lease) -> None:
-        self._log.debug("lease.request_withdrawn", range=lease.range_id, owner=lease.owner)
-
-    def request_cleared(self, lease: Lease) -> None:
-        self._log.debug(
-            "lease.request_cleared", range=lease.range_id, next_owner=lease.next_owner
-        )
-
-    def draining(self, lease: Lease, reason: CloseReason) -> None:
-        self._log.debug(
-            "lease.draining",
-            range=lease.range_id,
-            epoch=lease.epoch,
-            next_owner=lease.next_owner,
-            reason=reason.value,
-        )
+    def requested(self, lease: Lease, what: Literal["asked", "withdrawn", "cleared"]) -> None:
+        """Report what became of the request for a lease."""
+        self._log.debug("lease.requested", range=lease.range_id, owner=lease.owner, what=what)
 
     def given_up(self, lease: Lease, reason: CloseReason) -> None:
         """Report that a lease was given up in an orderly way, or lost."""
-        self._owned.discard(lease.range_id)
-        self._lags.pop(lease.range_id, None)
-        self.health.forget(lease.range_id)
-        self.activity.given_up(lease.range_id)
         lost = reason is CloseReason.LEASE_LOST
         self._moves["lost" if lost else "released"] += 1
         if lost:
             self._metrics.count(m.LOSSES)
-        event = "lease.lost" if lost else "lease.released"
-        self._log.log(
-            logging.WARNING if lost else logging.DEBUG,
-            event,
-            range=lease.range_id,
-            epoch=lease.epoch,
-            reason=reason.value,
-        )
+        level, how = (logging.WARNING, "lost") if lost else (logging.DEBUG, "released")
+        self._released(lease, level, how, reason.value)
 
     def left_to_expire(self, lease: Lease, reason: str) -> None:
         """Report that a lease keeps our name: others have to wait until it expires."""
-        self._owned.discard(lease.range_id)
-        self._lags.pop(lease.range_id, None)
-        self.health.forget(lease.range_id)
-        self.activity.given_up(lease.range_id)
-        self._log.error(
-            "lease.left_to_expire",
-            range=lease.range_id,
-            epoch=lease.epoch,
-            reason=reason,
+        self._released(lease, logging.ERROR, "left to expire", reason)
+
+    def _released(self, lease: Lease, level: int, how: str, reason: str) -> None:
+        name = lease.range_id
+        self._owned.discard(name)
+        self._lags.pop(name, None)
+        self.health.forget(name)
+        self.activity.given_up(name)
+        self._log.log(
+            level, "lease.released", range=name, epoch=lease.epoch, how=how, reason=reason
         )
 
     def listed_paused(self, paused: Mapping[RangeId, str]) -> None:
@@ -229,7 +212,7 @@ class HostEvents(FailureLog):
         before, self._paused = self._paused, paused
         for name in sorted(paused.keys() - before.keys()):
             self._log.warning(
-                "range.found_paused",
+                "range.paused",
                 range=name,
                 reason=paused[name],
                 advice="mend the cause, then resume the range",
@@ -246,16 +229,10 @@ class HostEvents(FailureLog):
         """The ranges that were paused in the last listing, with the reasons."""
         return self._paused
 
-    def ended(self, range_id: RangeId, successors: Iterable[FeedRange]) -> None:
-        self._log.info("range.ended", range=range_id, successors=[x.id for x in successors])
-
-    def split(self, lease: Lease, parts: Iterable[FeedRange]) -> None:
-        """Report that a range ends here, as it is too much for one host, and what goes on."""
-        names = [x.id for x in parts]
-        self._log.info("range.split", range=lease.range_id, load=lease.load, parts=names)
-
-    def not_split(self, range_id: RangeId, error: BaseException) -> None:
-        self._log.warning("range.not_split", range=range_id, error=str(error))
+    def ended(self, range_id: RangeId, end: End) -> None:
+        """Report that a range was read to its end, or split by its owner, and what goes on."""
+        into = [x.range.id for x in end.children]
+        self._log.info("range.ended", range=range_id, by=end.by, into=into)
 
     def deleted(self, lease: Lease, reason: str) -> None:
         self._log.debug("lease.deleted", range=lease.range_id, reason=reason)
@@ -335,7 +312,7 @@ class HostEvents(FailureLog):
             if settings.timeout is None:
                 advice += "; observer.timeout ends such calls"
         self._log.warning(
-            "observer.no_progress",
+            "observer.stuck",
             range=range_id,
             since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
             seconds=STUCK_AFTER,

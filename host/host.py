@@ -237,11 +237,11 @@ class Host:
                 await self._work()
         finally:
             await self._leave()
+            incomplete = None if self._pool is None else self._pool.incomplete
+            self._events.stopped(incomplete)
         if self._failure is not None:
             raise self._failure
-        incomplete = None if self._pool is None else self._pool.incomplete
         if incomplete is not None:
-            self._events.stop_incomplete(incomplete)
             raise incomplete
 
     def _beat(self, sent: float) -> None:
@@ -436,4 +436,3 @@ class Host:
                 await self._membership.leave()
         except (StoreError, MemberConflict, TimeoutError) as error:
             self._events.retrying("leave", error, 0.0)
-        self._events.stopped()

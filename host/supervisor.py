@@ -120,11 +120,11 @@ class Supervisor:
             if self._stop.requested.is_set():
                 return code
             if code == USER_ERROR:
-                _log.error("child.gave_up", host=name, code=code, advice="see its message")
+                _log.error("process.ended", host=name, code=code, advice="see its message")
                 self._stop.request()
                 return code
             delay = next_delay(delay, clock() - began)
-            _log.warning("child.ended", host=name, code=code, again_after=delay)
+            _log.warning("process.ended", host=name, code=code, again_after=delay)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stop.requested.wait()
@@ -134,7 +134,7 @@ class Supervisor:
         name = start.name
         child = await self._start(start)
         self._children[name] = child
-        _log.info("child.started", host=name, pid=child.pid)
+        _log.info("process.started", host=name, pid=child.pid)
         try:
             if self._stop.requested.is_set():
                 _send(child, signal.SIGTERM)
@@ -147,12 +147,11 @@ class Supervisor:
 
     async def _stop_them(self) -> None:
         await self._stop.requested.wait()
-        _log.info("hosts.stopping", hosts=sorted(self._children), budget=self._budget)
         self._signal_all(signal.SIGTERM)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._budget):
                 await self._stop.at_once.wait()
-        _log.warning("hosts.killed", hosts=sorted(self._children))
+        _log.warning("process.killed", hosts=sorted(self._children))
         self._signal_all(signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:

@@ -22,6 +22,7 @@ class FailureLog:
         record_attempt(attempt, error, delay)
         self._log.warning(
             "observer.failed",
+            what="attempt",
             range=range_id,
             attempt=attempt,
             error=text_of(error),
@@ -31,7 +32,8 @@ class FailureLog:
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._log.error(
-            "observer.gave_up",
+            "observer.failed",
+            what="all attempts",
             range=range_id,
             error=text_of(error),
             kind=kind_of(error),
@@ -53,7 +55,8 @@ class FailureLog:
 
     def close_failed(self, range_id: RangeId, error: BaseException) -> None:
         self._log.error(
-            "observer.close_failed",
+            "observer.failed",
+            what="close",
             range=range_id,
             error=text_of(error),
             kind=kind_of(error),

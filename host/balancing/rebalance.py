@@ -206,10 +206,10 @@ class Rebalancer:
                 await self._write(_given_up(lease, self._balancer.fleet))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
-                    self._events.request_withdrawn(lease)
+                    self._events.requested(lease, "withdrawn")
             case Action.CLEAR:
                 await self._pool.clear_request(lease)
-                self._events.request_cleared(lease)
+                self._events.requested(lease, "cleared")
             case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
             case Action.ACQUIRE_EXPIRED:
@@ -285,7 +285,7 @@ class Rebalancer:
         match self._balancer.steal(lease, now=self._clock()):
             case Steal.REQUEST:
                 if await update_lease(self._container, lease.range_id, self._request(lease)):
-                    self._events.requested(lease)
+                    self._events.requested(lease, "asked")
             case Steal.TAKE:
                 await self._acquire(lease, "stolen")
                 self._balancer.stolen(lease, now=self._clock())

@@ -84,7 +84,7 @@ async def _check_token(request: web.Request, secret: str) -> None:
         raise Refused(HTTPStatus.UNAUTHORIZED, "this takes the token (web.token)")
     token = given.removeprefix(_BEARER)
     if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), secret.encode()):
-        _log.warning("page.refused", path=request.path, **origin(request))
+        _log.warning("page.action", outcome="refused", path=request.path, **origin(request))
         await asyncio.sleep(_AFTER_A_WRONG_ONE)
         raise Refused(HTTPStatus.UNAUTHORIZED, "this is not the token (web.token)")
 

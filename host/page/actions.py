@@ -112,10 +112,12 @@ class ActionHandler:
             plan = await _planned(context, wanted)
             if not wanted.confirm:
                 return {"question": plan.question, "says": plan.says}
-            _log.warning("page.action", **_logged(wanted), **origin(request))
+            _log.warning("page.action", outcome="begun", **_logged(wanted), **origin(request))
             said = await _carried_out(context, wanted, plan)
         failed = sum(x.failed for x in said)
-        _log.info("page.acted", action=wanted.action, by=wanted.by, failed=failed)
+        _log.info(
+            "page.action", outcome="done", action=wanted.action, by=wanted.by, failed=failed
+        )
         return {"says": [x.text for x in said], "failed": failed}
 
     async def _letters(self, request: web.Request) -> Mapping[str, Any]:

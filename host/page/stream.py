@@ -121,7 +121,8 @@ class EventStream:
     def _fail(self, error: Exception) -> None:
         text = str(error) or type(error).__name__
         if text != self._trouble and self.is_watched:
-            _log.warning("page.look_failed", error=text, kind=type(error).__name__)
+            kind = type(error).__name__
+            _log.warning("call.failed", doing="look for the page", error=text, kind=kind)
         self._take(self._state, text)
 
     def _take(self, state: PageState | None, trouble: str | None) -> None:

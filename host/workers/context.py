@@ -36,21 +36,18 @@ class Drain:
     def overdue(self) -> bool:
         return self.deadline is not None and self._clock() >= self.deadline
 
-    def begin(self, reason: CloseReason, *, within: float | None) -> bool:
-        """Wind down; return whether this is news. ``within`` are seconds from now.
+    def begin(self, reason: CloseReason, *, within: float | None) -> None:
+        """Wind down. ``within`` are seconds from now.
 
         A drain that had no deadline gets one: a host that stops may still be asked to hand
         a lease over.
         """
-        news = self.reason is None
-        if news:
-            self.reason = reason
+        self.reason = self.reason or reason
         if within is not None and self.deadline is None:
             self.deadline = self._clock() + within
             if self._in_hand is not None:
                 self._in_hand.reschedule(self.deadline)
         self._begun.set()
-        return news
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but not past the beginning of the drain."""

@@ -192,7 +192,7 @@ class Delivery:
                     break  # the worker drains: the next owner finds the end again
                 self._checkpoints.advance()
                 self.end = End(children=page.successors)
-                self._events.ended(page.range_id, [x.range for x in page.successors])
+                self._events.ended(page.range_id, self.end)
                 return CloseReason.RANGE_ENDED
             if page.changes:
                 await self._hand_over(observer, page)

@@ -55,7 +55,7 @@ class HotSplit:
             end = End.of_split(self._shared.feed, lease.range, into, self._owned.continuation)
         except FeedRefused as error:
             self._not_before = self._clock() + self._cooldown
-            self._shared.events.not_split(self._owned.range_id, error)
+            self._shared.events.retrying("split range", error, self._cooldown)
             return None
-        self._shared.events.split(lease, [x.range for x in end.children])
+        self._shared.events.ended(lease.range_id, end)
         return end

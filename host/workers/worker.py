@@ -113,8 +113,7 @@ class Worker:
         """Drain: finish what is in hand, checkpoint, and give up the lease."""
         stopping = reason is CloseReason.STOPPING  # then the budget of the host's stop counts
         within = None if stopping else self._settings.leases.max_handoff_time
-        if self._drain.begin(reason, within=within):
-            self._events.draining(self.lease, reason)
+        self._drain.begin(reason, within=within)
         self._delivery.stop()
 
     def is_behind(self, changes: int) -> None:

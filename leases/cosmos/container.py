@@ -238,7 +238,8 @@ class CosmosLeases(StoredMembers):
         owners = {str(x["Owner"]) for x in found if documents.forgets_our_part(x)}
         for owner in sorted(owners - self._forgetful):
             _log.warning(
-                "lease.rewritten_by_others",
+                "store.warning",
+                what="leases are rewritten by others",
                 owner=owner,
                 advice="it keeps no properties: epochs begin again, pauses and handoffs are "
                 "lost. Let one kind of processor run, and import the leases of the other",

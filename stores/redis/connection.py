@@ -178,7 +178,8 @@ def require_fit(server: Info, address: RedisAddress, *, keeps_changes: bool = Fa
         )
     if not server.get("aof_enabled"):
         _log.warning(
-            "leases.not_durable",
+            "store.warning",
+            what="not durable",
             address=str(address),
             text="Redis has no append-only file: a restart loses what it keeps. Ownership is "
             "found again; checkpoints are not",

@@ -186,7 +186,7 @@ async def test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_i
         await fleet.until_owned(ben, {"ben": PARTS})
         await fleet.until_all_go_on(ben, frozen)
         anna.process.send_signal(signal.SIGCONT)
-        await anna.says('"event": "lease.lost"', times=2)
+        await anna.says('"how": "lost"', times=2)
         await fleet.until_handed(ben)
         await fleet.stop(anna, ben, repeats=CRASH)
 

@@ -34,11 +34,11 @@ def owned(hosts: Running) -> dict[str, int]:
     """Return how many leases each host works on by now, as the hosts' own logs tell."""
     counts: Counter[str] = Counter()
     for line in hosts.events():
-        if line["event"] == "child.started":
+        if line["event"] == "process.started":
             counts[line["host"]] = 0
         elif line["event"] == "lease.acquired":
             counts[line["host"]] += 1
-        elif line["event"] in ("lease.released", "lease.lost"):
+        elif line["event"] == "lease.released":
             counts[line["host"]] -= 1
     return dict(counts)
 
@@ -50,11 +50,11 @@ async def until_even(hosts: Running) -> None:
 async def test_a_killed_host_is_started_again_and_the_leases_are_whole(place: Path) -> None:
     async with running(*HOSTS, cwd=place) as hosts:
         await until_even(hosts)
-        victim = next(x["pid"] for x in hosts.events("child.started") if x["host"] == "h-2")
+        victim = next(x["pid"] for x in hosts.events("process.started") if x["host"] == "h-2")
         os.kill(victim, signal.SIGKILL)
-        await hosts.says("child.started", times=4)
+        await hosts.says("process.started", times=4)
         await until_even(hosts)
-        (ended,) = hosts.events("child.ended")
+        (ended,) = hosts.events("process.ended")
         assert (ended["host"], ended["code"]) == ("h-2", -signal.SIGKILL)
         await hosts.stops()
     assert owners(place) == [None] * 6
@@ -65,14 +65,14 @@ async def test_a_mistake_of_one_stops_all_and_is_the_exit_code(place: Path) -> N
     async with running(*HOSTS, "--observer=nope", cwd=place) as hosts:
         assert await hosts.ends() == 2
     assert "there is no observer 'nope'" in hosts.said
-    assert hosts.events("child.ended") == []
+    assert hosts.events("process.ended") == []
     assert "Traceback" not in hosts.said
 
 
 async def test_hosts_whose_supervisor_is_killed_stop_in_an_orderly_way(place: Path) -> None:
     async with running(*HOSTS, cwd=place) as hosts:
         await until_even(hosts)
-        children = [x["pid"] for x in hosts.events("child.started")]
+        children = [x["pid"] for x in hosts.events("process.started")]
         hosts.process.kill()
         await hosts.ends()
         async with running("status", *PLACES, "--json", "--watch", cwd=place) as watching:

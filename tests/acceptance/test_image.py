@@ -91,7 +91,7 @@ def test_its_entry_point_serves_a_host_that_its_health_check_finds_alive(
     log = tmp_path / "said"
     program = (opt / "bin" / entry, "run", "--observer=count", *QUICK)
     with beside(*program, cwd=tmp_path, said=log, env=env) as host:
-        until(lambda: '"event": "host.members"' in log.read_text(), host, log)
+        until(lambda: '"members": [' in log.read_text(), host, log)
         (port,) = re.findall(r'"address": "http://[^"]*:(\d+)"', log.read_text())
         (check,) = re.findall(r"CMD (\[.*\])", a_line("HEALTHCHECK"))
         asks, *rest = json.loads(check)

@@ -248,14 +248,14 @@ async def test_a_neighbour_that_forgets_our_part_of_a_lease_is_warned_of_once(
     leases = await place.leases()
     await owned_by_a(leases)
     await leases.list()
-    assert "rewritten_by_others" not in caplog.text
+    assert "rewritten by others" not in caplog.text
     container = await place.raw()
     (document,) = [x async for x in container.read_all_items() if "LeaseToken" in x]
     del document["properties"]
     await container.upsert_item(document | {"Owner": "java-1"})
     for _ in range(2):
         await leases.list()
-    warned = [x for x in caplog.records if "rewritten_by_others" in x.getMessage()]
+    warned = [x for x in caplog.records if "rewritten by others" in x.getMessage()]
     assert len(warned) == 1
     assert "java-1" in warned[0].getMessage()
 

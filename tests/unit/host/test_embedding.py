@@ -240,8 +240,8 @@ async def test_a_store_that_takes_long_to_answer_is_named(
     with captured_logs() as logged:
         async with open_host(named("anna"), observer_of(Seen()), feed=MemoryFeed(1)):
             await asyncio.sleep(100)
-    said = [(x["doing"], x["seconds"]) for x in logged if x["event"] == "host.no_answer"]
-    assert said == [("open leases", 10)]
+    said = [(x["reason"], x["seconds"]) for x in logged if x["event"] == "host.waiting"]
+    assert said == [("no answer yet: open leases", 10)]
 
 
 async def test_a_store_that_goes_away_while_a_host_starts_is_waited_for() -> None:

@@ -121,8 +121,8 @@ async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so
             pytest.raises(StopIncomplete, match=r"released.*\(r0\)"),
         ):
             await fleet.stop("a")
-        ends = [x for x in logs if x["event"] in ("lease.released", "lease.left_to_expire")]
-        assert [x["event"] for x in ends] == ["lease.left_to_expire"]
+        ends = [x for x in logs if x["event"] == "lease.released"]
+        assert [x["how"] for x in ends] == ["left to expire"]
         assert ends[0]["reason"].startswith("it could not be released")
         assert set((await fleet.owners()).values()) == {HostName("a")}
 

@@ -34,7 +34,7 @@ PAGES = sorted(
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 EVENT = re.compile(
-    r'(?:_log\.(?:debug|info|warning|error)\(\s*|event = |else )"([a-z_]+\.[a-z_]+)"'
+    r'_log\.(?:debug|info|warning|error|log)\(\s*(?:[^"(),]+,\s*)?"([a-z_]+\.[a-z_]+)"'
 )
 METRIC = re.compile(r'"(changefeed\.[a-z_.]+)"')
 
@@ -96,7 +96,7 @@ def source(folder: str) -> str:
 
 
 def events() -> set[str]:
-    rooms = ("host", "observers", "cli", "runtime")
+    rooms = ("host", "observers", "leases", "stores", "cli", "runtime")
     return {x for room in rooms for x in EVENT.findall(source(room))}
 
 

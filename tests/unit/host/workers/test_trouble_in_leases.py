@@ -194,7 +194,7 @@ async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
             assert watched.host.range_health[R0] == health
             await asyncio.sleep(1000)
             assert (await watched.health()).stuck_since == health.stuck_since
-    (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
+    (warning,) = [x for x in logs if x["event"] == "observer.stuck"]
     assert (warning["range"], warning["log_level"]) == ("r0", "warning")
     assert "observer.timeout" in warning["advice"]
 
@@ -254,7 +254,7 @@ async def test_an_observer_that_acknowledges_nothing_is_stuck_though_it_gets_mor
             later = await watched.health()
             assert later.stuck_since == health.stuck_since
             assert later.last_progress is not None
-    (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
+    (warning,) = [x for x in logs if x["event"] == "observer.stuck"]
     assert "acknowledged" in warning["advice"]
 
 
@@ -287,7 +287,7 @@ async def test_what_was_not_acknowledged_is_no_trouble_of_who_gave_up_its_lease(
             await watched.stopped()
             await asyncio.sleep(1000)
             assert watched.host.range_health == {}
-    assert not [x for x in logs if x["event"] == "observer.no_progress"]
+    assert not [x for x in logs if x["event"] == "observer.stuck"]
 
 
 async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble() -> None:
