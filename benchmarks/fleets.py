@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.stop_incomplete import StopIncomplete
@@ -13,19 +13,19 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.bounded import Bounds
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
 
 
-class Watched(BoundedContainer):
+class Watched:
     """The container as one host uses it: its calls are counted."""
 
     def __init__(self, inner: LeaseContainer, me: str) -> None:
-        super().__init__(inner, timeout=60.0, on_call=self._count)
+        self._inner = inner
         self.calls: Counter[str] = Counter()
         self.asked_at: list[int] = []
         """For each lease that was asked for: at which look, counted from 1."""
@@ -36,14 +36,23 @@ class Watched(BoundedContainer):
         self._me = HostName(me)
 
     async def replace(self, lease: Lease) -> Lease:
+        self._count("replace")
         if lease.next_owner == self._me != lease.owner:
             self.asked_at.append(self.calls["list"])
         with self._counted():
-            return await super().replace(lease)
+            return await self._inner.replace(lease)
 
     async def acquire(self, lease: Lease) -> Lease:
+        self._count("acquire")
         with self._counted():
-            return await super().acquire(lease)
+            return await self._inner.acquire(lease)
+
+    def bounded(self, _: Bounds) -> "Watched":
+        return self  # nothing stalls in memory
+
+    def __getattr__(self, name: str) -> Any:
+        self._count(name)
+        return getattr(self._inner, name)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -102,7 +111,7 @@ class WatchedFleet(Fleet):
     def start_with(self, name: str, container: LeaseContainer) -> None:
         """Start a host that reaches the leases by a client of its own."""
         self.watched[name] = Watched(container, name)
-        self.start(name, container=self.watched[name])
+        self.start(name, container=cast("LeaseContainer", self.watched[name]))
 
     async def until_even(self, leases: int) -> None:
         """Wait until so many leases are worked on, and no two hosts differ by more than one."""

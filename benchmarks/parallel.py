@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, cast
 
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
@@ -150,7 +151,7 @@ async def _even_story(settings: Sections) -> _Cost:
     ) as fleet:
         watched = {f"h{n}": Watched(container, f"h{n}") for n in range(_HOSTS)}
         for name, theirs in watched.items():
-            fleet.start(name, container=theirs)
+            fleet.start(name, container=cast("Any", theirs))
         await fleet.balanced()
         await _write(store, keys, _WARM_UP)
         opened = len(fleet.log.opened)

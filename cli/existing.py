@@ -14,17 +14,17 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreMissing
 from changefeed.stores.addresses import without_secrets
+from changefeed.stores.bounded import Bounds
 
 
 @asynccontextmanager
-async def existing_leases(settings: Settings) -> AsyncIterator[BoundedContainer]:
+async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
     """Open the leases. Raise ``StoreMissing`` where there are none."""
     timeout = settings.leases.timing.call_timeout
     async with open_leases(settings, must_exist=True) as container:
-        yield BoundedContainer(container, timeout=timeout, on_call=lambda _: None)
+        yield container.bounded(Bounds(timeout=timeout))
 
 
 @asynccontextmanager

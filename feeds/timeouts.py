@@ -1,6 +1,5 @@
 """A feed that always answers in time, or says that it did not."""
 
-import asyncio
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
+from changefeed.runtime.in_time import in_time as bounded
 from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")
@@ -35,13 +34,7 @@ async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
     """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds, or if its
     client gave it up.
     """
-    try:
-        async with asyncio.timeout(seconds):
-            return await keep_cancellation(call)
-    except TimeoutError as error:
-        raise FeedUnavailable(f"the feed did not answer {name} within {seconds:g} s") from error
-    except CancelledByClient as error:
-        raise FeedUnavailable(f"the client of the feed gave {name} up by itself") from error
+    return await bounded(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
 
 
 class _BoundedFeed(Feed):

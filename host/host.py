@@ -45,7 +45,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import MemberConflict
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.timeouts import BoundedContainer, LeaseWrites
 from changefeed.observers.call import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.tracing import BatchTracing
@@ -55,6 +54,7 @@ from changefeed.runtime.errors import StoreError, StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
+from changefeed.stores.bounded import Bounds
 
 _LEAVE_TIMEOUT = 2.0
 _PATIENCE = 60.0  # seconds for which a refusal counts as no answer
@@ -104,18 +104,15 @@ class Host:
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._clock = clock
         self._wall = wall
-        self._writes = LeaseWrites(
+        self._bounds = Bounds(
+            timeout=settings.leases.timing.call_timeout,
+            on_call=self._events.container_call,
+            patience=Patience(_PATIENCE),
             expiration=settings.leases.expiration,
             clock=clock,
             when_failing=partial(self._events.retrying, "write leases"),
         )
-        self.container = self._container = BoundedContainer(
-            container,
-            timeout=settings.leases.timing.call_timeout,
-            on_call=self._events.container_call,
-            patience=Patience(_PATIENCE),
-            writes=self._writes,
-        )
+        self.container = self._container = container.bounded(self._bounds)
         self._membership = Membership(
             self._container,
             Member(
@@ -132,7 +129,7 @@ class Host:
             wall=wall,
             clock=clock,
             on_beat=self._beat,
-            may_beat=lambda: not self._writes.failing,
+            may_beat=lambda: not self._bounds.failing,
         )
         self._balancer = Balancer(self.name, settings.leases)
         retrier = Retrier(self._events, self._random)

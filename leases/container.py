@@ -6,6 +6,7 @@ from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import FleetRecord, Lease, Member
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.store import WHOLE
 
 
@@ -75,6 +76,10 @@ class LeaseContainer(Members, Protocol):
         """Whether each lease has to be renewed by its owner, as processors of another kind may
         share them, which know nothing of heartbeats.
         """
+        ...
+
+    def bounded(self, bounds: Bounds) -> "LeaseContainer":
+        """Return the same leases, with each call to their stores within bounds."""
         ...
 
     async def list(self) -> Sequence[Lease]:

@@ -48,6 +48,7 @@ from changefeed.leases.lease import (
 )
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.store import WHOLE
 
 _ATTEMPTS = 10  # each that fails lost to another write
@@ -80,6 +81,11 @@ class SeparateStores:
     @property
     def renew_each(self) -> bool:
         return self._ownership.renew_each
+
+    def bounded(self, bounds: Bounds) -> "SeparateStores":
+        return SeparateStores(
+            self._ownership.bounded(bounds), self._checkpoints.bounded(bounds)
+        )
 
     async def members(self) -> Sequence[Member]:
         return await self._ownership.members()

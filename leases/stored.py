@@ -7,8 +7,9 @@ an older epoch.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.bounded import BoundedStore, Bounds
 from changefeed.stores.kinds import CHECKPOINTS, FLEET, HOSTS, LEASES, OWNERSHIP
 from changefeed.stores.store import WHOLE, Record, Store
 
@@ -89,6 +91,12 @@ class StoredMembers:
         self._store = store
         self._hosts = _Form(HOSTS, Member, where=where, without=["version"])
         self._fleets = _Form(FLEET, _Fleet, where=where)
+
+    def bounded(self, bounds: Bounds) -> Self:
+        """Return the same, over a store that is asked within bounds."""
+        bound = copy(self)
+        bound._store = BoundedStore(self._store, bounds)  # noqa: SLF001 - a copy of ours
+        return bound
 
     async def fleet(self) -> FleetRecord:
         found = await self._store.get(FLEET, FLEET)
@@ -266,6 +274,12 @@ class StoredCheckpoints:
         self._store = store
         self._claims = _Form(CHECKPOINTS, _Claim, where=where)
         self._fleets = _Form(FLEET, _Fleet, where=where)
+
+    def bounded(self, bounds: Bounds) -> Self:
+        """Return the same, over a store that is asked within bounds."""
+        bound = copy(self)
+        bound._store = BoundedStore(self._store, bounds)  # noqa: SLF001 - a copy of ours
+        return bound
 
     async def fleet(self) -> tuple[str, str]:
         """Return the id of the fleet, and the version of that; two empty texts if none."""

@@ -13,10 +13,10 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.backend import StoreBackend
-from changefeed.stores.store import WHOLE, Listed, Record, written_over
+from changefeed.stores.store import WHOLE, Listed, Record, Store, written_over
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Records of one process; they end with it."""
 
     def __init__(self) -> None:

@@ -6,9 +6,9 @@ a listing leaves out. What is in it, and what a refused write means, is told in 
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 from uuid import uuid4
 
 LONGEST_BODY = 1_000_000
@@ -50,15 +50,18 @@ class Listed:
     put: Record | None = None
 
 
-class Store(Protocol):
-    """Keeps records. Every call may raise ``StoreUnavailable``: then a write may have
-    happened, or may happen yet; and ``StoreRefused`` where asking again cannot help.
+class Store(ABC):
+    """Keeps records. It is open as long as the block lasts that ``StoreBackend.open_store``
+    makes. Many tasks of a process ask at once, and many processes. Every call may raise
+    ``StoreUnavailable``: then a write may have happened, or may happen yet; and
+    ``StoreRefused``, with advice, where asking again cannot help.
 
     Each write gives a version that was never used before, not for a record that was deleted and
     inserted again either, nor after the store lost its last writes. A store whose client sends
     a request again by itself knows its own write when it finds it.
     """
 
+    @abstractmethod
     async def list(
         self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
     ) -> Listed:
@@ -68,12 +71,12 @@ class Store(Protocol):
         ``put`` is of one of the kinds; it is written first, as by ``put()``, in the same
         request where the store can, and is among the records then.
         """
-        ...
 
+    @abstractmethod
     async def get(self, kind: str, key: str) -> Record | None:
         """Return one record whole, or ``None`` if there is none."""
-        ...
 
+    @abstractmethod
     async def put(self, record: Record) -> Record | None:
         """Write it, if its version is unchanged; one without a version is inserted.
 
@@ -81,11 +84,10 @@ class Store(Protocol):
         or there is (for an insert) or is not (for an update) such a record. Any text may come
         as a version.
         """
-        ...
 
+    @abstractmethod
     async def delete(self, kind: str, key: str, version: str) -> bool:
         """Delete it, if its version is unchanged, and say whether that is so."""
-        ...
 
 
 def written_over(stored: Record | None, record: Record) -> Record | None:

@@ -11,12 +11,12 @@ ordinary loop.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import msgspec
 
@@ -350,18 +350,17 @@ class Fleet:
         return False
 
 
-class _Unplugged:
-    """Replaces a killed host's container: its calls are never answered."""
-
-    def __getattr__(self, name: str) -> object:
-        async def never(*_: object) -> None:
-            await asyncio.Event().wait()
-
-        return never
-
-
 def _cut_off(host: Host) -> None:
-    host._container._container = _Unplugged()  # type: ignore[assignment] # noqa: SLF001
+    """Let no call of a killed host reach its stores, and answer none."""
+    for calls in host._bounds._stores:  # noqa: SLF001 - what a process loses when it dies
+        calls.ask = _never  # type: ignore[method-assign, assignment]
+
+
+async def _never(_: str, call: Awaitable[Any], **__: bool) -> NoReturn:
+    if asyncio.iscoroutine(call):
+        call.close()
+    while True:
+        await asyncio.Event().wait()
 
 
 def _wall(loop: asyncio.AbstractEventLoop, error: float) -> float:

@@ -6,16 +6,32 @@ from inspect import getattr_static
 from random import Random
 from typing import Any, TypeVar, cast
 
+from changefeed.stores.bounded import Bounds
+
 T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Gets the name of the method and the call; returns what the caller is to see."""
 
-_PLAIN = {"position_after", "split", "merge", "sub_range"}
-"""The methods of feeds that ask nothing, and so are not async."""
+_WRITES = {"replace", "acquire", "checkpoint", "write", "patch", "patch_whole"}
+"""Those that write leases, of containers, and of items and checkpoints below them."""
+_PLAIN = {"position_after", "split", "merge", "sub_range", "keyed", "has_key_of_its_own"}
+"""The methods of feeds and items that ask nothing, and so are not async."""
 
 
 def proxied(inner: T, around: Around) -> T:
     return cast("T", _Proxy(inner, around))
+
+
+def within(inner: T, bounds: Bounds) -> T:
+    """Ask it within bounds: for what stands between a host and its stores, and stalls."""
+    calls = bounds.calls()
+
+    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        writes = name in _WRITES
+        of_leases = writes or name == "read"
+        return await calls.ask(name, call(), of_leases=of_leases, writes=writes)
+
+    return proxied(inner, around)
 
 
 def show_methods(proxy: Any, inner: object) -> None:
@@ -37,11 +53,14 @@ class _Proxy:
         self._around = around
         show_methods(self, inner)
 
+    def bounded(self, bounds: Bounds) -> Any:
+        return within(self, bounds)
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
         if not callable(method) or name in _PLAIN:
             return method
-        return lambda *arguments: self._around(name, lambda: method(*arguments))
+        return lambda *args, **more: self._around(name, lambda: method(*args, **more))
 
 
 def delaying(chance: Random) -> Around:

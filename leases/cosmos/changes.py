@@ -7,8 +7,9 @@ A page that is not full is taken for the last one, so that at rest a look is one
 the service have had more to say, the next look shows it.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from copy import copy
+from typing import Any, TypeVar
 
 import msgspec
 from azure.cosmos.aio import ContainerProxy
@@ -17,11 +18,13 @@ from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, RangeEnded, RangeId
+from changefeed.stores.bounded import Bounds, Calls
 from changefeed.stores.cosmos.items import Document
 
 _TIMEOUT = 30.0
 _PAGE = 1000
 _MOST_PAGES = 100  # more than that is quicker listed whole
+T = TypeVar("T")
 _Token = dict[RangeId, Continuation]
 
 
@@ -37,9 +40,22 @@ class LeaseChanges:
             key_paths=properties["partitionKey"]["paths"],
         )
         self._refused = False
+        self._calls: Calls | None = None
+
+    def bounded(self, bounds: Bounds) -> "LeaseChanges":
+        """Return the same, asked within bounds."""
+        bound = copy(self)
+        bound._calls = bounds.calls()  # noqa: SLF001 - a copy of ours
+        return bound
 
     async def now(self) -> str | None:
         """Return a token from which on changes are shown; ``None`` if that cannot be had."""
+        return await self._asked(self._now())
+
+    async def _asked(self, call: Awaitable[T]) -> T:
+        return await (call if self._calls is None else self._calls.ask("changes", call))
+
+    async def _now(self) -> str | None:
         if self._refused:
             return None
         try:
@@ -57,6 +73,9 @@ class LeaseChanges:
         """Return what was written since ``token`` was given, each document as it is by now,
         and the next token; ``None`` where a listing has to say it.
         """
+        return await self._asked(self._since(token))
+
+    async def _since(self, token: str) -> tuple[Sequence[Document], str] | None:
         found: list[Document] = []
         after = msgspec.json.decode(token, type=_Token)
         pages = 0

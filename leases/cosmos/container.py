@@ -38,6 +38,7 @@ from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.kinds import HOSTS
@@ -74,6 +75,14 @@ class CosmosLeases(StoredMembers):
         self._markers = Markers(items, form.names)
         self._only_look = only_look
         self._forgetful: set[str] = set()
+
+    def bounded(self, bounds: Bounds) -> "CosmosLeases":
+        return CosmosLeases(
+            self._items.bounded(bounds),
+            self._form,
+            only_look=self._only_look,
+            changes=None if self._changes is None else self._changes.bounded(bounds),
+        )
 
     async def list(self) -> Sequence[Lease]:
         found = await self._items.query(documents.LISTED, begin=self._form.names.leases)

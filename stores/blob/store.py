@@ -33,6 +33,7 @@ from changefeed.stores.store import (
     WHOLE,
     Listed,
     Record,
+    Store,
     etag_of,
     short_key,
     version_of,
@@ -49,7 +50,7 @@ read whatever begins so.
 _TOKEN = "changefeedwrite"  # noqa: S105 - it names a write
 
 
-class BlobStore:
+class BlobStore(Store):
     """The records under one prefix; versions are etags, with a mark where there is a position.
 
     Blob Storage cannot say in time what was written since: each listing has everything.

@@ -7,6 +7,7 @@ recognise his own write: ``Moved`` and ``Present`` say only that something is th
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from typing import Any, TypeAlias, TypeVar
 
 from azure.core import MatchConditions
@@ -14,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.client import forget_deleted
+from changefeed.stores.bounded import Bounds, Calls
 from changefeed.stores.cosmos.errors import translate_errors
 
 Document: TypeAlias = dict[str, Any]
@@ -51,6 +53,13 @@ class Items:
         self._where = where
         self.partitioned_by_id = partitioned_by_id
         self._keys: dict[str, str] = {}  # of items whose key is not their id
+        self._calls: Calls | None = None
+
+    def bounded(self, bounds: Bounds) -> "Items":
+        """Return the same, asked within bounds."""
+        bound = copy(self)
+        bound._calls = bounds.calls()  # noqa: SLF001 - a copy of ours
+        return bound
 
     def keyed(self, document: Document) -> Document:
         """Return the document with its partition key in it."""
@@ -62,7 +71,7 @@ class Items:
         try:
             return dict(
                 await self._asked(
-                    lambda: self._proxy.read_item(name, self._key(name)), ItemNotFound
+                    "read", lambda: self._proxy.read_item(name, self._key(name)), ItemNotFound
                 )
             )
         except ItemNotFound:
@@ -72,12 +81,15 @@ class Items:
         """Raise ``Present``; the echo of a success looks the same."""
         if await self._sought(document["id"]) is not None:
             raise ItemExists
-        return dict(await self._asked(lambda: self._proxy.create_item(document), ItemExists))
+        return dict(
+            await self._asked("create", lambda: self._proxy.create_item(document), ItemExists)
+        )
 
     async def replace(self, document: Document, etag: str) -> str:
         """Write the whole item if its etag is unchanged. Return the new etag."""
         await self._check(document["id"], etag)
         answer = await self._asked(
+            "replace",
             lambda: self._proxy.replace_item(
                 document["id"],
                 document,
@@ -100,6 +112,7 @@ class Items:
     async def delete(self, name: str, etag: str) -> None:
         await self._check(name, etag)
         await self._asked(
+            "delete",
             lambda: self._proxy.delete_item(
                 name, self._key(name), etag=etag, match_condition=MatchConditions.IfNotModified
             ),
@@ -118,7 +131,7 @@ class Items:
             )
             return [dict(x) async for x in pages]
 
-        documents = await self._asked(found)
+        documents = await self._asked("query", found)
         if not self.partitioned_by_id:
             for x in documents:
                 key, name = x.get("partitionKey"), x.get("id")
@@ -153,6 +166,7 @@ class Items:
         assert 0 < len(operations) <= _MOST_OPERATIONS, f"{len(operations)} changes to {name!r}"
         await self._check(name, etag)
         return await self._asked(
+            "patch",
             lambda: self._proxy.patch_item(
                 name,
                 self._key(name),
@@ -164,10 +178,20 @@ class Items:
             *_REFUSED_WRITES,
         )
 
-    async def _asked(self, call: Callable[[], Awaitable[T]], *expected: type[Exception]) -> T:
+    async def _asked(
+        self, name: str, call: Callable[[], Awaitable[T]], *expected: type[Exception]
+    ) -> T:
         """Raise what the call may answer about its item; any other error is the container's."""
-        with translate_errors(self._where), _conflicts_told(expected):
-            return await self._following(call)
+
+        async def answered() -> T:
+            with translate_errors(self._where), _conflicts_told(expected):
+                return await self._following(call)
+
+        if self._calls is None:
+            return await answered()
+        writes = name == "patch"  # documents of leases are written so, and nothing else
+        of_leases = writes or name == "read"
+        return await self._calls.ask(name, answered(), of_leases=of_leases, writes=writes)
 
     async def _following(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call; where that fails as it does in a container that was deleted and made again, let

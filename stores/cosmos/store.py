@@ -26,6 +26,7 @@ from changefeed.stores.store import (
     WHOLE,
     Listed,
     Record,
+    Store,
     etag_of,
     version_of,
     with_position,
@@ -34,7 +35,7 @@ from changefeed.stores.store import (
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 
 
-class CosmosStore:
+class CosmosStore(Store):
     """The records of one fleet; versions are etags, with a mark where there is a position."""
 
     def __init__(self, items: Items, names: Names) -> None:

@@ -8,13 +8,13 @@ from uuid import uuid4
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.postgres.connection import Database, Row
 from changefeed.stores.postgres.schema import quoted
-from changefeed.stores.store import WHOLE, Listed, Record, short_key
+from changefeed.stores.store import WHOLE, Listed, Record, Store, short_key
 
 _LONGEST_KEY = 256
 _TIMELINE = "(select left(pg_walfile_name(pg_current_wal_lsn()), 8))"
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """The records of one fleet. Every call is one statement.
 
     A listing of what was written since asks for the rows of transactions that were not over

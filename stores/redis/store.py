@@ -8,12 +8,12 @@ from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.redis import scripts
 from changefeed.stores.redis.address import RedisAddress
 from changefeed.stores.redis.connection import Calls
-from changefeed.stores.store import WHOLE, Listed, Record
+from changefeed.stores.store import WHOLE, Listed, Record, Store
 
 _KEYS_OF_A_KIND = 3
 
 
-class RedisStore:
+class RedisStore(Store):
     """The records of one fleet. Each call is one script."""
 
     def __init__(

@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 
 from changefeed.stores.sqlite.file import Row, SqliteFile, making, rows
-from changefeed.stores.store import WHOLE, Listed, Record, written_over
+from changefeed.stores.store import WHOLE, Listed, Record, Store, written_over
 
 _GET = (
     "select cast(version as text) as version, kind, key, body, position from records"
@@ -73,7 +73,7 @@ def _make_directory(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """The records of a file that is open."""
 
     def __init__(self, file: SqliteFile) -> None:

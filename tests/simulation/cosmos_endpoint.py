@@ -19,6 +19,7 @@ from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.document_ids import Names
 from changefeed.stores.cosmos.items import (
     Document,
@@ -144,6 +145,9 @@ class SimulatedChanges:
 
     def __init__(self, link: Any) -> None:
         self._link = link
+
+    def bounded(self, bounds: Bounds) -> "SimulatedChanges":
+        return SimulatedChanges(self._link.bounded(bounds))
 
     async def now(self) -> str | None:
         return await self._asked(self._link.changes(0), of=lambda x: str(x[1]))

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
+from changefeed.stores.bounded import Bounds
 from changefeed.testing.proxies import show_methods
 
 _LIES = (None, math.nan, math.inf, -math.inf, -1.0, 0.0, 0.05, 2.0, 1e300)
@@ -64,6 +65,9 @@ class _Through:
         self._container = container
         self._loads = loads
         show_methods(self, container)
+
+    def bounded(self, bounds: Bounds) -> "_Through":
+        return _Through(self._container.bounded(bounds), self._loads)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._container, name)

@@ -18,8 +18,9 @@ from typing import Any
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.container import ListedFleet
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.store import WHOLE
-from changefeed.testing.proxies import show_methods
+from changefeed.testing.proxies import show_methods, within
 
 from .scout import Fate
 
@@ -218,6 +219,9 @@ class Link:
         self._members = members
         self._session: dict[str, int] = {}
         show_methods(self, server.store)
+
+    def bounded(self, bounds: Bounds) -> Any:
+        return within(self, bounds)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._server.store, name)

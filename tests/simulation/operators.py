@@ -16,8 +16,8 @@ from changefeed.fleet.stopping import LeasedFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreUnavailable, UserError
+from changefeed.stores.bounded import Bounds
 from tests.support import make
 
 from .checkers import OPERATOR
@@ -42,9 +42,7 @@ class Operators:
         self._random = world.random
 
     def container(self) -> LeaseContainer:
-        return BoundedContainer(
-            self._world.connect(OPERATOR), timeout=_TIMEOUT, on_call=lambda _: None
-        )
+        return self._world.connect(OPERATOR).bounded(Bounds(timeout=_TIMEOUT))
 
     def feed(self) -> Feed:
         return bounded_feed(self._world.feed_of(OPERATOR), timeout=_TIMEOUT)

@@ -20,6 +20,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.kinds import LEASES
 from changefeed.stores.sqlite.file import SqliteFile
 from changefeed.stores.sqlite.store import SqliteStore
@@ -104,6 +105,9 @@ class _Counting:
         self._around = around
         self._process_id = process_id
         show_methods(self, inner)
+
+    def bounded(self, bounds: Bounds) -> "_Counting":
+        return _Counting(self._inner.bounded(bounds), self._around, self._process_id)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)

@@ -10,14 +10,14 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.cancellation import (
     CancelledByClient,
     cancelled_on_request,
     keep_cancellation,
 )
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.bounded import BoundedStore, Bounds
+from changefeed.stores.memory import MemoryStore
 
 
 async def swallows() -> str:
@@ -62,8 +62,8 @@ async def _divide() -> float:
     return 1 / 0
 
 
-class _SwallowingLeases(MemoryLeases):
-    async def list(self) -> Any:
+class _SwallowingStore(MemoryStore):
+    async def list(self, *_: Any, **__: Any) -> Any:
         return await swallows()
 
 
@@ -72,17 +72,17 @@ class _SwallowingFeed(MemoryFeed):
         return await swallows()
 
 
-def container(leases: MemoryLeases) -> BoundedContainer:
-    return BoundedContainer(leases, timeout=60, on_call=lambda _: None)
+def bounded(store: MemoryStore) -> BoundedStore:
+    return BoundedStore(store, Bounds(timeout=60))
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: container(_SwallowingLeases()).list(),
+        lambda: bounded(_SwallowingStore()).list(()),
         lambda: bounded_feed(_SwallowingFeed(), timeout=60).ranges(),
     ],
-    ids=["leases", "feed"],
+    ids=["store", "feed"],
 )
 async def test_a_loop_over_what_swallows_ends_when_it_is_cancelled(
     call: Callable[[], Awaitable[object]],
@@ -104,11 +104,11 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 async def test_a_call_that_swallows_the_end_of_its_time_was_not_answered() -> None:
     with pytest.raises(StoreUnavailable, match="did not answer list within 60 s"):
-        await container(_SwallowingLeases()).list()
+        await bounded(_SwallowingStore()).list(())
 
 
-class _GivenUpLeases(MemoryLeases):
-    async def list(self) -> Any:
+class _GivenUpStore(MemoryStore):
+    async def list(self, *_: Any, **__: Any) -> Any:
         return await gives_up()
 
 
@@ -124,7 +124,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_call() -
 
 async def test_what_a_client_gives_up_by_itself_was_not_answered() -> None:
     with pytest.raises(StoreUnavailable, match="gave list up by itself"):
-        await container(_GivenUpLeases()).list()
+        await bounded(_GivenUpStore()).list(())
     with pytest.raises(FeedUnavailable, match="gave ranges up by itself"):
         await bounded_feed(_GivenUpFeed(), timeout=60).ranges()
 

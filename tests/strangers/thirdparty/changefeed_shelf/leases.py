@@ -17,7 +17,7 @@ from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.stores.backend import StoreBackend
-from changefeed.stores.store import WHOLE, Listed, Record, written_over
+from changefeed.stores.store import WHOLE, Listed, Record, Store, written_over
 from changefeed_shelf.settings import ShelfSettings
 
 _PAUSE = 0.005
@@ -28,7 +28,7 @@ class _Content(msgspec.Struct):
     records: list[Record] = []
 
 
-class ShelfStore:
+class ShelfStore(Store):
     """A ``Store`` in one file."""
 
     def __init__(self, file: Path, lock_timeout: float) -> None:

@@ -10,8 +10,8 @@ from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import Document, Form
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.document_ids import Names
 from changefeed.stores.cosmos.items import Operations, PreconditionFailed
 from tests.support import make
@@ -28,6 +28,9 @@ class FakeItems:
     def __init__(self) -> None:
         self.well = asyncio.Event()
         self.created: list[str] = []
+
+    def bounded(self, _: Bounds) -> "FakeItems":
+        return self
 
     def keyed(self, document: Document) -> Document:
         return document
@@ -57,6 +60,9 @@ class FakeChanges:
     def __init__(self) -> None:
         self.written = 1
 
+    def bounded(self, _: Bounds) -> "FakeChanges":
+        return self
+
     async def now(self) -> str:
         return str(self.written)
 
@@ -67,7 +73,7 @@ async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_lat
     items: Any = FakeItems()
     changes: Any = FakeChanges()
     leases = CosmosLeases(items, Form(names=NAMES), changes=changes)
-    bounded = BoundedContainer(leases, timeout=10, on_call=lambda _: None)
+    bounded = leases.bounded(Bounds(timeout=10))
     await bounded.create(WHOLE)
     with pytest.raises(StoreUnavailable, match="throttled"):
         await bounded.list_fleet()
