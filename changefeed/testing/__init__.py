@@ -2,8 +2,8 @@
 
 ``deliver`` calls an observer with changes and returns what it did with them. ``Fleet`` runs
 real hosts in one process; pytest has it as the fixture ``changefeed_fleet``, which is there
-where the package is installed. ``lease_container_contract`` and ``feed_contract`` make a
-test of all that a lease container or a feed of your own must keep to. See ``docs/testing.md``.
+where the package is installed. ``store_contract`` and ``feed_contract`` make a
+test of all that a store or a feed of your own must keep to. See ``docs/testing.md``.
 
 The contracts and the fixture need pytest; the rest does not.
 """
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from changefeed.feeds.memory import MemoryFeed
     from changefeed.leases.memory import MemoryLeases
-    from changefeed.testing.contracts import feed_contract, lease_container_contract
+    from changefeed.testing.contracts import feed_contract, store_contract
     from changefeed.testing.feed_harness import FeedAbility, FeedHarness
     from changefeed.testing.fleet import Fleet, FleetLog
-    from changefeed.testing.lease_cast import Connect
     from changefeed.testing.observers import (
         Delivered,
         RecordingContext,
         deliver,
         make_changes,
     )
+    from changefeed.testing.store_suite import ConnectStore
     from changefeed.testing.virtual_time import (
         NothingCanHappen,
         VirtualTimeLoop,
@@ -46,9 +46,9 @@ _GROUPS = {
         "MemoryFeed": "feeds.memory",
         "MemoryLeases": "leases.memory",
     },
-    "Feeds and lease containers of your own": {
-        "lease_container_contract": "testing.contracts",
-        "Connect": "testing.lease_cast",
+    "Feeds and stores of your own": {
+        "store_contract": "testing.contracts",
+        "ConnectStore": "testing.store_suite",
         "feed_contract": "testing.contracts",
         "FeedHarness": "testing.feed_harness",
         "FeedAbility": "testing.feed_harness",
@@ -59,7 +59,7 @@ _GROUPS = {
 _MODULES = {name: module for names in _GROUPS.values() for name, module in names.items()}
 
 __all__ = [
-    "Connect",
+    "ConnectStore",
     "Delivered",
     "FeedAbility",
     "FeedHarness",
@@ -72,9 +72,9 @@ __all__ = [
     "VirtualTimeLoop",
     "deliver",
     "feed_contract",
-    "lease_container_contract",
     "make_changes",
     "run_in_virtual_time",
+    "store_contract",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Suites of tests for feeds and lease containers, ours and those of others.
+"""Suites of tests for feeds and stores, ours and those of others.
 
 A suite is a module of tests as pytest knows them, with ``parametrize`` and fixtures by name.
 Here its tests are made into one, which runs each of them on an ordinary event loop of its own,
@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.stored import StoredLeases
 from changefeed.testing import (
     feed_suite,
     lease_changes_suite,
@@ -24,10 +26,11 @@ from changefeed.testing import (
     many_ranges_suite,
     member_suite,
     parts_suite,
+    store_suite,
     succession_suite,
 )
 from changefeed.testing.feed_harness import FeedHarness
-from changefeed.testing.lease_cast import Connect
+from changefeed.testing.store_suite import ConnectStore
 
 _FEED_SUITES = (feed_suite, many_ranges_suite, parts_suite, succession_suite)
 _LEASE_SUITES = (lease_suite, lease_changes_suite, lease_race_suite, member_suite)
@@ -45,25 +48,32 @@ def suite_of(*suites: ModuleType) -> dict[str, Callable[..., Any]]:
     }
 
 
-def lease_container_contract(
-    open_clients: Callable[[Path], AbstractAsyncContextManager[Connect]],
+def store_contract(
+    open_clients: Callable[[Path], AbstractAsyncContextManager[ConnectStore]],
 ) -> Test:
-    """Return a test of all that a lease container promises: ``test_x = lease_container…(…)``.
+    """Return a test of all that a store promises, and that leases in it do:
+    ``test_x = store_contract(…)``.
 
-    ``open_clients(directory)`` makes a fresh, empty container, somewhere in an empty directory
-    if it needs one, and yields ``connect``: an async function that returns one more client to
-    the same data each time. Clients are closed with it. A container that lives in one object
-    returns that each time.
+    ``open_clients(directory)`` makes a fresh, empty store, somewhere in an empty directory if
+    it needs one, and yields ``connect``: an async function that returns one more client to the
+    same records each time. Clients are closed with it. A store that lives in one object returns
+    that each time.
     """
 
     async def run(case: Callable[..., Awaitable[None]], directory: Path) -> None:
         async with open_clients(directory) as connect:
-            if "connect" in inspect.signature(case).parameters:
-                await case(connect=connect)
-            else:
-                await case(leases=await connect())
 
-    return _as_one_test(_LEASE_SUITES, run)
+            async def leases() -> LeaseContainer:
+                return StoredLeases(await connect())
+
+            if case.__module__ == store_suite.__name__:
+                await case(connect=connect)
+            elif "connect" in inspect.signature(case).parameters:
+                await case(connect=leases)
+            else:
+                await case(leases=await leases())
+
+    return _as_one_test((store_suite, *_LEASE_SUITES), run)
 
 
 def feed_contract(
@@ -125,5 +135,6 @@ def _with(
     async def case(**fixtures: Any) -> None:
         await test(**fixtures, **values)
 
+    case.__module__ = test.__module__
     case.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
     return case

@@ -1,7 +1,9 @@
 """A package that we did not write brings a feed and leases: every command works with them."""
 
+import ast
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import QUICK, changefeed, running
-from tests.support.thirdparty import site_with_shelf
+from tests.support.thirdparty import PROJECT, site_with_shelf
 
 pytestmark = pytest.mark.real_time
 
@@ -101,3 +103,16 @@ def test_looking_at_leases_of_another_package_creates_none(home: Path) -> None:
         "changefeed: there are no leases at leases yet\n",
     )
     assert not (home / "leases").exists()
+
+
+def test_the_package_needs_nothing_but_what_is_promised() -> None:
+    sources = [x.read_text() for x in (PROJECT / "changefeed_shelf").glob("*.py")]
+    imported = {y for x in sources for y in re.findall(r"from (changefeed[.\w]*) import", x)}
+    ours = {x for x in imported if not x.startswith("changefeed_shelf")}
+    assert ours == {"changefeed", "changefeed.backends"}
+
+
+def test_its_store_has_sixty_lines() -> None:
+    source = (PROJECT / "changefeed_shelf" / "leases.py").read_text()
+    (store,) = (x for x in ast.parse(source).body if getattr(x, "name", "") == "ShelfStore")
+    assert len(ast.unparse(store).splitlines()) <= 60

@@ -8,7 +8,7 @@ import enum
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -16,26 +16,34 @@ import msgspec
 import pydantic
 
 import changefeed
+import changefeed.backends
 import changefeed.testing
 
 _HEAD = """\
 # API
 
-All that `from changefeed import …` and `from changefeed.testing import …` have, and that you
-may rely on. What is under other names may change with any version. This page is made from the
+All that `from changefeed import …`, `from changefeed.backends import …` and
+`from changefeed.testing import …` have, and that you may rely on. What is under other names may
+change with any version. This page is made from the
 docstrings (`python -m tests.support.api_page`), and a test keeps it so. How to use it:
-[Observers](observers.md), [Embedding](embedding.md), [Testing](testing.md),
+[Observers](observers.md), [Embedding](embedding.md),
+[Backends](backends.md), [Testing](testing.md),
 [Settings](settings.md).
 """
 
 
 def page() -> str:
-    parts = [_HEAD, *_module(changefeed), *_module(changefeed.testing)]
+    parts = [
+        _HEAD,
+        *_module(changefeed),
+        *_module(changefeed.backends),
+        *_module(changefeed.testing),
+    ]
     return "\n".join(x for x in parts if x)
 
 
 def _module(module: ModuleType) -> Iterator[str]:
-    groups: Mapping[str, Mapping[str, str]] = module._GROUPS
+    groups: Mapping[str, Collection[str]] = module._GROUPS
     for title, names in groups.items():
         place = "" if module is changefeed else f" (`{module.__name__}`)"
         yield f"## {title}{place}\n"

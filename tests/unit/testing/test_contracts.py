@@ -1,35 +1,94 @@
 """The contracts as one test each, for feeds and leases of others; and that they bite."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from changefeed import Lease, LeaseContainer, MemoryLeases, Record
+from changefeed import (
+    Change,
+    Continuation,
+    Feed,
+    FeedRange,
+    MemoryFeed,
+    Page,
+    StartAt,
+)
+from changefeed import Record as Produced
+from changefeed.backends import WHOLE, Listed, Record, Store, written_over
+from changefeed.stores.memory import MemoryStore
 from changefeed.testing import (
-    Connect,
+    ConnectStore,
     FeedHarness,
     feed_contract,
-    lease_container_contract,
+    store_contract,
 )
 from changefeed.testing.contracts import Test
 from tests.contract.test_feeds import InMemory, in_memory
 
+Open = Callable[[Path], AbstractAsyncContextManager[ConnectStore]]
+
+
+def in_one_object(make: Callable[[], Store]) -> Open:
+    @asynccontextmanager
+    async def opened(_: Path) -> AsyncIterator[ConnectStore]:
+        store = make()
+
+        async def connect() -> Store:
+            return store
+
+        yield connect
+
+    return opened
+
+
+test_store_in_memory = store_contract(in_one_object(MemoryStore))
+test_feed_in_memory = feed_contract(in_memory)
+
+
+class FourMethods(Feed):
+    """A feed that has what every feed must have, and nothing else."""
+
+    def __init__(self, feed: MemoryFeed) -> None:
+        self._feed = feed
+
+    @property
+    def identity(self) -> str:
+        return self._feed.identity
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return await self._feed.ranges()
+
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        return await self._feed.start(found, at)
+
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        return await self._feed.read(found, after, limit)
+
+    def position_after(self, change: Change) -> Continuation:
+        return self._feed.position_after(change)
+
+
+class InFourMethods:
+    can = InMemory.can
+
+    def __init__(self) -> None:
+        self._inner = InMemory()
+        self.feed: Feed = FourMethods(self._inner.feed)
+        self.append = self._inner.append
+        self.split = self._inner.split
+        self.merge = self._inner.merge
+
 
 @asynccontextmanager
-async def in_one_object(_: Path) -> AsyncIterator[Connect]:
-    leases = MemoryLeases()
-
-    async def connect() -> LeaseContainer:
-        return leases
-
-    yield connect
+async def in_four_methods(_: Path) -> AsyncIterator[FeedHarness]:
+    yield InFourMethods()
 
 
-test_leases_in_memory = lease_container_contract(in_one_object)
-test_feed_in_memory = feed_contract(in_memory)
+test_feed_of_four_methods = feed_contract(in_four_methods)
 
 
 def cases_of(test: Test) -> list[str]:
@@ -38,7 +97,7 @@ def cases_of(test: Test) -> list[str]:
 
 
 def test_each_case_has_the_name_that_it_has_in_our_own_tests() -> None:
-    names = cases_of(test_leases_in_memory)
+    names = cases_of(test_store_in_memory)
     assert "test_of_many_contenders_for_a_lease_one_wins" in names
     assert "test_a_writer_whose_answer_was_lost_finds_his_write[0-1]" in names
     assert len(names) > 45
@@ -53,30 +112,100 @@ def fails(test: Test, case: str, tmp_path: Path) -> bool:
     return False
 
 
-def test_a_container_that_lets_two_writers_win_does_not_pass(tmp_path: Path) -> None:
-    class Careless(MemoryLeases):
-        async def replace(self, lease: Lease) -> Lease:
-            stored = await self.read(lease.range_id)
-            assert stored is not None
-            return await super().replace(replace(lease, version=stored.version))
+class DeletesAny(MemoryStore):
+    async def delete(self, kind: str, key: str, version: str) -> bool:
+        del version
+        return self._records.pop((kind, key), None) is not None
 
-    @asynccontextmanager
-    async def careless(_: Path) -> AsyncIterator[Connect]:
-        leases = Careless()
 
-        async def connect() -> LeaseContainer:
-            return leases
+class ListForgets(MemoryStore):
+    async def list(
+        self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
+    ) -> Listed:
+        listed = await super().list(kinds, since, put)
+        return replace(listed, records=listed.records[:4], total=None)
 
-        yield connect
 
-    case = "test_of_two_writers_with_the_same_copy_the_second_is_told"
-    assert fails(lease_container_contract(careless), case, tmp_path)
-    assert not fails(lease_container_contract(in_one_object), case, tmp_path)
+class PutsOverAny(MemoryStore):
+    async def put(self, record: Record) -> Record | None:
+        stored = await self.get(record.kind, record.key)
+        return await super().put(replace(record, version=stored.version if stored else ""))
+
+
+class PutTears(MemoryStore):
+    """Writes the body first, and the position afterwards."""
+
+    async def put(self, record: Record) -> Record | None:
+        written = await super().put(replace(record, position=None))
+        if written is None or record.position is None:
+            return written
+        await asyncio.sleep(0)
+        whole = replace(written, position=record.position)
+        self._records[record.kind, record.key] = whole
+        return whole
+
+
+class SinceMisses(MemoryStore):
+    """Gives a token that is newer than what it lists."""
+
+    async def list(
+        self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
+    ) -> Listed:
+        listed = await super().list(kinds, since, put)
+        await asyncio.sleep(0)
+        newest = max((int(x.version) for x in self._records.values()), default=0)
+        return replace(listed, token=str(newest))
+
+
+class VersionsComeAgain(MemoryStore):
+    """Counts the writes of each record, from 1."""
+
+    async def put(self, record: Record) -> Record | None:
+        wanted = written_over(await self.get(record.kind, record.key), record)
+        if wanted is None:
+            return None
+        written = replace(wanted, version=str(int(record.version or "0") + 1))
+        self._records[record.kind, record.key] = written
+        return written
+
+
+class PositionsGo(MemoryStore):
+    """Forgets the position where a write carries none."""
+
+    async def put(self, record: Record) -> Record | None:
+        written = await super().put(record)
+        if written is None or record.position is not None:
+            return written
+        self._records[record.kind, record.key] = replace(written, position=None)
+        return self._records[record.kind, record.key]
+
+
+@pytest.mark.parametrize(
+    ("broken", "case"),
+    [
+        (DeletesAny, "test_a_delete_in_another_version_is_refused"),
+        (ListForgets, "test_a_listing_has_all_records_of_its_kinds_without_positions"),
+        (PutsOverAny, "test_a_put_in_another_version_is_refused_and_changes_nothing"),
+        (PutsOverAny, "test_of_many_writers_of_one_version_one_wins"),
+        (PutTears, "test_body_and_position_are_of_one_write"),
+        (
+            SinceMisses,
+            "test_a_listing_since_a_token_misses_no_write_of_others_at_that_time",
+        ),
+        (VersionsComeAgain, "test_a_version_is_never_used_again"),
+        (PositionsGo, "test_a_put_without_a_position_leaves_the_stored_one_alone"),
+    ],
+)
+def test_a_broken_store_does_not_pass(
+    broken: type[MemoryStore], case: str, tmp_path: Path
+) -> None:
+    assert fails(store_contract(in_one_object(broken)), case, tmp_path)
+    assert not fails(store_contract(in_one_object(MemoryStore)), case, tmp_path)
 
 
 def test_a_feed_that_loses_a_change_does_not_pass(tmp_path: Path) -> None:
     class Losing(InMemory):
-        async def append(self, records: Sequence[Record]) -> None:
+        async def append(self, records: Sequence[Produced]) -> None:
             await super().append(records[1:])
 
     @asynccontextmanager

@@ -12,21 +12,28 @@ from pathlib import Path
 
 import msgspec
 
-from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import (
+from changefeed import (
     Change,
     Continuation,
-    Feed,
     FeedRange,
+    MemoryFeed,
     Operation,
     Page,
     RangeId,
     StartAt,
 )
-from changefeed.feeds.memory import MemoryFeed
-from changefeed.runtime.backends import Address
-from changefeed.runtime.diagnostics import Diagnostic, fine, warning
+from changefeed.backends import (
+    Address,
+    Diagnostic,
+    Feed,
+    FeedBackend,
+    FeedRefused,
+    FeedUnavailable,
+    OpenOptions,
+    PositionTraits,
+    fine,
+    warning,
+)
 from changefeed_shelf.settings import ShelfSettings
 
 

@@ -12,24 +12,36 @@ from pathlib import Path
 
 import msgspec
 
-from changefeed.feeds.backend import OpenOptions
-from changefeed.runtime.backends import Address
-from changefeed.runtime.diagnostics import Diagnostic, fine, problem
-from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
-from changefeed.stores.backend import StoreBackend
-from changefeed.stores.store import WHOLE, Listed, Record, Store, written_over
+from changefeed.backends import (
+    WHOLE,
+    Address,
+    Diagnostic,
+    Listed,
+    OpenOptions,
+    Record,
+    Store,
+    StoreBackend,
+    StoreMissing,
+    StoreRefused,
+    StoreUnavailable,
+    fine,
+    problem,
+    written_over,
+)
 from changefeed_shelf.settings import ShelfSettings
 
 _PAUSE = 0.005
 
 
 class _Content(msgspec.Struct):
+    """All that the file holds. ``written`` counts the writes: a version is never used twice."""
+
     written: int = 0
-    records: list[Record] = []
+    records: dict[str, Record] = {}
 
 
 class ShelfStore(Store):
-    """A ``Store`` in one file."""
+    """A ``Store`` in one file, which is written whole."""
 
     def __init__(self, file: Path, lock_timeout: float) -> None:
         self._file = file
@@ -40,49 +52,45 @@ class ShelfStore(Store):
     ) -> Listed:
         written = None if put is None else await self.put(put)
         content = await asyncio.to_thread(self._read)
-        found = [replace(x, position=None) for x in content.records if x.kind in kinds]
-        new = [x for x in found if int(x.version) > int(since or 0)]
-        return Listed(records=new, total=len(found), token=str(content.written), put=written)
+        here = [replace(x, position=None) for x in content.records.values() if x.kind in kinds]
+        new = [x for x in here if int(x.version) > int(since or 0)]
+        return Listed(records=new, total=len(here), token=str(content.written), put=written)
 
     async def get(self, kind: str, key: str) -> Record | None:
-        content = await asyncio.to_thread(self._read)
-        return _found(content, kind, key)
+        return (await asyncio.to_thread(self._read)).records.get(f"{kind} {key}")
 
     async def put(self, record: Record) -> Record | None:
         return await asyncio.to_thread(self._put, record)
 
     async def delete(self, kind: str, key: str, version: str) -> bool:
-        return await asyncio.to_thread(self._delete, kind, key, version)
+        return await asyncio.to_thread(self._delete, f"{kind} {key}", version)
 
     def _put(self, record: Record) -> Record | None:
-        with self._locked():
-            content = self._read()
-            stored = _found(content, record.kind, record.key)
-            wanted = written_over(stored, record)
+        place = f"{record.kind} {record.key}"
+        with self._changing() as content:
+            wanted = written_over(content.records.get(place), record)
             if wanted is None:
                 return None
-            if stored is not None:
-                content.records.remove(stored)
             content.written += 1
-            written = replace(wanted, version=str(content.written))
-            content.records.append(written)
-            self._write(content)
-            return written
+            content.records[place] = replace(wanted, version=str(content.written))
+            return content.records[place]
 
-    def _delete(self, kind: str, key: str, version: str) -> bool:
-        with self._locked():
-            content = self._read()
-            stored = _found(content, kind, key)
+    def _delete(self, place: str, version: str) -> bool:
+        with self._changing() as content:
+            stored = content.records.get(place)
             if stored is None or stored.version != version:
                 return False
-            content.records.remove(stored)
-            self._write(content)
+            del content.records[place]
             return True
 
-    def _write(self, content: _Content) -> None:
-        fresh = self._file.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(content))
-        fresh.rename(self._file)
+    @contextmanager
+    def _changing(self) -> Iterator[_Content]:
+        """Yield what there is, and write it as it was left. No reader sees half of it."""
+        with _locked(self._file.with_suffix(".lock"), self._lock_timeout):
+            content, fresh = self._read(), self._file.with_suffix(".new")
+            yield content
+            fresh.write_bytes(msgspec.json.encode(content))
+            fresh.rename(self._file)
 
     def _read(self) -> _Content:
         try:
@@ -90,22 +98,19 @@ class ShelfStore(Store):
         except FileNotFoundError:
             return _Content()
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        handle = os.open(self._file.with_suffix(".lock"), os.O_CREAT | os.O_RDWR)
-        try:
-            limit = time.monotonic() + self._lock_timeout
-            while not _try_lock(handle):
-                if time.monotonic() > limit:
-                    raise StoreUnavailable(f"{self._file}: another process holds its lock")
-                time.sleep(_PAUSE)
-            yield
-        finally:
-            os.close(handle)
 
-
-def _found(content: _Content, kind: str, key: str) -> Record | None:
-    return next((x for x in content.records if (x.kind, x.key) == (kind, key)), None)
+@contextmanager
+def _locked(file: Path, timeout: float) -> Iterator[None]:
+    handle = os.open(file, os.O_CREAT | os.O_RDWR)
+    try:
+        limit = time.monotonic() + timeout
+        while not _try_lock(handle):
+            if time.monotonic() > limit:
+                raise StoreUnavailable(f"{file}: another process holds this lock")
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _try_lock(handle: int) -> bool:

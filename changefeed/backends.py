@@ -1,0 +1,54 @@
+"""What a feed or a store of your own is made of: the seams, and what describes one to commands.
+
+``Store`` and ``Feed`` (with its values in ``changefeed``) are abstract base classes, and their
+docstrings are the contract. ``store_contract`` and ``feed_contract`` of ``changefeed.testing``
+hold it. A ``StoreBackend`` or ``FeedBackend`` gives one a scheme. See ``docs/backends.md``.
+"""
+
+from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.feed import Feed, RangeEnded
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
+from changefeed.stores.backend import StoreBackend
+from changefeed.stores.store import LONGEST_BODY, WHOLE, Listed, Record, Store, written_over
+
+_GROUPS = {
+    "A store": (
+        *("Store", "Record", "Listed", "WHOLE", "LONGEST_BODY", "written_over"),
+        *("StoreUnavailable", "StoreRefused", "StoreMissing", "StoreBackend"),
+    ),
+    "A feed": (
+        *("Feed", "RangeEnded", "FeedUnavailable", "FeedRefused", "RangeUnknown"),
+        *("FeedBackend", "PositionTraits"),
+    ),
+    "Both": ("Address", "OpenOptions", "Diagnostic", "fine", "warning", "problem"),
+}
+"""What is promised, and for what purpose."""
+
+__all__ = [
+    "LONGEST_BODY",
+    "WHOLE",
+    "Address",
+    "Diagnostic",
+    "Feed",
+    "FeedBackend",
+    "FeedRefused",
+    "FeedUnavailable",
+    "Listed",
+    "OpenOptions",
+    "PositionTraits",
+    "RangeEnded",
+    "RangeUnknown",
+    "Record",
+    "Store",
+    "StoreBackend",
+    "StoreMissing",
+    "StoreRefused",
+    "StoreUnavailable",
+    "fine",
+    "problem",
+    "warning",
+    "written_over",
+]
