@@ -14,7 +14,7 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.runtime.in_time import in_time as bounded
+from changefeed.runtime.cancellation import in_time as bounded
 from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")

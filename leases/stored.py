@@ -225,7 +225,8 @@ class StoredOwnership(StoredMembers):
         if lease.range_id != record.key:
             raise self._leases.refusal(record.key, f"it is of range {lease.range_id!r}")
         position = None if record.position is None else Continuation(record.position)
-        version = _joined(lease.epoch, record.version)
+        assert record.version, f"{record.key!r}: what is stored has a version"
+        version = Version(f"{lease.epoch} {record.version}")
         return replace(lease, continuation=position, version=version)
 
 
@@ -344,7 +345,7 @@ class StoredCheckpoints:
             continuation=Continuation(record.position),
             epoch=claim.epoch,
             write_id=claim.write_id,
-            version=_joined(claim.epoch, record.version),
+            version=Version(f"{claim.epoch} {record.version}"),
         )
 
 
@@ -355,11 +356,6 @@ async def _present(store: Store, record: Record, name: str) -> Record:
         if stored is not None:
             return stored
     raise StoreUnavailable(f"{name} is created and deleted faster than it can be read")
-
-
-def _joined(epoch: int, version: str) -> Version:
-    assert version, f"epoch {epoch}: what is stored has a version"
-    return Version(f"{epoch} {version}")
 
 
 def _split(version: str) -> tuple[int | None, str]:

@@ -10,7 +10,7 @@ returns. What ends so has failed, and says so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -69,6 +69,27 @@ async def keep_cancellation(call: Awaitable[T]) -> T:
     if task.cancelling() > before:
         raise asyncio.CancelledError
     return result
+
+
+async def in_time(
+    call: Awaitable[T],
+    seconds: float,
+    *,
+    who: str,
+    name: str,
+    unavailable: Callable[[str], Exception],
+) -> T:
+    """Await a call to ``who``; raise ``unavailable(text)`` after so many seconds, or if its
+    client gave it up. A write may have happened, or may happen yet.
+    """
+    assert seconds > 0, f"{name} has no time to be answered"
+    try:
+        async with asyncio.timeout(seconds):
+            return await keep_cancellation(call)
+    except TimeoutError as error:
+        raise unavailable(f"{who} did not answer {name} within {seconds:g} s") from error
+    except CancelledByClient as error:
+        raise unavailable(f"the client of {who} gave {name} up by itself") from error
 
 
 def _current() -> "asyncio.Task[object]":

@@ -65,3 +65,8 @@ def answered(error: E) -> E:
     if isinstance(error, UserError):
         error.may_pass = True
     return error
+
+
+def in_one_line(error: BaseException, longest: int = 300) -> str:
+    """Return what an error says, or else what it is, without the breaks in it."""
+    return " ".join(str(error).split())[:longest] or type(error).__name__

@@ -1,7 +1,7 @@
 """Azure Blob Storage among the lease containers: ``blob://ACCOUNT/CONTAINER/PREFIX``."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pydantic import ConfigDict, SecretStr
@@ -11,9 +11,11 @@ from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic
 from changefeed.runtime.secret import HasSecrets
 from changefeed.stores.backend import StoreBackend
-from changefeed.stores.blob import diagnostics, opening
-from changefeed.stores.blob.address import BlobAccess
-from changefeed.stores.store import Store
+from changefeed.stores.blob.address import BlobAccess, read_address
+from changefeed.stores.blob.connection import connect, create_container
+from changefeed.stores.blob.diagnostics import check
+from changefeed.stores.blob.errors import translate_errors
+from changefeed.stores.blob.store import BlobStore
 
 
 class BlobSettings(HasSecrets):
@@ -37,27 +39,32 @@ class BlobSettings(HasSecrets):
         )
 
 
-def _access(options: OpenOptions) -> BlobAccess:
+def access_of(options: OpenOptions) -> BlobAccess:
     settings = options.settings
     return settings.access if isinstance(settings, BlobSettings) else BlobAccess()
 
 
-def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
-    return opening.open_store(at.scheme, at.place, _access(options), create=options.create)
+@asynccontextmanager
+async def _open(at: Address, options: OpenOptions) -> AsyncIterator[BlobStore]:
+    address = read_address(at.scheme, at.place)
+    async with connect(address, access_of(options)) as client:
+        if options.create:
+            await create_container(client, address)
+        with translate_errors(str(address)):
+            await client.get_container_properties()
+        yield BlobStore(client, address)
 
 
-async def _check(
-    address: Address, options: OpenOptions, *, feed: str
-) -> AsyncIterator[Diagnostic]:
+async def _check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
     del feed  # any feed's leases may be here
-    async for found in diagnostics.check(address.scheme, address.place, _access(options)):
+    async for found in check(read_address(at.scheme, at.place), access_of(options)):
         yield found
 
 
 BACKEND = StoreBackend(
     name="blob",
     place="//ACCOUNT/CONTAINER/PREFIX",
-    open_store=_store,
+    open_store=_open,
     check=_check,
     settings=BlobSettings,
     apart=True,  # as the Event Hubs SDKs have them

@@ -5,21 +5,18 @@ from collections.abc import AsyncIterator
 from azure.storage.blob.aio import ContainerClient
 
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-from changefeed.stores.blob.address import BlobAccess, BlobAddress, read_address
+from changefeed.stores.blob.address import BlobAccess, BlobAddress
 from changefeed.stores.blob.connection import connect
 from changefeed.stores.blob.errors import translate_errors
 from changefeed.stores.blob.store import BlobStore
 from changefeed.stores.store import may_write
 
 
-async def check(
-    scheme: str, place: str, access: BlobAccess | None = None
-) -> AsyncIterator[Diagnostic]:
+async def check(address: BlobAddress, access: BlobAccess) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as containers do where no more can be seen.
 
     It writes one blob of its own and deletes it again, to see whether it may.
     """
-    address = read_address(scheme, place)
     async with connect(address, access) as client:
         with translate_errors(str(address)):
             properties = await client.get_container_properties()

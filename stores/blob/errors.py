@@ -12,6 +12,7 @@ from changefeed.runtime.errors import (
     StoreRefused,
     StoreUnavailable,
     answered,
+    in_one_line,
 )
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
@@ -47,7 +48,7 @@ def translate_errors(where: str) -> Iterator[None]:
         if certificate is not None:
             text = f"{where}: {certificate}; {SYSTEM_ADVICE}"
             raise answered(StoreRefused(text)) from error
-        raise StoreUnavailable(f"{where}: no answer ({_line(error)})") from error
+        raise StoreUnavailable(f"{where}: no answer ({in_one_line(error)})") from error
 
 
 def check_answer(where: str, response: Any) -> None:
@@ -67,7 +68,7 @@ def check_answer(where: str, response: Any) -> None:
 
 def _answered(error: HttpResponseError, where: str) -> StoreError:
     status, code = error.status_code or 0, str(getattr(error, "error_code", "") or "")
-    text = f"{where}: {status or 'no Azure identity was accepted'} {code or _line(error)}"
+    text = f"{where}: {status or 'no Azure identity was accepted'} {code or in_one_line(error)}"
     if status in _MAY_PASS or code == _BEING_DELETED:
         return StoreUnavailable(text, _retry_after(error))
     if not status:
@@ -83,7 +84,3 @@ def _retry_after(error: HttpResponseError) -> float | None:
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     text = headers.get("Retry-After", "")
     return float(text) if text.isdecimal() else None
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -9,7 +9,6 @@ standby is left, and the addresses are tried again for the primary.
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -24,13 +23,6 @@ Row = Mapping[str, Any]
 
 _CONNECTIONS = 4
 _CONNECT_TIMEOUT = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresAccess:
-    """A password from the settings; without one the client looks where it always does."""
-
-    password: Secret | None = None
 
 
 class Database:
@@ -67,7 +59,7 @@ class Database:
 
 @asynccontextmanager
 async def connect(
-    address: PostgresAddress, access: PostgresAccess | None = None
+    address: PostgresAddress, password: Secret | None = None
 ) -> AsyncIterator[Database]:
     """Open the database as long as the block lasts; it has answered by then."""
     unreadable = unreadable_file(address.files)
@@ -84,7 +76,7 @@ async def connect(
             reset=_as_it_is,
             server_settings={"application_name": "changefeed-host"},
             # Asked for each connection, as are the files of certificates in the address.
-            **({"password": access.password.current} if access and access.password else {}),
+            **({"password": password.current} if password else {}),
         )
     except (ValueError, asyncpg.ClientConfigurationError) as error:
         raise StoreRefused(f"{address}: {error}") from error

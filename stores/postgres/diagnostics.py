@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator, Iterator
 
+from changefeed.feeds.backend import OpenOptions
+from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.password import password_of
 from changefeed.stores.postgres.address import PostgresAddress, read_address
-from changefeed.stores.postgres.connection import Database, PostgresAccess, Row, connect
+from changefeed.stores.postgres.connection import Database, Row, connect
 from changefeed.stores.postgres.schema import VERSION, quoted, require_schema
 
 _OLDEST = 120000
@@ -20,10 +23,11 @@ _SERVER = """
         current_setting('max_connections')::int as connections"""
 
 
-async def check(place: str, access: PostgresAccess | None = None) -> AsyncIterator[Diagnostic]:
+async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as containers do where no more can be seen."""
-    address = read_address(place)
-    async with connect(address, access) as database:
+    del feed  # any feed's leases may be here
+    address = read_address(at.place)
+    async with connect(address, password_of(options)) as database:
         server = await database.one(_SERVER)
         assert server is not None, "a select without a table has one row"
         for found in server_diagnostics(server):

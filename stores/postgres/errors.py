@@ -10,7 +10,13 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from changefeed.runtime.errors import StoreError, StoreRefused, StoreUnavailable, answered
+from changefeed.runtime.errors import (
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    answered,
+    in_one_line,
+)
 from changefeed.runtime.sqlstates import READ_ONLY, why_it_may_pass
 from changefeed.runtime.tls import certificate_failure
 
@@ -68,8 +74,8 @@ def _translated(error: Exception, where: str) -> StoreError:
         case asyncpg.PostgresError():
             return _answered(error, where)
         case asyncpg.ClientConfigurationError():
-            return StoreRefused(f"{where}: {_line(error)}")
-    text = _line(error)
+            return StoreRefused(f"{where}: {in_one_line(error)}")
+    text = in_one_line(error)
     if _WITHOUT_TLS in text:
         return StoreRefused(
             f"{where}: {text}; is it PostgreSQL? Switch TLS on there, or leave sslmode= out"
@@ -79,14 +85,10 @@ def _translated(error: Exception, where: str) -> StoreError:
 
 def _answered(error: asyncpg.PostgresError, where: str) -> StoreError:
     state = error.sqlstate or ""
-    text = f"{where}: {_line(error)} ({state or 'no code'})"
+    text = f"{where}: {in_one_line(error)} ({state or 'no code'})"
     if state in _ADVICE:
         return StoreRefused(f"{text}; {_ADVICE[state]}")
     hint = why_it_may_pass(state)
     if hint is not None:
         return StoreUnavailable(f"{text}; {hint}")
     return StoreRefused(f"{text}; asking again cannot help")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -1,59 +1,32 @@
-"""Redis among the lease containers: ``redis://HOST:PORT/DB?fleet=…``."""
+"""Redis among the stores: ``redis://HOST:PORT/DB?fleet=…``."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-
-from pydantic import ConfigDict, SecretStr
+from contextlib import asynccontextmanager
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
-from changefeed.runtime.diagnostics import Diagnostic
-from changefeed.runtime.secret import HasSecrets
 from changefeed.stores.backend import StoreBackend
-from changefeed.stores.redis import diagnostics, opening
-from changefeed.stores.redis.connection import RedisAccess
-from changefeed.stores.store import Store
+from changefeed.stores.password import PasswordSettings, password_of
+from changefeed.stores.redis.address import read_address
+from changefeed.stores.redis.connection import Calls, connect, info, require_fit
+from changefeed.stores.redis.diagnostics import check
+from changefeed.stores.redis.store import RedisStore
 
 
-class RedisSettings(HasSecrets):
-    """``[backends.redis]``: better set in the environment than written into a file."""
-
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-
-    password: SecretStr | None = None
-    password_file: Path | None = None
-    """A file that holds the password, as Kubernetes and Docker mount secrets."""
-
-    @property
-    def access(self) -> RedisAccess:
-        return RedisAccess(password=self.secret_of("password"))
-
-
-def _access(options: OpenOptions) -> RedisAccess:
-    settings = options.settings
-    return settings.access if isinstance(settings, RedisSettings) else RedisAccess()
-
-
-def _store(at: Address, options: OpenOptions) -> AbstractAsyncContextManager[Store]:
-    return opening.open_store(
-        at.scheme, at.place, _access(options), keeps_changes=options.keeps_changes
-    )
-
-
-async def _check(
-    address: Address, options: OpenOptions, *, feed: str
-) -> AsyncIterator[Diagnostic]:
-    del feed  # any feed's leases may be here
-    async for found in diagnostics.check(address.scheme, address.place, _access(options)):
-        yield found
+@asynccontextmanager
+async def _open(at: Address, options: OpenOptions) -> AsyncIterator[RedisStore]:
+    address = read_address(at.scheme, at.place)
+    async with connect(address, password_of(options)) as client:
+        server = await info(client, address)
+        require_fit(server, address, keeps_changes=options.keeps_changes)
+        yield RedisStore(client, Calls(address), address)
 
 
 BACKEND = StoreBackend(
     name="redis",
     place="//HOST:PORT/DB",
-    open_store=_store,
-    check=_check,
-    settings=RedisSettings,
+    open_store=_open,
+    check=check,
+    settings=PasswordSettings,
     locating=("fleet", "db"),
 )

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
@@ -36,13 +35,6 @@ _TRIES = 1  # a connection that was closed while it was idle; scripts know their
 _log = get_logger("changefeed.leases")
 
 Info = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedisAccess:
-    """A password from the settings, for the user that the address names."""
-
-    password: Secret | None = None
 
 
 class _Credentials(CredentialProvider):
@@ -87,18 +79,16 @@ class Calls:
 
 
 @asynccontextmanager
-async def connect(
-    address: RedisAddress, access: RedisAccess | None = None
-) -> AsyncIterator[Any]:
+async def connect(address: RedisAddress, password: Secret | None = None) -> AsyncIterator[Any]:
     """Open a client as long as the block lasts. Nothing has been asked yet."""
     unreadable = unreadable_file(address.files)
     if unreadable is not None:  # the client would take it for a server that is away
         raise StoreRefused(f"{address}: {unreadable}")
     options = {**_OPTIONS, "retry": Retry(NoBackoff(), _TRIES)}
     url = address.url
-    if access is not None and access.password is not None:
+    if password is not None:
         url, user = address.without_user()
-        options["credential_provider"] = _Credentials(user, access.password)
+        options["credential_provider"] = _Credentials(user, password)
     client: Any
     try:
         if address.cluster:

@@ -3,24 +3,26 @@
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
+from changefeed.feeds.backend import OpenOptions
+from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.password import password_of
 from changefeed.stores.redis.address import RedisAddress, read_address
-from changefeed.stores.redis.connection import Calls, Info, RedisAccess, connect, evicts, info
+from changefeed.stores.redis.connection import Calls, Info, connect, evicts, info
 from changefeed.stores.redis.store import RedisStore
 from changefeed.stores.store import may_write
 
 _OLDEST = 5
 
 
-async def check(
-    scheme: str, place: str, access: RedisAccess | None = None
-) -> AsyncIterator[Diagnostic]:
+async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as containers do where no more can be seen.
 
     It writes one record of its own and deletes it again, to see whether it may.
     """
-    address = read_address(scheme, place)
-    async with connect(address, access) as client:
+    del feed  # any feed's leases may be here
+    address = read_address(at.scheme, at.place)
+    async with connect(address, password_of(options)) as client:
         server = await info(client, address)
         for found in server_diagnostics(server):
             yield found

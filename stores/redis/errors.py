@@ -13,7 +13,13 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
-from changefeed.runtime.errors import StoreError, StoreRefused, StoreUnavailable, answered
+from changefeed.runtime.errors import (
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    answered,
+    in_one_line,
+)
 from changefeed.runtime.tls import certificate_failure
 
 _MAY_PASS: Mapping[str, str] = {
@@ -74,25 +80,21 @@ def _translated(error: BaseException, where: str) -> StoreError:
             cause = error.__cause__ or error.__context__
             if isinstance(cause, (RedisError, RedisClusterException, OSError)):
                 return _translated(cause, where)
-            return StoreUnavailable(f"{where}: {_line(error)}; the cluster is not whole")
+            return StoreUnavailable(f"{where}: {in_one_line(error)}; the cluster is not whole")
         case RedisError():
             return _answered(error, where)
     return StoreUnavailable(f"{where}: no answer ({error})")
 
 
 def _answered(error: RedisError, where: str) -> StoreError:
-    text = _line(error)
+    text = in_one_line(error)
     word = getattr(error, "status_code", None) or text.partition(" ")[0]
     hint = _MAY_PASS.get(word)
     if hint is not None:
         return StoreUnavailable(f"{where}: {text}; {hint}")
     if isinstance(error, (NoConnection, NoAnswer)):
-        return StoreUnavailable(f"{where}: no answer ({text or type(error).__name__})")
+        return StoreUnavailable(f"{where}: no answer ({text})")
     if isinstance(error, ResponseError):
         advice = (y for x, y in _ADVICE.items() if x in text)
         return StoreRefused(f"{where}: {text}; {next(advice, _OTHERWISE)}")
-    return StoreUnavailable(f"{where}: {text or type(error).__name__}")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return StoreUnavailable(f"{where}: {text}")

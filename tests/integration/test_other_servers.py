@@ -17,10 +17,7 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.addresses import open_container
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
-from changefeed.stores.blob.address import BlobAccess
-from changefeed.stores.blob.opening import open_store as open_blob
-from changefeed.stores.postgres.opening import open_store as open_postgres
-from changefeed.stores.redis.opening import open_store as open_redis
+from changefeed.stores.addresses import open_store
 
 pytestmark = pytest.mark.real_time
 
@@ -56,7 +53,9 @@ def page(kind: bytes, body: bytes) -> bytes:
 
 
 def blob(port: int) -> AbstractAsyncContextManager[object]:
-    return open_blob("blob+http", f"//127.0.0.1:{port}/a/c/p", BlobAccess(key=Secret.of(KEY)))
+    return open_store(
+        f"blob+http://127.0.0.1:{port}/a/c/p", OpenOptions(backends={"blob": {"key": KEY}})
+    )
 
 
 def cosmos(port: int) -> AbstractAsyncContextManager[object]:
@@ -88,7 +87,7 @@ OTHERS: list[Any] = [page(*HTML), b"SSH-2.0-OpenSSH_9.2\r\n", b"220 ready\r\n"]
 async def test_a_server_that_is_no_redis_is_named(said: bytes) -> None:
     async with saying(said) as port:
         with pytest.raises(StoreUnavailable, match=f"redis://127.0.0.1:{port}/0"):
-            async with open_redis("redis", f"//127.0.0.1:{port}/0"):
+            async with open_store(f"redis://127.0.0.1:{port}/0"):
                 pass
 
 
@@ -96,5 +95,5 @@ async def test_a_server_that_is_no_redis_is_named(said: bytes) -> None:
 async def test_a_server_that_is_no_postgres_is_named(said: bytes) -> None:
     async with saying(said) as port:
         with pytest.raises(StoreRefused, match=rf"127.0.0.1:{port}/d .*is it PostgreSQL\?"):
-            async with open_postgres(f"//u:p@127.0.0.1:{port}/d"):
+            async with open_store(f"postgresql://u:p@127.0.0.1:{port}/d"):
                 pass

@@ -330,12 +330,14 @@ async def test_successors_begin_where_their_parent_ends_and_not_where_new_ranges
 class UnansweredEnd(MemoryLeases):
     """The answer to the first end of a range is lost."""
 
-    lost = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: list[Lease] = []
 
     async def replace(self, lease: Lease) -> Lease:
         written = await super().replace(lease)
         if lease.ended and not self.lost:
-            self.lost = True
+            self.lost.append(lease)
             raise StoreUnavailable("the answer was lost")
         return written
 

@@ -1,0 +1,24 @@
+"""What stores with a password have in common: where that is set."""
+
+from pathlib import Path
+
+from pydantic import ConfigDict, SecretStr
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.runtime.secret import HasSecrets, Secret
+
+
+class PasswordSettings(HasSecrets):
+    """Better set in the environment than written into a file."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    password: SecretStr | None = None
+    password_file: Path | None = None
+    """A file that holds the password, as Kubernetes and Docker mount secrets."""
+
+
+def password_of(options: OpenOptions) -> Secret | None:
+    """Return it, as it is by now; ``None`` where the client looks where it always does."""
+    settings = options.settings
+    return settings.secret_of("password") if isinstance(settings, PasswordSettings) else None
