@@ -24,9 +24,9 @@ from uuid import uuid4
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.phrases import Outcome, meant, named
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone, checkpoint_is_lost
+from changefeed.leases.errors import LeaseGone, checkpoint_is_lost
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import update_lease, vacate
+from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.errors import UserError
 
 PAUSE_MEANS = (
@@ -39,7 +39,6 @@ RELEASE_MEANS = (
     "owner that renews but is stuck; stop that one as well. What the owner had in hand is "
     "delivered again."
 )
-_TRIES = 20  # the owner of a lease writes it, too
 
 SPLITTING: Final = "being split (changefeed split)"
 MERGING: Final = "being merged (changefeed merge)"
@@ -177,19 +176,8 @@ async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
     Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept writing
     to it, and what containers raise.
     """
-    lease = Lease(range=FeedRange(id=range_id))
-    for _ in range(_TRIES):
-        stored = await container.read(range_id)
-        if stored is None:
-            raise LeaseGone(lease, "there is no such lease")
-        if stored.owner is None:
-            return None
-        try:
-            await vacate(container, stored)
-        except LeaseConflict:
-            continue
-        return stored
-    raise LeaseConflict(lease, f"its owner wrote it {_TRIES} times in a row")
+    taken = await vacate_now(container, range_id, lambda lease: lease.owner is not None)
+    return None if taken is None else taken[0]
 
 
 # With the sentences that say what was done
@@ -254,8 +242,7 @@ async def release_range(
             else checkpoint_is_lost(before.range_id)
         ),
         Outcome(
-            f"If {before.owner} is alive, it learns of this within "
-            f"{listing_every:g} s, and its observer may be "
-            f"called until then. If it is stuck, stop it."
+            f"If {before.owner} is alive, it learns of this within {listing_every:g} s, and "
+            f"its observer may be called until then. If it is stuck, stop it."
         ),
     ]

@@ -43,9 +43,11 @@ class Outcome:
     failed: bool = False
 
 
-def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
+def named(
+    leases: Collection[Lease], names: Sequence[str], *, also_ended: bool = False
+) -> list[Lease]:
     """Return the leases of these ranges. Raise ``UserError`` for one that there is not, or
-    that has ended.
+    that has ended, unless that does not matter.
     """
     known = {x.range_id: x for x in leases}
     found = []
@@ -53,7 +55,7 @@ def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
         lease = known.get(RangeId(name))
         if lease is None:
             raise UserError(no_lease(name, known))
-        if lease.ended:
+        if lease.ended and not also_ended:
             raise UserError(f"range {name} has ended: its successors have its keys now")
         found.append(lease)
     return found

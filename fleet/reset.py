@@ -30,10 +30,9 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import vacate
+from changefeed.leases.updating import vacate_now
 from changefeed.runtime.errors import UserError
 
-_TRIES = 20  # the owner of a paused range writes it, too, until it is done
 RESET_FORMS = (
     "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
     "2026-01-31T13:00+01:00), or a continuation as status shows it"
@@ -77,7 +76,7 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
     """
     lease = await container.read(range_id)
     if lease is None:
-        raise LeaseGone(_missing(range_id), "there is no such lease")
+        raise LeaseGone(Lease(range=FeedRange(id=range_id)), "there is no such lease")
     start = start_in(to)
     if start is not None:
         position = await feed.start(lease.range, start)
@@ -116,19 +115,15 @@ async def refuse_in_use(
 
 async def carry_out(container: LeaseContainer, move: Move) -> None:
     """Write the new position. Raise ``RangeInUse`` if a host began to read meanwhile."""
-    for _ in range(_TRIES):
-        stored = await container.read(move.range_id)
-        if stored is None:
-            raise LeaseGone(move.lease, "deleted meanwhile")
-        if _is_read(stored) and stored.sign_of_life != move.lease.sign_of_life:
-            raise RangeInUse(move.range_id, str(stored.owner))
-        try:
-            vacant = await vacate(container, stored, lost=move.to)
-        except LeaseConflict:
-            continue
-        await _write(container, vacant, move)
-        return
-    raise LeaseConflict(move.lease, f"others wrote it {_TRIES} times in a row")
+
+    def is_free(lease: Lease) -> bool:
+        if _is_read(lease) and lease.sign_of_life != move.lease.sign_of_life:
+            raise RangeInUse(move.range_id, str(lease.owner))
+        return True
+
+    taken = await vacate_now(container, move.range_id, is_free, lost=move.to)
+    if taken is not None:
+        await _write(container, taken[1], move)
 
 
 async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
@@ -144,10 +139,6 @@ async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
 
 def _is_read(lease: Lease) -> bool:
     return lease.owner is not None and lease.paused is None
-
-
-def _missing(range_id: RangeId) -> Lease:
-    return Lease(range=FeedRange(id=range_id))
 
 
 # With the sentences that say what it means

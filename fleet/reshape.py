@@ -15,7 +15,7 @@ with others; until then its ranges stay paused. One that is refused lets them go
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -36,7 +36,7 @@ from changefeed.fleet.claims import (
     let_go,
     reopen_beside,
 )
-from changefeed.fleet.phrases import no_lease
+from changefeed.fleet.phrases import named
 from changefeed.fleet.stopping import (
     LeasedFeed,
     Stopped,
@@ -109,7 +109,7 @@ async def _merge_now(
     leases = await leased.leases()
     found = {x.range_id: x for x in leases}
     try:
-        joined = _joined(leased.feed, found, range_ids)
+        joined = _joined(leased.feed, named(leases, range_ids, also_ended=True))
         if begun := [x for x in range_ids if _has_gone_to(found[x], joined)]:
             done = await _completed(leased, range_ids, begun, claim)
             return joined if done else None
@@ -219,23 +219,13 @@ async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Continuatio
     return ends.pop() if len(ends) == 1 else None
 
 
-def leases_of(known: Mapping[RangeId, Lease], range_ids: Sequence[RangeId]) -> Sequence[Lease]:
-    """Return those of these ranges. Raise ``UserError`` for a range that has none."""
-    for name in range_ids:
-        if name not in known:
-            raise UserError(no_lease(name, known))
-    return [known[x] for x in range_ids]
-
-
 def open_leases(
     leases: Collection[Lease], range_ids: Sequence[RangeId], command: str
 ) -> Sequence[Lease]:
     """Return the leases that a command is to stop. Raise ``UserError`` for what cannot be."""
-    found = leases_of({x.range_id: x for x in leases}, range_ids)
+    found = named(leases, range_ids)
     for lease in found:
         name = lease.range_id
-        if lease.ended:
-            raise UserError(f"range {name} has ended: its successors have its keys now")
         if not lease.epoch:
             raise UserError(
                 f"range {name} has not been read yet: try again when a host has taken it"
@@ -245,11 +235,9 @@ def open_leases(
     return found
 
 
-def _joined(
-    feed: Feed, found: Mapping[RangeId, Lease], range_ids: Sequence[RangeId]
-) -> FeedRange:
+def _joined(feed: Feed, leases: Collection[Lease]) -> FeedRange:
     """Raise ``UserError`` for ranges that do not touch, and those whose keys are not known."""
-    parts = sorted((x.range for x in leases_of(found, range_ids)), key=lambda x: x.low)
+    parts = sorted((x.range for x in leases), key=lambda x: x.low)
     touching = [x.high == y.low for x, y in pairwise(parts)]
     if not touching or not all(touching) or not parts[0].high:
         raise UserError("name two or more ranges whose keys touch; changefeed status has them")

@@ -31,7 +31,7 @@ from changefeed.fleet.claims import Claim, is_paused_by
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import End, Lease
-from changefeed.leases.updating import update_lease, vacate
+from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreUnavailable, UserError
 
@@ -173,22 +173,24 @@ async def _left_by_owner(
 
 
 async def _vacated(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
-    lost: list[LeaseConflict] = []
-    while len(lost) < TRIES:
-        stored = await still_claimed(container, range_id, claim)
-        try:
-            return await vacate(container, stored)
-        except LeaseConflict as conflict:
-            lost.append(conflict)
-    raise lost[-1]
+    taken = await vacate_now(container, range_id, partial(_is_claimed, claim))
+    assert taken is not None, f"range {range_id!r} is claimed, or it was raised why not"
+    return taken[1]
 
 
 async def still_claimed(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
     """Return the lease of a range, whole. Raise ``UserError`` if others have it by now."""
     stored = await _open(container, range_id)
-    if stored.paused != claim.reason:
-        raise UserError(f"range {range_id} was resumed meanwhile, or paused by others")
+    _is_claimed(claim, stored)
     return stored
+
+
+def _is_claimed(claim: Claim, lease: Lease) -> bool:
+    if lease.ended:
+        raise UserError(f"range {lease.range_id} has ended meanwhile: others have its keys now")
+    if lease.paused != claim.reason:
+        raise UserError(f"range {lease.range_id} was resumed meanwhile, or paused by others")
+    return True
 
 
 async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:

@@ -7,11 +7,12 @@ replace it, and again from the start if its owner was quicker.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
@@ -84,3 +85,28 @@ async def vacate(
         f"lease {lease.range_id!r}: its owner could still checkpoint in epoch {lease.epoch}"
     )
     return await container.acquire(vacant.stamped(stamp=time.time()))
+
+
+async def vacate_now(
+    container: LeaseContainer,
+    range_id: RangeId,
+    wanted: Callable[[Lease], bool],
+    *,
+    lost: Continuation | None = None,
+) -> tuple[Lease, Lease] | None:
+    """Vacate a lease as it is now; return it as it was, and as it is, both whole.
+
+    ``wanted`` says whether to, and may raise why not; ``None`` is returned if not. Otherwise as
+    ``vacate``. Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept
+    writing to it, and what containers raise.
+    """
+    named = Lease(range=FeedRange(id=range_id))
+    for _ in range(_TRIES):
+        stored = await container.read(range_id)
+        if stored is None:
+            raise LeaseGone(named, "there is no such lease")
+        if not wanted(stored):
+            return None
+        with suppress(LeaseConflict):
+            return stored, await vacate(container, stored, lost=lost)
+    raise LeaseConflict(named, f"others wrote it {_TRIES} times in a row")

@@ -10,7 +10,6 @@ from changefeed.feeds.feed import RangeId
 from changefeed.fleet import claims, letters
 from changefeed.fleet.claims import SPLITTING, pause
 from changefeed.fleet.phrases import meant, named
-from changefeed.fleet.reshape import leases_of
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 from tests.support import make
@@ -42,8 +41,6 @@ def test_a_range_without_a_lease_is_told_from_leases_without_any(
 ) -> None:
     with pytest.raises(UserError, match=f"'{name}'.*{advice}"):
         named(known, [name])
-    with pytest.raises(UserError, match=f"'{name}'.*{advice}"):
-        leases_of({x.range_id: x for x in known}, [RangeId(name)])
 
 
 async def test_to_resume_all_leaves_to_a_command_what_it_has_in_hand() -> None:
@@ -60,3 +57,4 @@ def test_without_names_all_that_have_not_ended_are_meant_in_order() -> None:
     assert [x.range_id for x in found] == ["north", "south"]
     with pytest.raises(UserError, match="east has ended"):
         meant([ended], ["east"])
+    assert named([ended], ["east"], also_ended=True) == [ended]
