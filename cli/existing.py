@@ -91,8 +91,4 @@ def will_be_made(missing: StoreMissing, settings: Settings) -> bool:
 
 def fleet_watch(settings: Settings) -> FleetWatch:
     """Return what tells the hosts of a fleet that live from those that are dead."""
-    return FleetWatch(
-        expiration=settings.leases.expiration,
-        max_clock_skew=settings.leases.timing.clock_skew,
-        renew_interval=settings.leases.timing.renew_interval,
-    )
+    return FleetWatch(settings.leases.timing)

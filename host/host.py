@@ -22,11 +22,10 @@ from prometheus_client import CollectorRegistry
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
-from changefeed.host.balancing.balancer import Balancer
-from changefeed.host.balancing.discovery import Discovery
 from changefeed.host.balancing.membership import Membership, NameTaken
-from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.balancing.unread_ranges import UnreadLags
+from changefeed.host.coordinator import Coordinator
+from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.fleet_settings import shared_settings
 from changefeed.host.health import Health
@@ -50,7 +49,7 @@ from changefeed.observers.observer import CloseReason
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import StoreError, StoreUnavailable
+from changefeed.runtime.errors import StoreError
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
@@ -131,16 +130,15 @@ class Host:
             on_beat=self._beat,
             may_beat=lambda: not self._bounds.failing,
         )
-        self._balancer = Balancer(self.name, settings.leases)
         retrier = Retrier(self._events, self._random)
         self._idle = IdleRanges(self._feed, settings.feed, retrier=retrier, random=self._random)
         self._loop_lag = LoopLag(self._events, limit=settings.leases.timing.fence_margin)
         self._pool: WorkerPool | None = None
         self._renewer: LeaseRenewer | None = None
+        self._coordinator: Coordinator | None = None
         self._list_now = asyncio.Event()
         self._discovery = self._make_discovery()
         self._stop = Stop()
-        self._listed_at: float | None = None
         self._suspect = f"observer {settings.observer.name or ''}".strip()
         self._failure: Exception | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -173,7 +171,7 @@ class Host:
     @property
     def ranges(self) -> Sequence[FeedRange]:
         """The ranges of the feed, as it last listed them."""
-        return self._discovery.ranges
+        return self._discovery.ranges.listed
 
     @property
     def activity(self) -> Activity:
@@ -183,12 +181,12 @@ class Host:
     @property
     def health(self) -> Health:
         """What readiness is made of. To be asked on the event loop."""
-        now = self._clock()
+        listed_at = None if self._coordinator is None else self._coordinator.listed_at
         return Health(
             joined=self._pool is not None,
             stopping=self._stop.requested.is_set(),
             loop_blocked=self._loop_lag.endangers_renewal,
-            last_listing=None if self._listed_at is None else now - self._listed_at,
+            last_listing=None if listed_at is None else self._clock() - listed_at,
         )
 
     def stop(self) -> None:
@@ -263,18 +261,18 @@ class Host:
                 ended=self._list_now.set,
                 suspect=self._suspect,
             )
-            ranges = self._discovery
+            coordinator = self._coordinator = self._make_coordinator(pool)
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._stop_on_failure(self._loop_lag.run())),
                 group.create_task(self._stop_on_failure(renewer.run())),
                 group.create_task(self._stop_on_failure(self._idle.run())),
                 group.create_task(self._stop_on_failure(lags.run(pool))),
-                group.create_task(self._stop_on_failure(ranges.run())),
+                group.create_task(self._stop_on_failure(self._discovery.run())),
                 group.create_task(self._stop_on_failure(self._unread_lags().run())),
             ]
             balancing = group.create_task(
-                self._stop_on_failure(self._balance_until_asked(pool, ranges))
+                self._stop_on_failure(self._balance_until_asked(coordinator))
             )
             await self._stop.requested.wait()
             await self._shut_down(pool, balancing)
@@ -315,9 +313,27 @@ class Host:
             events=self._events,
             changed=self._list_now.set,
             timing=self._settings.leases.timing,
-            random=self._random,
             clock=self._clock,
         )
+
+    def _make_coordinator(self, pool: WorkerPool) -> Coordinator:
+        return Coordinator(
+            self.name,
+            self.incarnation,
+            self._settings,
+            container=self._container,
+            pool=pool,
+            discovery=self._discovery,
+            events=self._events,
+            random=self._random,
+            clock=self._clock,
+            wall=self._wall,
+            stopping=self._stop.requested.is_set,
+            send_along=self._membership.send_along,
+        )
+
+    def _is_alive(self, name: HostName) -> bool:
+        return self._coordinator is not None and name in self._coordinator.alive
 
     def _shared(self) -> Shared:
         return Shared(
@@ -326,7 +342,7 @@ class Host:
             container=self._container,
             make_observer=self._make_observer,
             tracing=self._tracing,
-            is_alive=lambda name: name in self._balancer.fleet,
+            is_alive=self._is_alive,
             settings=self._settings,
             idle=self._idle,
             events=self._events,
@@ -345,40 +361,13 @@ class Host:
             wall=self._wall,
         )
 
-    async def _balance_until_asked(self, pool: WorkerPool, ranges: Discovery) -> None:
-        rebalancer = Rebalancer(
-            self.name,
-            self.incarnation,
-            self._settings,
-            container=self._container,
-            balancer=self._balancer,
-            pool=pool,
-            events=self._events,
-            clock=self._clock,
-            wall=self._wall,
-            stopping=self._stop.requested.is_set,
-            look_for_ranges=ranges.look_now,
-            send_along=self._membership.send_along,
-            ranges=lambda: ranges.ranges,
-        )
-        while not self._stop.requested.is_set():
-            jitter = self._random.uniform(0.9, 1.1)
-            try:
-                left = await rebalancer.run_once()
-                now = self._listed_at = self._clock()
-                wait = 0.0 if left else self._balancer.next_listing(now=now, jitter=jitter)
-            except StoreUnavailable as error:
-                wait = self._settings.leases.timing.balance_interval * jitter
-                self._events.retrying("balance", error, wait)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._list_now.wait()
-            self._list_now.clear()
+    async def _balance_until_asked(self, coordinator: Coordinator) -> None:
+        await coordinator.run(self._list_now)
         # A claim without an answer may be ours: that its release is lost too is no rarity.
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(2 * self._settings.leases.timing.call_timeout):
                 await Retrier(self._events, self._random).call(
-                    "release", rebalancer.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
+                    "release", coordinator.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
                 )
 
     async def _stop_on_failure(self, work: Coroutine[Any, Any, None]) -> None:

@@ -29,6 +29,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import Members
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
+from changefeed.leases.timing import Timing
 
 _NEVER: Final = -1
 """The heartbeats of a record that no host wrote."""
@@ -89,21 +90,14 @@ class FleetWatch:
     ``me`` is the host that watches, if it is one: it knows that it lives.
     """
 
-    def __init__(
-        self,
-        *,
-        expiration: float,
-        max_clock_skew: float,
-        renew_interval: float,
-        me: HostName | None = None,
-    ) -> None:
+    def __init__(self, timing: Timing, *, me: HostName | None = None) -> None:
         limits = {
-            "expiration": expiration,
-            "max_clock_skew": max_clock_skew,
-            "renew_interval": renew_interval,
+            "expiration": timing.expiration,
+            "max_clock_skew": timing.clock_skew,
+            "renew_interval": timing.renew_interval,
         }
         self._me = me
-        self.expiration = expiration
+        self.expiration = timing.expiration
         self._leases = ExpiryWatch[RangeId](**limits)
         self._members = ExpiryWatch[HostName](**limits)
         self._beats: dict[_Incarnation, Member] = {}

@@ -70,6 +70,7 @@ class Action(enum.Enum):
     ACQUIRE = "take it: it has no owner, or it is ours already"
     ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
     STEAL = "ask its owner for it"
+    ROB = "take it: its owner does not hand over, or has had its time"
 
 
 _TAKING = (Action.ACQUIRE, Action.ACQUIRE_EXPIRED, Action.STEAL)

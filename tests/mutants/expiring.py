@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from changefeed.host.balancing import rebalance
+from changefeed.host import coordinator
 from changefeed.host.balancing.membership import Membership
 from changefeed.host.workers import owned_lease
 from changefeed.leases import fleet, plan
@@ -51,9 +51,9 @@ def a_heartbeat_keeps_no_lease(m: Patch) -> None:
     m.patch(fleet, "_beats_of", lambda *_, **__: {})
 
 
-@mutant(rule=1, kills="unit/host/balancing/test_rebalance.py")
+@mutant(rule=1, kills="unit/host/test_coordinator.py")
 def what_an_owner_has_that_only_seems_dead_is_taken(m: Patch) -> None:
-    m.patch(rebalance, "fence_owner", nothing)
+    m.patch(coordinator, "fence_owner", nothing)
 
 
 @mutant(rule=2, kills=_MEMBERSHIP)

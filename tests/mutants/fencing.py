@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from changefeed.host.balancing.membership import Membership, NameTaken
-from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host.coordinator import Coordinator
 from changefeed.host.workers import owned_lease
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.context import WorkerContext
@@ -21,7 +21,7 @@ from .mutant import Patch, mutant
 
 _OWNED = "unit/host/workers/test_owned_lease.py"
 _KEPT = "unit/host/workers/test_kept_by_heartbeats.py"
-_REBALANCE = "unit/host/balancing/test_rebalance.py"
+_REBALANCE = "unit/host/test_coordinator.py"
 _CONTAINERS = "contract/test_lease_containers.py"
 
 
@@ -121,7 +121,7 @@ def a_host_takes_its_own_unanswered_heartbeat_for_a_namesake(m: Patch) -> None:
 
 @mutant(rule=6, kills=_REBALANCE)
 def an_unclear_claim_stays_behind_when_a_host_leaves(m: Patch) -> None:
-    m.patch(Rebalancer, "_is_ours_unread", lambda *_: False)
+    m.patch(Coordinator, "_is_ours_unread", lambda *_: False)
 
 
 @mutant(rule=7, kills=_OWNED)
@@ -154,4 +154,4 @@ def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
 
 @mutant(rule=7, kills="unit/host/test_embedding.py")
 def a_lease_that_a_worker_has_is_released_beside_it(m: Patch) -> None:
-    m.patch(Rebalancer, "_is_ours_unread", lambda self, lease: lease.owner == self._me)
+    m.patch(Coordinator, "_is_ours_unread", lambda self, lease: lease.owner == self._me)

@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
-from changefeed.host import retries
-from changefeed.host.balancing import rebalance
-from changefeed.host.balancing.discovery import _Plan
+from changefeed.host import coordinator, decide, retries
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.workers import reader
 from changefeed.host.workers.call_watch import CallWatch
@@ -19,6 +18,7 @@ from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
+from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
 from changefeed.leases.lease import End
 from changefeed.observers import call
@@ -176,12 +176,26 @@ def a_store_that_is_away_for_a_moment_ends_the_host(m: Patch) -> None:
 
 @mutant(rule=11, kills="unit/host/test_lost_checkpoints.py::test_hosts_that_find_another")
 def checkpoints_of_another_fleet_are_lost_ones(m: Patch) -> None:
-    m.patch(rebalance, "refuse_other_checkpoints", lambda _: None)
+    m.patch(coordinator, "refuse_other_checkpoints", lambda _: None)
 
 
-@mutant(rule=11, kills="unit/host/balancing/test_discovery.py::test_a_listing_that_lacks")
+@mutant(rule=11, kills="unit/host/test_decide.py")
 def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
-    m.patch(_Plan, "agreed", lambda self, _: self)
+    old = decide._Leases
+
+    def at_once(
+        fleet: Fleet, keymap: KeyMap, past: decide.Past, ranges: Any, *, patience: float
+    ) -> Any:
+        found = old(fleet, keymap, past, ranges, patience=patience)
+        return old(fleet, keymap, replace(past, wanted=found.wanted), ranges, patience=patience)
+
+    m.patch(decide, "_Leases", at_once)
+
+
+@mutant(rule=11, kills="unit/host/test_decide.py")
+def a_lease_that_was_deleted_is_created_beside_its_owner(m: Patch) -> None:
+    old = decide._Leases
+    m.patch(decide, "_Leases", lambda *known, **_: old(*known, patience=0.0))
 
 
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")

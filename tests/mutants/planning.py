@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.balancing.balancer import Balancer, Listing, Steal, View
-from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host import decide
+from changefeed.host.coordinator import Coordinator
+from changefeed.host.decide import _Steals
 from changefeed.host.workers.context import Drain
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.worker import Worker
 from changefeed.leases import plan
-from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.plan import Action
@@ -20,7 +19,7 @@ from changefeed.stores.memory import MemoryStore
 
 from .mutant import Patch, mutant, put_in_any_version
 
-_BALANCER = "unit/host/balancing/test_balancer.py"
+_DECIDE = "unit/host/test_decide.py"
 _HANDOFF = "unit/host/balancing/test_handoff.py"
 _DRAIN = "unit/host/workers/test_drain.py"
 
@@ -36,34 +35,29 @@ def the_plan_moves_more_than_it_must(m: Patch) -> None:
     m.patch(plan, "plan", in_turn)
 
 
-@mutant(rule=3, kills=_BALANCER)
+@mutant(rule=3, kills=_DECIDE)
 def steals_do_not_wait_for_quiet(m: Patch) -> None:
-    old = Balancer.observe
-
-    def observe(self: Balancer, listing: Listing, at: Moment) -> View:
-        return replace(old(self, listing, at), quiet=True)
-
-    m.patch(Balancer, "observe", observe)
+    m.patch(decide, "_Steals", lambda *known, **_: _Steals(*known, quiet=True))
 
 
-@mutant(rule=3, kills=_BALANCER)
+@mutant(rule=3, kills=_DECIDE)
 def to_take_over_what_expired_waits_for_quiet(m: Patch) -> None:
-    old = Balancer.observe
+    old = _Steals.step
 
-    def observe(self: Balancer, listing: Listing, at: Moment) -> View:
-        view: View = old(self, listing, at)
-        now = [x for x in view.planned if view.quiet or x[0] is not Action.ACQUIRE_EXPIRED]
-        return replace(view, planned=now)
+    def step(self: _Steals, action: Action, lease: Lease) -> Action | None:
+        found: Action | None = old(self, action, lease)
+        waits = action is Action.ACQUIRE_EXPIRED and not self._quiet
+        return None if waits else found
 
-    m.patch(Balancer, "observe", observe)
+    m.patch(_Steals, "step", step)
 
 
-@mutant(rule=3, kills="unit/host/balancing/test_rebalance.py")
+@mutant(rule=3, kills="unit/host/test_coordinator.py")
 def a_write_that_another_host_won_ends_ours(m: Patch) -> None:
-    async def in_turn(self: Rebalancer, planned: tuple[Action, Lease], fleet: Fleet) -> None:
-        await self._do(*planned, fleet)
+    async def in_turn(self: Coordinator, step: tuple[Action, Lease], fleet: Fleet) -> None:
+        await self._do(*step, fleet)
 
-    m.patch(Rebalancer, "_in_turn", in_turn)
+    m.patch(Coordinator, "_in_turn", in_turn)
 
 
 @mutant(rule=3, kills="contract/test_lease_containers.py::test_of_many_contenders_for_a_lease")
@@ -71,20 +65,20 @@ def a_lease_may_be_written_in_any_version(m: Patch) -> None:
     m.patch(MemoryStore, "put", put_in_any_version)
 
 
-@mutant(rule=4, kills=f"{_BALANCER} {_HANDOFF}")
+@mutant(rule=4, kills=f"{_DECIDE} {_HANDOFF}")
 def every_steal_is_immediate(m: Patch) -> None:
-    m.patch(Balancer, "steal", lambda *_, **__: Steal.TAKE)
+    m.patch(_Steals, "_of", lambda *_: Action.ROB)
 
 
-@mutant(rule=4, kills=_BALANCER)
+@mutant(rule=4, kills=_DECIDE)
 def an_owner_that_never_hands_over_keeps_its_lease(m: Patch) -> None:
-    old = Balancer.steal
+    old = _Steals._of
 
-    def steal(self: Balancer, lease: Lease, *, now: float) -> Steal:
-        step: Steal = old(self, lease, now=now)
-        return Steal.WAIT if lease.next_owner == self._me and step is Steal.TAKE else step
+    def of(self: _Steals, lease: Lease) -> Action | None:
+        step: Action | None = old(self, lease)
+        return None if lease.next_owner == self._me and step is Action.ROB else step
 
-    m.patch(Balancer, "steal", steal)
+    m.patch(_Steals, "_of", of)
 
 
 @mutant(rule=4, kills=_HANDOFF)

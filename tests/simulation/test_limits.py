@@ -3,7 +3,7 @@
 import pytest
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.balancing.balancer import Balancer
+from changefeed.host.decide import Decision
 from changefeed.leases.expiry import ExpiryWatch
 
 from .limits import LONGEST_UNREAD, UnreadWatch, too_many_calls
@@ -61,6 +61,6 @@ def test_a_world_whose_hosts_never_see_a_dead_one_is_found_out(
 def test_a_world_whose_hosts_list_in_a_loop_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Balancer, "next_listing", lambda *_, **__: 0.05)
+    monkeypatch.setattr(Decision, "wait", lambda *_, **__: 0.05)
     with pytest.raises(Violation, match=r"called list/list_fleet \d+ times in"):
         simulate(10_000)

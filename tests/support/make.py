@@ -270,8 +270,4 @@ def leased(
 def fleet_watch(settings: LeaseSettings | None = None) -> FleetWatch:
     """Return what tells the living from the dead: expiration 30 s, renewals each 10 s."""
     known = settings or LeaseSettings()
-    return FleetWatch(
-        expiration=known.expiration,
-        max_clock_skew=known.timing.clock_skew,
-        renew_interval=known.timing.renew_interval,
-    )
+    return FleetWatch(known.timing)

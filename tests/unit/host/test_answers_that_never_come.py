@@ -45,7 +45,8 @@ class Story:
     @property
     def taken_for_dead(self) -> set[str]:
         hosts = self.fleet.hosts
-        return {x for host in hosts.values() for x in hosts.keys() - host._balancer.fleet}
+        found = [x._coordinator for x in hosts.values()]
+        return {x for y in found if y is not None for x in hosts.keys() - y.alive}
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,9 @@ async def test_a_processor_of_another_kind_that_was_seen_keeps_ranges_whole() ->
         fleet.start("a")
         await sent(fleet, 1, within=20)
         found = replace((await fleet.feed.ranges())[0], id=RangeId("x"), parents=(ZERO,))
-        other = Lease(range=found, continuation=position(0), owner=HostName("dotnet"))
+        other = Lease(
+            range=found, continuation=position(0), owner=HostName("dotnet"), stamp=0.0
+        )
         await container.create(other)
         await asyncio.sleep(6)
         await container.delete(next(x for x in await container.list() if x.range_id == "x"))

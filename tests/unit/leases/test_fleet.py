@@ -22,6 +22,7 @@ from changefeed.leases.load import HostLimits
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import actions_for, plan
+from changefeed.leases.timing import Timing
 from changefeed.stores.store import WHOLE
 from tests.support import make
 
@@ -148,9 +149,7 @@ class Watch:
     """Expirations of 30 s, or 20 s where stamps are older than 330 s."""
 
     def __init__(self) -> None:
-        self._watch = FleetWatch(
-            expiration=30.0, max_clock_skew=300.0, renew_interval=10.0, me=ME
-        )
+        self._watch = FleetWatch(Timing.of(30.0), me=ME)
 
     def take(
         self, at: float, *members: Member, leases: Sequence[Lease] = (), wall: float = 0

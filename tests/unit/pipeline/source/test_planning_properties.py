@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -10,9 +9,6 @@ import pytest
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, RangeEnded, StartAt, Successor
-from changefeed.host.balancing.discovery import Discovery
-from changefeed.host.events import HostEvents
-from changefeed.host.settings import FeedSettings
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import (
     End,
@@ -22,10 +18,10 @@ from changefeed.leases.lease import (
     require_continuation,
 )
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.timing import Timing
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
 from changefeed.pipeline.source.planning import next_offset, target_at
 from changefeed.testing.virtual_time import run_in_virtual_time
+from tests.support.coordinating import tend
 from tests.support.pipeline_stories import Anew, Shifting, Story
 
 HOST = HostName("h")
@@ -153,27 +149,18 @@ class MortalLeases(MemoryLeases):
                 raise Died
 
 
-IMPATIENT = replace(Timing.of(1e-6), ranges_interval=30)
-"""A key that seems to have no lease gets one at once."""
+IMPATIENT = {"leases": {"expiration": 0.1}, "timing": {"ranges_interval": 30.0}}
+"""A key that seems to have no lease gets one soon."""
 
 
 async def tended(feed: Feed, container: MortalLeases, start: StartAt, random: Random) -> None:
     """Create and delete leases as hosts do. None is patient, so any key that seems to have no
     lease gets one at once, and would be read again from ``start``.
     """
-    discovery = Discovery(
-        feed,
-        container,
-        FeedSettings.model_validate({"start": start}),
-        events=HostEvents(HOST),
-        changed=lambda: None,
-        timing=IMPATIENT,
-        random=random,
-        clock=asyncio.get_running_loop().time,
-    )
     container.mortal(random)
     with suppress(Died, TimeoutError):
-        await asyncio.wait_for(discovery.run(), 1)
+        parts = {**IMPATIENT, "feed": {"start": start}}
+        await tend(container, 1, feed=feed, parts=parts)
     container.writes_left = None
 
 

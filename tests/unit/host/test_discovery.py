@@ -2,9 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -12,14 +10,12 @@ import pytest
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.discovery import Discovery
-from changefeed.host.events import HostEvents
-from changefeed.host.settings import FeedSettings
-from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import End, HostName, Incarnation, Lease
+from changefeed.leases.container import LeaseContainer, ListedFleet
+from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.timing import Timing
+from changefeed.stores.store import WHOLE
 from tests.support.calls import Calls
+from tests.support.coordinating import tend
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
 from tests.support.proxies import proxied
@@ -31,26 +27,11 @@ PATIENCE = 30.0
 
 
 async def looked(
-    feed: Feed,
-    leases: LeaseContainer,
-    seconds: float = 1,
-    *,
-    begin: int = 1,
-    **settings: Any,
+    feed: Feed, leases: LeaseContainer, seconds: float = 1, *, begin: int = 1, **settings: Any
 ) -> list[str]:
-    """Let a host look for ranges for so long; return of which there are open leases then."""
-    discovery = Discovery(
-        feed,
-        leases,
-        FeedSettings.model_validate(settings),
-        events=HostEvents(A),
-        changed=lambda: None,
-        timing=replace(Timing.of(PATIENCE), ranges_interval=5),
-        random=Random(begin),
-        clock=asyncio.get_running_loop().time,
-    )
-    with suppress(TimeoutError):
-        await asyncio.wait_for(discovery.run(), seconds)
+    """Let a host look for so long; return of which ranges there are open leases then."""
+    parts = {"feed": settings, "timing": {"ranges_interval": 5}}
+    await tend(leases, seconds, feed=feed, parts=parts, chance=begin, every=0.3)
     return sorted(x.range_id for x in await leases.list() if not x.ended)
 
 
@@ -109,11 +90,14 @@ class TornListing(MemoryLeases):
     lacks: Collection[RangeId] = ()
     _torn = False
 
-    async def list(self) -> Sequence[Lease]:
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        assert (token, heartbeat) == (WHOLE, None), "it lists all each time, and no members"
         self._torn = not self._torn
-        return [
-            x for x in await super().list() if not self._torn or x.range_id not in self.lacks
-        ]
+        found = await super().list_fleet()
+        kept = [x for x in found.leases if not self._torn or x.range_id not in self.lacks]
+        return replace(found, leases=kept, total=None, token=WHOLE)
 
 
 async def test_what_one_listing_lacks_is_neither_created_nor_deleted() -> None:
@@ -124,11 +108,11 @@ async def test_what_one_listing_lacks_is_neither_created_nor_deleted() -> None:
     await end(leases, R0, low, high, at="0")
     await looked(feed, leases)
     await begun(leases)
-    before = await MemoryLeases.list(leases)
+    before = await leases.list()
     for lacking in ([R2], [R0], [R0, R1, R2, R3]):
         leases.lacks = lacking
         await looked(feed, leases, 2 * PATIENCE)
-        assert await MemoryLeases.list(leases) == before
+        assert await leases.list() == before
 
 
 async def test_a_listing_that_lacks_all_leases_does_not_begin_the_feed_again() -> None:
@@ -144,7 +128,7 @@ async def test_a_listing_that_lacks_all_leases_does_not_begin_the_feed_again() -
     leases.lacks = [x.id for x in halves]
     calls = Calls()
     await looked(feed, proxied(leases, calls), 2 * PATIENCE)
-    assert (calls.count["create"], calls.count["list"] > 10) == (0, True)
+    assert (calls.count["create"], calls.count["list_fleet"] > 10) == (0, True)
 
 
 class Forgetting(MemoryFeed):
@@ -164,7 +148,7 @@ async def test_a_tombstone_is_deleted_when_it_is_not_listed_and_its_children_are
     assert await looked(feed, leases) == ["r1", "r2"]
     assert len(await leases.list()) == 3
     await begun(leases)
-    await looked(feed, leases)
+    await looked(feed, leases, 3)
     assert sorted(x.range_id for x in await leases.list()) == ["r1", "r2"]
 
 
@@ -188,7 +172,7 @@ async def test_a_lease_that_was_deleted_is_created_again_at_the_start_after_a_wh
     await end(leases, R0, *feed.split_range(R0), at="7")
     await looked(feed, leases)
     await begun(leases)
-    await looked(feed, leases)
+    await looked(feed, leases, 3)
     await leases.delete(await lease_in(leases, R2))
     assert await looked(feed, leases, PATIENCE - 1) == ["r1"]
     assert await looked(feed, leases, PATIENCE + 10) == ["r1", "r2"]
@@ -240,7 +224,7 @@ async def test_a_range_that_is_gone_right_after_it_was_listed_is_not_among_the_f
 
 async def test_hosts_that_start_together_create_thousands_of_leases_between_them() -> None:
     leases, feed, hosts = MemoryLeases(), MemoryFeed(1_000), 20
-    slow = Calls(lasting={"create": 0.01, "list": 0.01})
+    slow = Calls(lasting={"create": 0.01, "list_fleet": 0.01})
     await asyncio.gather(
         *(looked(feed, proxied(leases, slow), 10, begin=n) for n in range(hosts))
     )

@@ -4,22 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.balancer import Balancer, Listing, View
-from changefeed.host.balancing.rebalance import Rebalancer
-from changefeed.host.events import HostEvents
-from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.retries import Retrier
-from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.pool import WorkerPool
-from changefeed.host.workers.worker import Worker
+from changefeed.host.coordinator import Coordinator
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.expiry import Moment
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
@@ -28,6 +19,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.calls import Calls
+from tests.support.coordinating import coordinating
 from tests.support.looking import lease_in, now, start
 from tests.support.proxies import Cutting, proxied
 from tests.support.shown_by_changes import ShownByChanges
@@ -118,50 +110,10 @@ async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
 
 
 @asynccontextmanager
-async def rebalancer_of_c(
-    container: LeaseContainer,
-    look_for_ranges: Callable[[], None] = lambda: None,
-    balancer: type[Balancer] = Balancer,
-) -> AsyncIterator[Rebalancer]:
+async def coordinator_of_c(container: LeaseContainer) -> AsyncIterator[Coordinator]:
     """The rounds of a host c that has no workers."""
-
-    def nobody(owned: OwnedLease) -> Worker:
-        raise AssertionError(f"{owned.range_id} needs no worker here")
-
-    own = make.settings("c", {"timing": {"rebalance_delay": 0}})
-    events = HostEvents(C)
-    async with asyncio.TaskGroup() as group:
-        yield Rebalancer(
-            C,
-            C1,
-            own,
-            container=container,
-            balancer=balancer(C, own.leases),
-            pool=WorkerPool(
-                nobody,
-                group=group,
-                renewer=LeaseRenewer(
-                    own.leases,
-                    renew_each=False,
-                    events=events,
-                    retrier=Retrier(events, Random(0)),
-                    random=Random(0),
-                    failed=_raise,
-                ),
-                failed=_raise,
-                ended=lambda: None,
-            ),
-            events=events,
-            clock=asyncio.get_running_loop().time,
-            wall=lambda: 0.0,
-            stopping=lambda: False,
-            look_for_ranges=look_for_ranges,
-            send_along=lambda ask: ask(None),
-        )
-
-
-def _raise(error: Exception) -> None:
-    raise error
+    async with coordinating(container, "c", parts={"timing": {"rebalance_delay": 0}}) as found:
+        yield found[0]
 
 
 async def leased_by(*owners: tuple[HostName, Incarnation | None]) -> MemoryLeases:
@@ -178,7 +130,7 @@ async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
     leases = await leased_by((A, A1), (A, A1))
     await leases.replace((await lease_in(leases, "r0")).asked_by(C))
     await leases.replace((await lease_in(leases, "r1")).asked_by(B))
-    async with rebalancer_of_c(leases) as rounds:
+    async with coordinator_of_c(leases) as rounds:
         await rounds.release_unserved()
     assert [x.next_owner for x in await leases.list()] == [None, B]
     assert [x.owner for x in await leases.list()] == [A, A]
@@ -193,7 +145,7 @@ async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> No
             await leases.replace((await lease_in(leases)).handed_over())
 
     calls = Calls(first={"replace": granted})
-    async with rebalancer_of_c(proxied(leases, calls)) as rounds:
+    async with coordinator_of_c(proxied(leases, calls)) as rounds:
         await rounds.release_unserved()
     left = await lease_in(leases)
     assert (left.owner, left.next_owner) == (None, None)
@@ -216,21 +168,6 @@ async def test_leases_that_their_store_forgot_are_there_again_after_the_next_lis
         assert fleet.log.repeats == 0
 
 
-async def test_ranges_that_came_to_their_end_cause_no_look_at_the_feed() -> None:
-    leases, looks = await leased_by((C, C1)), 0
-
-    def look() -> None:
-        nonlocal looks
-        looks += 1
-
-    async with rebalancer_of_c(leases, look_for_ranges=look) as rounds:
-        await leases.replace((await lease_in(leases)).ended_in(make.CLOSED))
-        await rounds.run_once()
-        await leases.delete(await lease_in(leases))
-        await rounds.run_once()
-    assert looks == 0
-
-
 async def test_a_host_that_stops_leaves_no_request_behind() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     for n in range(100):
@@ -246,19 +183,14 @@ async def test_a_host_that_stops_leaves_no_request_behind() -> None:
 
 
 async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
-    leases, seen = await leased_by((A, A1)), list[Moment]()
-    await alive(leases, A, C)
-
-    slow = Calls(answered_after={"list_fleet": 3})
-
-    class Watching(Balancer):
-        def observe(self, listing: Listing, at: Moment) -> View:
-            seen.append(at)
-            return super().observe(listing, at)
-
-    async with rebalancer_of_c(proxied(leases, slow), balancer=Watching) as rounds:
-        await rounds.run_once()
-    assert [x.answered - x.asked for x in seen] == [3]
+    """It counts for life from the answer to the question: of 29 s the first 3 do not."""
+    leases, slow = await leased_by((A, A1)), Calls(answered_after={"list_fleet": 3})
+    async with coordinator_of_c(proxied(leases, slow)) as rounds:
+        await rounds.round()
+        del slow.answered_after["list_fleet"]
+        await asyncio.sleep(29.9)
+        await rounds.round()
+        assert (await lease_in(leases)).owner == A
 
 
 # Taking from the dead
@@ -310,10 +242,10 @@ class BehindAReplica:
 
 async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_leases() -> None:
     behind = BehindAReplica(await leased_by((A, A1), (A, A1)))
-    async with rebalancer_of_c(behind.container) as rounds:
+    async with coordinator_of_c(behind.container) as rounds:
         for _ in range(5):
             await behind.beat()
-            await rounds.run_once()
+            await rounds.round()
             await asyncio.sleep(10)
     assert behind.tried == []
 
@@ -321,13 +253,13 @@ async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_l
 async def test_an_owner_that_was_fenced_in_vain_is_fenced_again() -> None:
     behind = BehindAReplica(await leased_by((A, A1)))
     await behind.beat()
-    async with rebalancer_of_c(behind.container) as rounds:
-        await rounds.run_once()
+    async with coordinator_of_c(behind.container) as rounds:
+        await rounds.round()
         await asyncio.sleep(31)
-        await rounds.run_once()
+        await rounds.round()
         assert behind.tried == [R0]
         await behind.beat()  # it was frozen, and not dead
-        await rounds.run_once()
+        await rounds.round()
         assert behind.tried == [R0]
 
 
@@ -336,10 +268,10 @@ async def test_a_lease_that_was_handed_to_a_host_does_not_count_for_those_that_i
     first = await lease_in(behind.leases)
     await behind.leases.replace(first.asked_by(A))
     await behind.leases.replace((await lease_in(behind.leases)).handed_over())
-    async with rebalancer_of_c(behind.container) as rounds:
+    async with coordinator_of_c(behind.container) as rounds:
         for _ in range(5):
             await behind.beat()
-            await rounds.run_once()
+            await rounds.round()
             await asyncio.sleep(10)
     assert set(behind.tried) == {R0}  # no heartbeat keeps it: a has not taken it up
 
@@ -361,8 +293,8 @@ async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_f
             if lease.owner == A:
                 await leases.acquire(lease.taken_by(B, B1))
 
-    async with rebalancer_of_c(proxied(leases, Calls(first={"read": taken_by_b}))) as rounds:
-        await rounds.run_once()
+    async with coordinator_of_c(proxied(leases, Calls(first={"read": taken_by_b}))) as rounds:
+        await rounds.round()
     assert [(x.owner, x.next_owner) for x in await leases.list()] == [(B, None)] * 3
 
 
@@ -376,8 +308,8 @@ async def test_a_request_of_another_host_is_not_withdrawn() -> None:
     async def asked_by_b() -> None:
         await leases.replace((await lease_in(leases)).asked_by(B))
 
-    async with rebalancer_of_c(proxied(leases, Calls(first={"read": asked_by_b}))) as rounds:
-        await rounds.run_once()
+    async with coordinator_of_c(proxied(leases, Calls(first={"read": asked_by_b}))) as rounds:
+        await rounds.round()
     assert (await lease_in(leases)).next_owner == B
 
 

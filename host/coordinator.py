@@ -1,0 +1,400 @@
+"""The only loop of a host that writes leases that this host does not read.
+
+Each round lists leases and members, with a heartbeat where that is one request, decides
+(``host.decide``), and does this host's part: it acquires, asks for and takes leases, gives back
+what it does not read, creates the leases that are to come, and deletes what is over.
+
+Every write here is one attempt, and one that any host may make at any time. What another host
+won, or what got no answer, is listed again in the next round: a claim without an answer is
+unknown, never owned. A round that has much to do (a host that starts over thousands of ranges)
+begins nothing more after ``balance_interval``, and the next one follows at once: what an owner
+must see in its listing of the leases that it has already may not wait for those that are still
+to come.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
+from changefeed.host.decide import Decision, Own, decide
+from changefeed.host.discovery import Discovery
+from changefeed.host.events import HostEvents
+from changefeed.host.settings import Settings
+from changefeed.host.workers.owned_lease import acquire
+from changefeed.host.workers.pool import WorkerPool
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import (
+    LeaseConflict,
+    LeaseGone,
+    LeaseLost,
+    MemberConflict,
+    checkpoint_is_lost,
+)
+from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
+from changefeed.leases.fleet_record import refuse_other_checkpoints
+from changefeed.leases.keymap import Due, KeyMap
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.listing import LeaseListing, SendAlong
+from changefeed.leases.load import coarse, known
+from changefeed.leases.plan import Action
+from changefeed.leases.updating import update_lease, vacate
+from changefeed.observers.observer import CloseReason
+from changefeed.runtime.clock import Clock
+from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.for_each import for_each
+
+_AT_ONCE = 16
+_CREATED_AT_ONCE = 8
+_FIRST_PIECE = 64
+
+
+class Coordinator:
+    """The rounds of one host. ``stopping`` says whether to take nothing more. ``send_along``
+    sends a heartbeat with a listing, where that is one request.
+    """
+
+    def __init__(
+        self,
+        me: HostName,
+        incarnation: Incarnation,
+        settings: Settings,
+        *,
+        container: LeaseContainer,
+        pool: WorkerPool,
+        discovery: Discovery,
+        events: HostEvents,
+        random: Random,
+        clock: Clock,
+        wall: Callable[[], float],
+        stopping: Callable[[], bool],
+        send_along: SendAlong,
+    ) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._settings = settings.leases
+        self._container = container
+        self._pool = pool
+        self._discovery = discovery
+        self._events = events
+        self._random = random
+        self._clock = clock
+        self._wall = wall
+        self._stopping = stopping
+        self._send_along = send_along
+        self._listing = LeaseListing(container, clock)
+        self._watch = FleetWatch(self._settings.timing, me=me)
+        self._own = Own(name=me)
+        self._keymap = KeyMap(())
+        self._highest_epoch = 0
+        self._piece = _FIRST_PIECE
+        self._created = frozenset[RangeId]()
+        self._round_ends = clock()
+        self._left = False
+        self._fencing = asyncio.Lock()
+        self._fenced: set[tuple[HostName | None, Incarnation | None]] = set()
+        self.alive: frozenset[HostName] = frozenset()
+        """The hosts that were alive in the last listing, and not stopping."""
+        self.listed_at: float | None = None
+        """When the last round was over."""
+
+    async def run(self, list_now: asyncio.Event) -> None:
+        """Do rounds until asked to stop; ``list_now`` has the next one begin at once."""
+        while not self._stopping():
+            jitter = self._random.uniform(0.9, 1.1)
+            try:
+                decision = await self.round()
+                now = self.listed_at = self._clock()
+                again = self._left or decision.again
+                wait = 0.0 if again else decision.wait(now=now, jitter=jitter)
+            except StoreUnavailable as error:
+                wait = self._settings.timing.balance_interval * jitter
+                self._events.retrying("balance", error, wait)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await list_now.wait()
+            list_now.clear()
+
+    async def round(self) -> Decision:
+        """List, decide, and act. Raise what container and feed raise."""
+        asked = self._clock()
+        self._round_ends, self._left = asked + self._settings.timing.balance_interval, False
+        leases, members = await self._listing.list_fleet(self._send_along)
+        at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        fleet = self._watch.take(leases, members, at)
+        ranges = self._discovery.ranges
+        keymap = self._keymap = KeyMap(
+            fleet.leases.values(), root=self._discovery.root, ranges=ranges.listed
+        )
+        self._own = replace(self._own, reading=[*self._pool.ranges])
+        decision = decide(fleet, keymap, self._own, ranges, self._settings)
+        self._own = replace(self._own, past=decision.past)
+        self._fenced.clear()
+        self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
+        self._pool.listed(leases, asked=asked)
+        self._pool.split(decision.splits)
+        self._report(fleet, decision)
+        gaps = [x.range for x in decision.gaps]
+        begins = decision.begins and self._discovery.root is None
+        if begins or decision.asks or {x.id for x in gaps} - self._discovery.starts.keys():
+            self._discovery.look(begins=begins, gaps=gaps)
+        if decision.again:
+            self._listing.doubt()  # the next one is to be whole
+        await self._act(fleet, decision)
+        self._events.balanced(sum(not x.ended for x in leases))
+        return decision
+
+    def _report(self, fleet: Fleet, decision: Decision) -> None:
+        leases, members = [*fleet.leases.values()], [*fleet.members.values()]
+        self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
+        self._events.loads(self._pool.leases.values())
+        self._events.activity.listed(leases, members)
+        reports = reporter(fleet) == self._me
+        self._events.listed_unread(unread_ranges(fleet, decision.readable) if reports else {})
+        if fleet.alive != self.alive:
+            self.alive = fleet.alive
+            self._events.members_changed(fleet.alive)
+
+    async def _act(self, fleet: Fleet, decision: Decision) -> None:
+        failed: StoreUnavailable | None = None
+        try:
+            await self._create(decision)
+        except StoreUnavailable as error:  # which may hold for what is new alone
+            failed = error
+        await for_each(decision.steps, partial(self._in_turn, fleet=fleet), at_once=_AT_ONCE)
+        if failed is not None:
+            raise failed
+        for member in fleet.forgotten:
+            with suppress(MemberConflict):
+                await self._container.remove_member(member)
+            self._listing.doubt()  # a listing of what was written shows no record that is gone
+
+    # leases that are there
+
+    async def _in_turn(self, step: tuple[Action, Lease], fleet: Fleet) -> None:
+        action, lease = step
+        if self._stopping():
+            return
+        if self._clock() >= self._round_ends:
+            self._left = True
+            return
+        try:
+            await self._do(action, lease, fleet)
+        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict) as error:
+            if isinstance(error, LeaseGone | MemberConflict):
+                self._listing.doubt()
+            self._events.conflict(lease, action.name.lower())
+
+    async def _do(self, action: Action, lease: Lease, fleet: Fleet) -> None:
+        match action:
+            case Action.DRAIN:
+                paused = lease.paused is not None
+                reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
+                self._pool.stop(lease.range_id, reason)
+            case Action.HAND_OVER:
+                assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
+                await self._write(_given_up(lease, fleet.alive))
+            case Action.WITHDRAW:
+                if await update_lease(self._container, lease.range_id, self._withdrawn):
+                    self._events.requested(lease, "withdrawn")
+            case Action.CLEAR:
+                await self._pool.clear_request(lease)
+                self._events.requested(lease, "cleared")
+            case Action.STEAL:
+                if await update_lease(self._container, lease.range_id, self._request(lease)):
+                    self._events.requested(lease, "asked")
+            case Action.ACQUIRE:
+                await self._acquire(lease, "available" if lease.owner is None else "own")
+            case Action.ACQUIRE_EXPIRED | Action.ROB:
+                await self._take(action, lease, fleet)
+
+    async def _take(self, action: Action, lease: Lease, fleet: Fleet) -> None:
+        assert lease.owner != self._me, f"{self._me!r} lives, and has {lease.range_id!r}"
+        if action is Action.ACQUIRE_EXPIRED:
+            await self._fence_owner(lease, fleet)
+            await self._acquire(lease, "expired")
+        else:
+            await self._acquire(lease, "stolen")
+            self._own = self._own.having_robbed(lease, fleet, now=self._clock())
+
+    async def _write(self, lease: Lease) -> None:
+        """Write a lease that carries our name and has no worker."""
+        named = lease.stamped(stamp=self._wall())
+        await self._container.replace(named)
+
+    async def _acquire(self, lease: Lease, how: str) -> None:
+        assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
+            f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
+        )
+        owned = await acquire(
+            self._container,
+            await self._beginning(lease),
+            taken=lambda x: x.taken_by(self._me, self._incarnation),
+            settings=self._settings,
+            clock=self._clock,
+            wall=self._wall,
+        )
+        if owned is None:
+            refuse_other_checkpoints(await self._container.fleet())
+            await self._pause(lease.range_id, checkpoint_is_lost(lease.range_id))
+            return
+        self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
+        self._pool.start(owned)
+
+    async def _beginning(self, lease: Lease) -> Lease:
+        """Let a lease that no host has owned begin where its parents have ended, and its epochs
+        above all that were seen: a range may come back under its name, or its lease have been
+        deleted, and epochs only grow.
+        """
+        if lease.epoch:
+            return lease
+        named = self._keymap.start_of(lease)
+        stored = None if named is None else await self._container.read(lease.range_id)
+        if named is not None and stored is not None and not stored.epoch:
+            if stored.continuation is None:
+                lease = await vacate(self._container, stored, lost=named.start)
+            elif stored.continuation != named.start:
+                lease = await self._container.replace(stored.begun_at(named.start))
+        return replace(lease, epoch=max(lease.epoch, self._highest_epoch))
+
+    async def _pause(self, range_id: RangeId, reason: str) -> None:
+        """Let a range that we have and do not read wait for a person; the next listing
+        reports it.
+        """
+
+        def pause(stored: Lease) -> Lease | None:
+            ours = self._is_ours_unread(stored)
+            return stored.released().paused_because(reason) if ours else None
+
+        await update_lease(self._container, range_id, pause)
+
+    async def _fence_owner(self, lease: Lease, fleet: Fleet) -> None:
+        """Fence the owner of an expired lease, once a round for all leases that it has."""
+        owner = (lease.owner, lease.incarnation)
+        async with self._fencing:
+            if owner not in self._fenced:
+                record = None if lease.owner is None else fleet.members.get(lease.owner)
+                await fence_owner(self._container, lease, record)
+                self._fenced.add(owner)
+
+    def _withdrawn(self, stored: Lease) -> Lease | None:
+        return stored.asked_by(None) if stored.next_owner == self._me else None
+
+    def _request(self, planned: Lease) -> Callable[[Lease], Lease | None]:
+        """Ask for a lease, if it still is in the hands that the plan took it from."""
+
+        def request(stored: Lease) -> Lease | None:
+            same = (stored.owner, stored.epoch) == (planned.owner, planned.epoch)
+            return stored.asked_by(self._me) if same else None
+
+        return request
+
+    # leases that are to come, or are over
+
+    async def _create(self, decision: Decision) -> None:
+        """Create and delete leases. Other hosts that start create some of them, too: each
+        begins elsewhere, and lists what is left after ever larger pieces. Else each of a
+        hundred hosts would create each of ten thousand leases.
+        """
+        starts = self._discovery.starts
+        wanted: dict[RangeId, Callable[[], Awaitable[None]]] = {
+            x.range_id: partial(self._fill, replace(x, continuation=starts[x.range_id]))
+            for x in decision.gaps
+            if x.range_id in starts
+        }
+        wanted |= {x.child.range.id: partial(self._come, x) for x in decision.due}
+        names = [*wanted]
+        first = int(self._random.random() * len(names)) if len(names) > self._piece else 0
+        piece = [*names[first:], *names[:first]][: self._piece]
+        ends = (self._clock() + self._round_ends) / 2  # the rest is for what is there
+
+        async def create(name: RangeId) -> None:
+            if self._clock() < ends:
+                await wanted[name]()
+
+        await for_each(piece, create, at_once=_CREATED_AT_ONCE)
+        self._left |= not self._created.issuperset(piece)  # let it be seen at once
+        self._created = frozenset(piece)
+        self._piece = 2 * self._piece if len(piece) < len(names) else _FIRST_PIECE
+        await self._delete(decision.deletes)
+
+    async def _come(self, due: Due) -> None:
+        """Create the lease of a child where its parents have ended."""
+        found = due.child.range
+        if not found.parents:  # for who draws where ranges come from
+            found = replace(found, parents=tuple(x.range_id for x in due.parents))
+        child = Lease(range=found, continuation=due.child.start)
+        if due.revived is None:
+            await self._fill(_with_load(child, due.parents))
+            return
+        with suppress(LeaseConflict, LeaseGone):
+            await self._revive(due.revived.revived_as(due.child))
+            self._events.created(child)
+
+    async def _revive(self, wanted: Lease) -> None:
+        stored = await self._container.read(wanted.range_id)
+        if stored is not None and stored.continuation is None:
+            # The checkpoint of a tombstone, which nobody has read for long, is lost.
+            await vacate(self._container, wanted)
+        else:
+            await self._write(wanted)
+
+    async def _fill(self, wanted: Lease) -> None:
+        assert wanted.continuation is not None, f"{wanted.range_id!r} would begin nowhere"
+        assert wanted.owner is None, f"{wanted.range_id!r} is not {wanted.owner!r}'s yet"
+        if (await self._container.create(wanted)).sign_of_life == wanted.sign_of_life:
+            self._events.created(wanted)
+
+    async def _delete(self, leases: Iterable[tuple[Lease, str]]) -> None:
+        for lease, reason in leases:
+            assert lease.ended or not lease.epoch, f"lease {lease.range_id!r} is being read"
+            with suppress(LeaseConflict, LeaseGone):  # another host did, or will
+                await self._container.delete(lease)
+                self._events.deleted(lease, reason)
+            self._listing.doubt()
+
+    # at the end
+
+    async def release_unserved(self) -> None:
+        """Withdraw what this host has requested, and release what came too late.
+
+        A request that is still there could be granted to a host that is gone. Once it is
+        withdrawn, nothing more can come; what was granted meanwhile is found in the second
+        listing.
+        """
+        for _ in range(2):
+            for lease in await self._container.list():
+                with suppress(LeaseConflict, LeaseGone):
+                    if self._is_ours_unread(lease):
+                        await self._write(lease.released())
+                    elif lease.next_owner == self._me:
+                        await update_lease(self._container, lease.range_id, self._withdrawn)
+
+    def _is_ours_unread(self, lease: Lease) -> bool:
+        """Whether it was handed to us, or claimed by us, and no call of ours can run for it."""
+        return (
+            lease.owner == self._me
+            and lease.incarnation in (None, self._incarnation)
+            and lease.range_id not in self._pool.ranges
+            and lease.range_id not in self._pool.stuck
+        )
+
+
+def _given_up(lease: Lease, living: Collection[HostName]) -> Lease:
+    """Give up a lease that this host does not read: to the host that asked, or to any."""
+    return lease.handed_over() if lease.next_owner in living else lease.released()
+
+
+def _with_load(child: Lease, parents: Sequence[Lease]) -> Lease:
+    """Give the sub-range of a hot range its part of the load, and no rest before it moves."""
+    for parent in parents:
+        load = known(parent.load)
+        if parent.end is not None and parent.end.by == "split" and load is not None:
+            part = coarse(load / len(parent.end.children), None)
+            return replace(child, load=part, moved=True)
+    return child

@@ -1,0 +1,327 @@
+"""What one host is to do about the leases of its fleet, as one listing shows them.
+
+A pure function: ``decide`` takes what was listed, what the host reads and remembers, and what
+the feed has; it returns what to do, and what to remember. All hosts compute the same plan of
+it, and each does its own part.
+
+A listing may be torn. So what is created, deleted or owned for the first time has to be so in
+two listings in a row, of which the later one is whole. A lease that was deleted by hand is
+created again by its owner (``OwnedLease``); the others leave it to the owner for as long as a
+dead one would have kept it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Literal
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.host.fleet_settings import limits_by_load, limits_to_split
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.fleet import Fleet
+from changefeed.leases.hot_ranges import hot_ranges
+from changefeed.leases.keymap import Due, KeyMap
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.load_plan import plan_by_load
+from changefeed.leases.plan import Action, Assignment, actions_for, plan
+
+_LONGEST_REST = 16  # balance intervals
+_SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
+
+Want = tuple[Literal["due", "gap", "over", "superseded"], RangeId]
+"""A lease that is to be created, or to be deleted, and why."""
+Asked = tuple[int, float]
+"""In which epoch our request has been on a lease, and since when."""
+Taken = tuple[int, float]
+"""How often a lease was taken from a processor of another kind, and when it was last."""
+
+
+def _whole(found: FeedRange, low: str, high: str) -> FeedRange:
+    raise AssertionError(f"keys from {low!r} to {high!r} of {found} are none by themselves")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """The ranges that the feed had when it was asked last, at ``asked`` on our clock.
+
+    ``sub_range`` makes one of some of their keys. Where ``inherits``, positions are handed on
+    from range to range, so that none is needed for its lease.
+    """
+
+    listed: Sequence[FeedRange] = ()
+    asked: float = -inf
+    inherits: bool = False
+    sub_range: Callable[[FeedRange, str, str], FeedRange] = _whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a host remembers of earlier listings. Times are in seconds, on its clock.
+
+    ``alive`` has been so since ``quiet_since``; ``said`` are the settings that hosts of it said
+    last. ``begun`` are leases that were read, and were not seen to end; ``empty`` says that
+    there was none at all.
+    """
+
+    listed_at: float | None = None
+    alive: frozenset[HostName] | None = None
+    quiet_since: float = 0.0
+    said: Mapping[HostName, str] = field(default_factory=dict)
+    asked: Mapping[RangeId, Asked] = field(default_factory=dict)
+    taken: Mapping[RangeId, Taken] = field(default_factory=dict)
+    readable: frozenset[RangeId] = frozenset()
+    wanted: Mapping[Want, float] = field(default_factory=dict)
+    empty: bool = False
+    begun: frozenset[RangeId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """This host: what it reads, and what it remembers."""
+
+    name: HostName
+    reading: Collection[RangeId] = ()
+    past: Past = field(default_factory=Past)
+
+    def having_robbed(self, lease: Lease, fleet: Fleet, *, now: float) -> "Own":
+        """Remember that a lease was taken, as it was listed, from its living owner."""
+        if not fleet.is_foreign(lease):
+            return self
+        times, _ = self.past.taken.get(lease.range_id, (0, now))
+        taken = {**self.past.taken, lease.range_id: (times + 1, now)}
+        return replace(self, past=replace(self.past, taken=taken))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """``steps`` are what to do about leases that are there, in this order; ``due`` and ``gaps``
+    are those to create, the latter without a position, ``deletes`` those to delete, and why.
+
+    ``begins`` says that there are no leases yet, ``asks`` that the feed has more to say than
+    it had, and ``splits`` into how many sub-ranges to split which range. ``readable`` are the
+    leases that a host may own. ``again`` says whether to list all again at once; else the next
+    listing is due in ``interval`` seconds, or at one of ``moments``.
+    """
+
+    steps: Sequence[tuple[Action, Lease]]
+    due: Sequence[Due]
+    gaps: Sequence[Lease]
+    deletes: Sequence[tuple[Lease, str]]
+    begins: bool
+    asks: bool
+    splits: Mapping[RangeId, int]
+    readable: Sequence[Lease]
+    again: bool
+    interval: float
+    moments: Sequence[float]
+    past: Past
+
+    def wait(self, *, now: float, jitter: float) -> float:
+        """Return how many seconds to wait before the next listing. ``jitter`` spreads the
+        listings of hosts.
+        """
+        assert jitter > 0, f"{jitter} intervals from now there is nothing to list"
+        longest = max(_SHORTEST_WAIT, self.interval * jitter)
+        return max(_SHORTEST_WAIT, min(longest, *(x - now for x in self.moments), inf))
+
+
+def decide(
+    fleet: Fleet, keymap: KeyMap, own: Own, ranges: Ranges, settings: LeaseSettings
+) -> Decision:
+    """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``."""
+    now, past = fleet.at.answered, own.past
+    assert past.listed_at is None or past.listed_at <= now, f"{now} is before {past.listed_at}"
+    quiet_since = past.quiet_since if fleet.alive == past.alive else now
+    quiet = now - quiet_since >= settings.timing.rebalance_delay
+    # A torn listing lacks the record of a host that has one.
+    known = {**past.said, **{x.name: x.settings for x in fleet.members.values()}}
+    said = {x: known[x] for x in fleet.alive if x in known}
+
+    listed, empty = keymap.readable(), not fleet.leases
+    readable = [x for x in listed if x.epoch or x.range_id in past.readable]
+    assert not any(x.ended or x.paused for x in readable), "nobody may own these"
+    assignment = _assignment(readable, fleet.alive, said, settings)
+    planned = actions_for(
+        own.name,
+        assignment,
+        fleet.leases.values(),
+        reading=own.reading,
+        expired=fleet.expired,
+        living=fleet.alive,
+    )
+    steals = _Steals(fleet, own, settings, quiet=quiet)
+    steps = [
+        (step, lease)
+        for action, lease in planned
+        if (step := steals.step(action, lease)) is not None
+    ]
+    moving = steals.moving or any(
+        assignment.get(x) not in (None, own.name) for x in own.reading
+    )
+    leases = _Leases(fleet, keymap, past, ranges, patience=settings.expiration)
+    expiries = [] if fleet.next_expiry is None else [fleet.next_expiry]
+    quiet_at = [quiet_since + settings.timing.rebalance_delay] if moving and not quiet else []
+    return Decision(
+        steps=steps,
+        due=leases.due,
+        gaps=leases.gaps,
+        deletes=leases.deletes,
+        begins=empty and past.empty,
+        asks=leases.are_new,
+        splits=_splits(fleet, said, ranges, settings) if quiet else {},
+        readable=readable,
+        again=len(readable) < len(listed) or leases.are_unsure or (empty and not past.empty),
+        interval=min(settings.timing.balance_interval, settings.timing.handoff_poll)
+        if moving
+        else settings.timing.balance_interval,
+        moments=[*expiries, *quiet_at, *leases.moments],
+        past=Past(
+            listed_at=now,
+            alive=fleet.alive,
+            quiet_since=quiet_since,
+            said=said,
+            asked=steals.asked,
+            taken=steals.taken,
+            readable=frozenset(x.range_id for x in listed),
+            wanted=leases.wanted,
+            empty=empty,
+            begun=leases.begun,
+        ),
+    )
+
+
+def _assignment(
+    readable: Sequence[Lease],
+    alive: Collection[HostName],
+    said: Mapping[HostName, str],
+    settings: LeaseSettings,
+) -> Assignment:
+    limits = limits_by_load(alive, said) if settings.balance == "load" else None
+    return plan(readable, alive) if limits is None else plan_by_load(readable, limits)
+
+
+def _splits(
+    fleet: Fleet, said: Mapping[HostName, str], ranges: Ranges, settings: LeaseSettings
+) -> Mapping[RangeId, int]:
+    """A processor of another kind would read on what was split."""
+    if not settings.split_hot or fleet.shared:
+        return {}
+    limits = limits_to_split(fleet.alive, said)
+    return hot_ranges(fleet.leases.values(), limits, ranges.listed)
+
+
+class _Steals:
+    """How far the steals of one host have come.
+
+    A lease is asked for once membership has been quiet. From an owner that was asked and
+    neither hands over nor dies, it is taken after ``longest_handoff``. A processor of another
+    kind knows no requests; it may write over what was taken from it, so it has its lease for
+    twice as long after each time.
+    """
+
+    def __init__(self, fleet: Fleet, own: Own, settings: LeaseSettings, *, quiet: bool) -> None:
+        self._fleet = fleet
+        self._me = own.name
+        self._settings = settings
+        self._quiet = quiet
+        self._now = now = fleet.at.answered
+        # We may have seemed dead, and owners hand over to no dead host: they had no time.
+        at = own.past.listed_at
+        was_away = at is not None and now - at >= settings.expiration / 2
+        self._asked_before = {} if was_away else own.past.asked
+        # After so long a lease may have been taken from us as well.
+        lasted = 2 * _LONGEST_REST * settings.timing.balance_interval
+        self.taken = {x: y for x, y in own.past.taken.items() if now - y[1] < lasted}
+        self.asked: dict[RangeId, Asked] = {}
+        self.moving = False
+        """Whether a lease is to come from another host."""
+
+    def step(self, action: Action, lease: Lease) -> Action | None:
+        """Return what to do now of what is planned, if anything."""
+        if action is not Action.STEAL:
+            return action
+        assert lease.owner != self._me, f"{self._me!r} steals {lease.range_id!r} from itself"
+        before = self._asked_before.get(lease.range_id)
+        if before is not None:
+            self.asked[lease.range_id] = before
+        if self._is_left_alone(lease):
+            return None
+        self.moving = True
+        return self._of(lease) if self._quiet else None
+
+    def _of(self, lease: Lease) -> Action | None:
+        if self._settings.max_handoff_time == 0 or self._fleet.is_foreign(lease):
+            return Action.ROB
+        if lease.next_owner != self._me:
+            self.asked.pop(lease.range_id, None)
+            return Action.STEAL
+        epoch, since = self.asked.get(lease.range_id, (lease.epoch, self._now))
+        if epoch != lease.epoch:
+            since = self._now
+        assert since <= self._now, f"{lease.range_id!r} is asked for since {since}, in future"
+        self.asked[lease.range_id] = lease.epoch, since
+        return Action.ROB if self._now - since >= self._settings.longest_handoff else None
+
+    def _is_left_alone(self, lease: Lease) -> bool:
+        times, at = self.taken.get(lease.range_id, (0, -inf))
+        intervals = min(2 ** min(times, _LONGEST_REST), _LONGEST_REST)
+        rests = self._now < at + intervals * self._settings.timing.balance_interval
+        return rests and self._fleet.is_foreign(lease)
+
+
+class _Leases:
+    """Which leases are to come, and which are over."""
+
+    def __init__(
+        self, fleet: Fleet, keymap: KeyMap, past: Past, ranges: Ranges, *, patience: float
+    ) -> None:
+        self._now = now = fleet.at.answered
+        self._patience = patience
+        open_names = {x.range_id for x in fleet.leases.values() if x.epoch and not x.ended}
+        deleted = past.begun - fleet.leases.keys()
+        self.begun = frozenset(open_names | deleted)
+        if ranges.asked == -inf:
+            due, gaps, over, superseded = {}, {}, {}, {}  # what the feed has, nobody knows
+        else:
+            due = {x.child.range.id: x for x in keymap.due()}
+            gaps = {x.range_id: x for x in _gaps(keymap, ranges)}
+            # Where positions are handed on, what is missing shows by its keys alone.
+            needed = () if ranges.inherits else {x.id for x in ranges.listed}
+            over = {x.range_id: x for x in keymap.over(needed)}
+            superseded = {x.range_id: x for x in keymap.superseded()}
+        named: list[Want] = [
+            *(("due", x) for x in due),
+            *(("gap", x) for x in gaps),
+            *(("over", x) for x in over),
+            *(("superseded", x) for x in superseded),
+        ]
+        self.wanted = {x: past.wanted.get(x, now) for x in named}
+        self.are_unsure = not self.wanted.keys() <= past.wanted.keys()
+        sure = [x for x in named if x in past.wanted]
+        late = [x for x in sure if x[0] == "gap" or (x[0] == "due" and x[1] in deleted)]
+        waiting = {x for x in late if now - self.wanted[x] < patience}
+        self.moments = [self.wanted[x] + patience for x in waiting]
+        ripe = [x for x in sure if x not in waiting]
+        self.due = [due[x] for kind, x in ripe if kind == "due"]
+        self.gaps = [gaps[x] for kind, x in ripe if kind == "gap"]
+        over_now = [x for x in ripe if x[0] == "over"]
+        gone = [x for x in over_now if ranges.asked >= self.wanted[x]]
+        self.are_new = bool(self.due) or len(gone) < len(over_now)
+        self.deletes = [(over[x], "its children go on") for _, x in gone]
+        self.deletes += [
+            (superseded[x], "its keys have gone to other ranges")
+            for kind, x in ripe
+            if kind == "superseded"
+        ]
+
+
+def _gaps(keymap: KeyMap, ranges: Ranges) -> Iterator[Lease]:
+    """Return leases for keys that have none: of the oldest ranges that hold them."""
+    for low, high in keymap.gaps():
+        holding = [x for x in ranges.listed if x.low < high and low < x.high]
+        names = {x.id for x in holding}
+        for x in holding:
+            if names.isdisjoint(x.parents):
+                bounds = max(low, x.low), min(high, x.high)
+                whole = bounds == (x.low, x.high)
+                yield Lease(range=x if whole else ranges.sub_range(x, *bounds))

@@ -1,0 +1,125 @@
+"""What the feed says that leases depend on: its ranges, where they start, and the root.
+
+A task of its own, since a slow feed must not hold up the rounds of the coordinator. It writes
+no lease: it only replaces what the coordinator decides by, and tells it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from typing import Never
+
+from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.host.decide import Ranges
+from changefeed.host.events import HostEvents
+from changefeed.host.first_leases import first_leases
+from changefeed.host.settings import FeedSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.fleet_record import settle_root
+from changefeed.leases.lease import End
+from changefeed.leases.timing import Timing
+from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.errors import StoreUnavailable
+
+_AGAIN_AFTER = 5.0
+_BREATH = 0.05
+_SOONEST = 1.0  # a listing that flickers must not keep the feed busy
+_LATER = (StoreUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
+
+
+class Discovery:
+    """Asks the feed for its ranges now and then; calls ``changed`` when there is news."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        container: LeaseContainer,
+        settings: FeedSettings,
+        *,
+        events: HostEvents,
+        changed: Callable[[], None],
+        timing: Timing,
+        clock: Clock = elapsed_time,
+    ) -> None:
+        self._feed = feed
+        self._container = container
+        self._settings = settings
+        self._events = events
+        self._changed = changed
+        self._interval = timing.ranges_interval
+        self._clock = clock
+        self._now = asyncio.Event()
+        self._begins = False
+        self._gaps: Mapping[RangeId, FeedRange] = {}
+        self.ranges = Ranges(
+            inherits=feed.successors_inherit_positions, sub_range=feed.sub_range
+        )
+        self.root: End | None = None
+        """What the leases of the fleet begin in, once that is settled."""
+        self.starts: dict[RangeId, Continuation] = {}
+        """Where the keys begin that have no lease, as far as they were asked for."""
+
+    def look(self, *, begins: bool = False, gaps: Iterable[FeedRange] = ()) -> None:
+        """Look without waiting for the interval. ``begins`` says that there are no leases, so
+        that the root is to be settled; ``gaps`` are ranges whose start is to be known.
+        """
+        self._begins = begins
+        self._gaps = {x.id: x for x in gaps}
+        self._now.set()
+
+    async def run(self) -> Never:
+        """Raise what asking again cannot mend."""
+        while True:
+            wait = self._interval
+            try:
+                await self._look()
+            except _LATER as error:
+                wait = min(wait, _AGAIN_AFTER)
+                self._events.retrying("ranges", error, wait)
+            await asyncio.sleep(_BREATH)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, wait - _BREATH)):
+                    await self._now.wait()
+            self._now.clear()
+
+    async def _look(self) -> None:
+        before, asked = self.ranges, self._clock()
+        if asked >= before.asked + _SOONEST:
+            self.ranges = replace(before, listed=await self._feed.ranges(), asked=asked)
+        if self.root is None:
+            self.root = await self._settled()
+        try:
+            await self._settle_starts()
+        finally:
+            if before.asked == -inf or before.listed != self.ranges.listed:
+                self._changed()
+
+    async def _settled(self) -> End | None:
+        """Return the root; settle it where there are no leases yet."""
+        begins, self._begins = self._begins, False
+        root = (await self._container.fleet()).root
+        if root is None and begins:
+            settings = self._settings
+            wanted = await first_leases(self._feed, settings.start, settings.parallelism)
+            root = await settle_root(self._container, wanted)
+            self._changed()
+        return root
+
+    async def _settle_starts(self) -> None:
+        """Settle where gaps begin; then raise the first of what was raised."""
+        gaps, self._gaps = self._gaps, {}
+        self.starts = {x: y for x, y in self.starts.items() if x in gaps}
+        failed: list[FeedError] = []
+        for name, found in gaps.items():
+            if name in self.starts:
+                continue
+            try:
+                self.starts[name] = await self._feed.start(found, self._settings.start)
+                self._changed()
+            except (RangeRefused, RangeUnknown) as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]

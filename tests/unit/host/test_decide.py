@@ -1,0 +1,447 @@
+"""What one host makes of what it listed. Times are of its own clock; nothing here waits."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.host.decide import Decision, Own, Ranges, decide
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.expiry import Moment
+from changefeed.leases.fleet import FleetWatch
+from changefeed.leases.keymap import KeyMap
+from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member
+from changefeed.leases.plan import Action
+from changefeed.leases.timing import Timing
+from tests.support import make
+
+ME, B, C = HostName("a"), HostName("b"), HostName("c")
+
+
+class Mind:
+    """One host, from one listing to the next; ``decision`` is what it decided last.
+
+    Expiration 30 s, quiet 5 s, handoffs of 30 s at the most, unless told otherwise.
+    """
+
+    decision: Decision
+
+    def __init__(
+        self, ranges: Ranges | None = None, *, rebalance_delay: float = 5, **settings: Any
+    ) -> None:
+        leases = LeaseSettings.model_validate(settings)
+        self.settings = leases.with_timing(rebalance_delay=rebalance_delay)
+        self.ranges = ranges or Ranges()
+        self.own = Own(name=ME)
+        self._watch = FleetWatch(Timing.of(30.0), me=ME)
+
+    def look(
+        self,
+        leases: Sequence[Lease],
+        members: Sequence[Member],
+        at: float,
+        owned: Collection[str] = (),
+        root: End | None = None,
+    ) -> Decision:
+        self.fleet = self._watch.take(leases, members, Moment(asked=at, answered=at, wall=0.0))
+        own = replace(self.own, reading=[RangeId(x) for x in owned])
+        keymap = KeyMap(leases, root=root, ranges=self.ranges.listed)
+        self.decision = decide(self.fleet, keymap, own, self.ranges, self.settings)
+        self.own = replace(own, past=self.decision.past)
+        return self.decision
+
+
+balancer = Mind
+
+
+def lease(n: int, owner: HostName | None = None) -> Lease:
+    made = Lease(range=FeedRange(id=RangeId(f"r{n}")), epoch=1)
+    return made if owner is None else made.taken_by(owner, Incarnation(f"{owner}-1"))
+
+
+def member(name: HostName, *, beats: int = 0, stopping: bool = False) -> Member:
+    return Member(
+        name=name, incarnation=Incarnation(f"{name}-1"), heartbeats=beats, stopping=stopping
+    )
+
+
+def to_do(
+    mine: Mind,
+    leases: Sequence[Lease],
+    members: Sequence[Member],
+    at: float,
+    owned: Collection[str] = (),
+) -> list[tuple[Action, str]]:
+    found = mine.look(leases, members, at, owned).steps
+    return [(action, x.range_id) for action, x in found]
+
+
+def test_a_host_that_stops_is_given_nothing_and_its_leases_are_asked_for() -> None:
+    mine = balancer(rebalance_delay=0)
+    leases = [lease(0), lease(1), lease(2, B)]
+    members = [member(ME), member(B, stopping=True)]
+    assert to_do(mine, leases, members, 0) == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
+    assert mine.fleet.alive == {ME}
+
+
+def test_a_steal_waits_until_membership_has_been_quiet_for_long_enough() -> None:
+    mine = balancer()
+    leases = [lease(0, B), lease(1, B)]
+    both = [member(ME), member(B)]
+    assert to_do(mine, leases, both, 0) == []
+    assert to_do(mine, leases, both, 4.9) == []
+    assert to_do(mine, leases, both, 5) == [(Action.STEAL, "r1")]
+
+
+def test_whoever_comes_or_goes_begins_the_quiet_anew() -> None:
+    mine = balancer()
+    leases = [lease(n, B) for n in range(6)]
+    to_do(mine, leases, [member(ME), member(B)], 0)
+    three = [member(ME), member(B), member(C)]
+    assert to_do(mine, leases, three, 4) == []
+    assert to_do(mine, leases, three, 8.9) == []
+    assert {x for x, _ in to_do(mine, leases, three, 9)} == {Action.STEAL}
+
+
+def test_what_has_expired_is_taken_over_however_restless_membership_is() -> None:
+    mine = balancer(rebalance_delay=1000)
+    dead = [lease(0, B), lease(1, B)]
+    assert to_do(mine, dead, [member(ME), member(C)], 0) == []
+    found = to_do(mine, dead, [member(ME), member(C, beats=1)], 30)
+    assert [x for x, _ in found] == [Action.ACQUIRE_EXPIRED]
+
+
+def test_a_dead_host_is_given_nothing_though_its_record_is_there() -> None:
+    mine = balancer()
+    both = [member(ME), member(B)]
+    assert to_do(mine, [lease(0), lease(1)], both, 0) == [(Action.ACQUIRE, "r0")]
+    found = to_do(mine, [lease(0), lease(1)], [member(ME, beats=6), member(B)], 30)
+    assert found == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
+
+
+def test_a_record_is_forgotten_when_its_host_is_dead_and_owns_nothing_any_more() -> None:
+    mine = balancer()
+    leases, members = [lease(0, B)], [member(ME), member(B), member(C)]
+    mine.look(leases, members, 0)
+    assert list(mine.fleet.forgotten) == []
+    members = [replace(x, heartbeats=1) if x.name == ME else x for x in members]
+    mine.look(leases, members, 30)
+    assert [x.name for x in mine.fleet.forgotten] == [C]
+    mine.look([], members, 30)
+    assert [x.name for x in mine.fleet.forgotten] == [B, C]
+
+
+# Steals
+
+
+OTHERS = [lease(0, B)]
+
+
+def steal(mine: Mind, theirs: Lease, at: float) -> Action | None:
+    """Let it list two leases of a living owner, one of which is ours to steal."""
+    members = [member(ME, beats=int(at)), member(B, beats=int(at))]
+    found = mine.look([*OTHERS, theirs], members, at)
+    assert [x.range_id for _, x in found.steps] in ([], [theirs.range_id])
+    return found.steps[0][0] if found.steps else None
+
+
+def steals(mine: Mind, theirs: Lease, *moments: float) -> list[Action | None]:
+    """Let it list so every ten seconds: who is away for longer may have seemed dead."""
+    return [steal(mine, theirs, at) for at in moments]
+
+
+def asked_from(start: float, to: float) -> Iterator[float]:
+    while start < to:
+        yield start
+        start += 10
+
+
+def test_an_owner_is_asked_and_has_its_time_and_an_expiration_and_is_then_robbed() -> None:
+    mine, theirs = balancer(rebalance_delay=0), lease(1, B)
+    assert steal(mine, theirs, 10) is Action.STEAL
+    asked = theirs.asked_by(ME)
+    assert set(steals(mine, asked, *asked_from(11, 71), 71 - 0.1)) == {None}
+    assert steal(mine, asked, 71) is Action.ROB
+
+
+def test_a_request_that_another_write_has_wiped_out_is_made_again() -> None:
+    mine, theirs = balancer(rebalance_delay=0), lease(1, B)
+    assert steal(mine, theirs, 10) is Action.STEAL
+    assert set(steals(mine, theirs.asked_by(ME), *asked_from(11, 50))) == {None}
+    assert steal(mine, theirs.asked_by(C), 50) is Action.STEAL
+    assert set(steals(mine, theirs.asked_by(ME), *asked_from(51, 111))) == {None}
+    assert steal(mine, theirs.asked_by(ME), 51 + 60) is Action.ROB
+
+
+def test_a_new_epoch_of_the_same_owner_has_all_the_time_again() -> None:
+    mine, theirs = balancer(rebalance_delay=0), lease(1, B)
+    assert set(steals(mine, theirs.asked_by(ME), *asked_from(10, 50))) == {None}
+    again = theirs.taken_by(B, Incarnation("b-1")).asked_by(ME)
+    assert set(steals(mine, again, *asked_from(50, 110))) == {None}
+    assert steal(mine, again, 50 + 60) is Action.ROB
+
+
+def test_the_time_of_a_steal_begins_anew_for_a_host_that_was_away_for_long() -> None:
+    mine = balancer(rebalance_delay=0)
+    asked_for = lease(1, B).asked_by(ME)
+    assert steal(mine, asked_for, 0) is None
+    assert set(steals(mine, asked_for, *asked_from(60, 120))) == {None}  # away until 60
+    assert steal(mine, asked_for, 120) is Action.ROB
+
+
+def test_without_time_for_handoffs_a_lease_is_taken_at_once() -> None:
+    mine, theirs = balancer(max_handoff_time=0, rebalance_delay=0), lease(1, B)
+    assert steal(mine, theirs, 0) is Action.ROB
+
+
+def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
+    mine, only_me = balancer(rebalance_delay=0), [member(ME)]
+    theirs = [replace(lease(n), owner=B, renewals=1) for n in range(2)]
+    assert to_do(mine, theirs, only_me, 0) == [(Action.ROB, "r1")]
+    assert mine.fleet.alive == {ME, B}
+
+
+def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
+    mine = balancer(rebalance_delay=0)
+    theirs = [lease(0, B), lease(1, B)]
+    assert to_do(mine, theirs, [member(ME)], 0) == [(Action.STEAL, "r1")]
+
+
+def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long() -> None:
+    mine, now = balancer(rebalance_delay=0), 0
+    at: list[float] = []
+    while len(at) < 7:
+        theirs = [replace(of_b(n), renewals=now) for n in range(2)]
+        if mine.look(theirs, [member(ME, beats=now)], now).steps:
+            mine.own = mine.own.having_robbed(theirs[1], mine.fleet, now=now)
+            at.append(now)
+        now += 1
+    assert [y - x for x, y in pairwise(at)] == [10, 20, 40, 80, 80, 80]
+    assert mine.own.past.taken.keys() == {"r1"}
+    assert steal(mine, lease(1, B), now) is Action.STEAL  # a host of ours has it by now
+    mine.look([], [member(ME, beats=now)], now + 160)
+    assert not mine.own.past.taken
+
+
+# When to look again
+
+
+def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> None:
+    mine = balancer()
+    to_do(mine, [lease(0, B)], [member(ME), member(B)], 0)
+    assert mine.decision.wait(now=0, jitter=1.1) == 5.5
+    assert mine.decision.wait(now=27, jitter=1.1) == 3
+    assert mine.decision.wait(now=30, jitter=1.1) == 0.05  # never at full speed
+
+
+def test_the_next_look_is_soon_while_leases_are_about_to_change_hands() -> None:
+    mine = balancer()
+    leases = [lease(0, B), lease(1, B)]
+    to_do(mine, leases, [member(ME), member(B)], 0)
+    assert mine.decision.wait(now=0, jitter=1.0) == 0.5
+
+
+# By load
+
+
+def by_load(name: HostName, **said: object) -> Member:
+    settings = {"leases.balance": "load", **said}
+    return replace(member(name), settings=json.dumps(settings))
+
+
+HOT = [lease(n, B).with_load(0.5, moved=False) for n in range(2)]
+COLD = [lease(n, ME).with_load(0.0, moved=False) for n in range(2, 4)]
+
+
+def test_a_fleet_that_balances_by_load_moves_work_where_numbers_are_even() -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    found = to_do(mine, [*HOT, *COLD], [by_load(ME), by_load(B)], 0, ["r2", "r3"])
+    assert found == [(Action.STEAL, "r0")]
+
+
+def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
+    whole = FeedRange(id=RangeId("r0"), low="0", high="8")
+    feed = Ranges(listed=[whole], asked=0.0)
+    mine = balancer(feed, rebalance_delay=5, balance="load", split_hot=True)
+    hot = [replace(lease(0, ME), range=whole, load=1.0)]
+    members = [by_load(x, **{"leases.split_hot": True}) for x in (ME, B)]
+
+    def to_split(at: float) -> Mapping[RangeId, int]:
+        return mine.look(hot, members, at, ["r0"]).splits
+
+    assert to_split(0) == {}
+    assert to_split(4) == {}
+    assert to_split(5) == {"r0": 2}
+    members.append(by_load(C, **{"leases.split_hot": True}))
+    assert to_split(6) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        member(B),
+        replace(member(B), settings='{"leases.balance": "count"}'),
+        replace(member(B), settings="no JSON"),
+        replace(member(B), settings='{"leases.balance": ["load"]}'),
+        replace(member(B), settings='{"leases.balance": "load", "leases.capacity": 1e999}'),
+    ],
+    ids=["says nothing", "count", "unreadable", "of another form", "beyond numbers"],
+)
+def test_one_host_that_balances_by_count_makes_all_do_so(other: Member) -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*HOT, *COLD], [by_load(ME), other], 0, ["r2", "r3"]) == []
+    counting = balancer(rebalance_delay=0)
+    both = [by_load(ME), by_load(B)]
+    assert to_do(counting, [*HOT, *COLD], both, 0, ["r2", "r3"]) == []
+
+
+def test_a_torn_listing_without_the_record_of_a_host_does_not_change_the_way() -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    asked = [(Action.STEAL, "r0")]
+    both = [by_load(ME), by_load(B)]
+    assert to_do(mine, [*HOT, *COLD], both, 0, ["r2", "r3"]) == asked
+    assert to_do(mine, [*HOT, *COLD], both[:1], 1, ["r2", "r3"]) == asked
+    assert to_do(mine, [*HOT, *COLD], both[1:], 2, ["r2", "r3"]) == asked
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 1e-9, 1e9])
+def test_a_capacity_that_no_setting_allows_is_that_of_any_host(capacity: float) -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    text = json.dumps({"leases.balance": "load", "leases.capacity": capacity})
+    odd = replace(member(B), settings=text)
+    found = to_do(mine, [*HOT, *COLD], [by_load(ME), odd], 0, ["r2", "r3"])
+    assert found == [(Action.STEAL, "r0")]
+
+
+def test_capacities_and_most_ranges_are_what_member_records_say() -> None:
+    strong = by_load(B, **{"leases.capacity": 3.0})
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*HOT, *COLD], [by_load(ME), strong], 0, ["r2", "r3"]) == []
+    full = by_load(ME, **{"leases.max_ranges": 2})
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*HOT, *COLD], [full, by_load(B)], 0, ["r2", "r3"]) == []
+
+
+def of_b(n: int) -> Lease:
+    return replace(lease(n, B), incarnation=None, moved=False)
+
+
+# What is to come, and what is over
+
+
+START = Continuation("0")
+WHOLE = make.feed_range("w", "0", "8")
+LOW, HIGH = (
+    replace(make.feed_range(*x), generation=(1, 0))
+    for x in (("low", "0", "4"), ("high", "4", "8"))
+)
+ENDED = make.lease(WHOLE, epoch=1).ended_in(
+    End(children=(Successor(range=LOW, start=START), Successor(range=HIGH, start=START)))
+)
+READ = [make.lease(x, "b", renewals=1) for x in (LOW, HIGH)]
+FEED = Ranges(listed=[LOW, HIGH], asked=0.0)
+
+
+def wants(found: Decision) -> tuple[set[str], set[str], set[str]]:
+    """Return what it creates, and what it deletes."""
+    return (
+        {x.child.range.id for x in found.due},
+        {x.range_id for x in found.gaps},
+        {x.range_id for x, _ in found.deletes},
+    )
+
+
+NOTHING = (set[str](), set[str](), set[str]())
+
+
+def test_children_are_created_when_two_listings_in_a_row_want_them() -> None:
+    mine = Mind(FEED)
+    first = mine.look([ENDED], [], 0)
+    assert (wants(first), first.again) == (NOTHING, True)
+    assert wants(mine.look([ENDED, *READ], [], 1)) == NOTHING
+    mine.look([ENDED], [], 2)
+    # They were read: they are left to their owner for an expiration.
+    assert wants(mine.look([ENDED], [], 31)) == NOTHING
+    assert wants(mine.look([ENDED], [], 32))[0] == {"low", "high"}
+    fresh = Mind(FEED)
+    fresh.look([ENDED], [], 0)
+    assert wants(fresh.look([ENDED], [], 1))[0] == {"low", "high"}
+
+
+def test_before_the_feed_has_said_its_ranges_nothing_is_created_or_deleted() -> None:
+    mine = Mind()
+    mine.look([ENDED], [], 0)
+    found = mine.look([ENDED], [], 1)
+    assert (wants(found), found.again) == (NOTHING, False)
+
+
+def test_a_tombstone_is_deleted_once_the_feed_was_asked_since_it_was_seen_to_be_over() -> None:
+    mine = Mind(FEED)
+    mine.look([ENDED, *READ], [], 5)
+    assert wants(mine.look([ENDED, *READ], [], 10)) == NOTHING
+    mine.ranges = replace(FEED, asked=7.0)
+    assert wants(mine.look([ENDED, *READ], [], 15))[2] == {"w"}
+
+
+def test_keys_without_a_lease_are_left_alone_for_an_expiration_and_then_looked_for() -> None:
+    mine = Mind(FEED)
+    mine.look(READ[:1], [], 0)
+    found = mine.look(READ[:1], [], 10)
+    assert wants(found) == NOTHING
+    assert 30 in found.moments
+    assert wants(mine.look(READ[:1], [], 30))[1] == {"high"}
+    assert wants(mine.look(READ, [], 40)) == NOTHING
+    mine.look(READ[:1], [], 50)
+    assert wants(mine.look(READ[:1], [], 79)) == NOTHING  # it was there again
+
+
+def test_a_lease_that_nobody_has_owned_is_acquired_when_two_listings_show_it() -> None:
+    mine = Mind(FEED)
+    new = [make.lease(LOW), make.lease(HIGH)]
+    first = mine.look(new, [member(ME)], 0)
+    assert (first.steps, first.again) == ([], True)
+    second = mine.look(new, [member(ME)], 1)
+    assert ([x for x, _ in second.steps], second.again) == ([Action.ACQUIRE] * 2, False)
+
+
+def test_a_fleet_begins_where_two_listings_in_a_row_show_no_lease() -> None:
+    mine = Mind(FEED)
+    first = mine.look([], [], 0)
+    assert (first.begins, first.again) == (False, True)
+    assert not mine.look(READ, [], 1).begins
+    mine.look([], [], 2)
+    assert mine.look([], [], 3).begins
+
+
+TORN = st.lists(st.sets(st.sampled_from(["w", "low", "high"])), min_size=2, max_size=8)
+
+
+@given(TORN)
+def test_what_one_listing_in_two_lacks_is_neither_created_nor_deleted_nor_begun(
+    torn: Sequence[Collection[str]],
+) -> None:
+    mine, every = Mind(FEED), [ENDED, *READ]
+    for n, lacks in enumerate(torn):
+        for listed in ([x for x in every if x.range_id not in lacks], every):
+            found = mine.look(listed, [], n * 0.1)
+            assert (found.due, found.gaps, found.begins) == ([], [], False)
+            assert all(x.range_id == "w" for x, _ in found.deletes)
+
+
+@given(TORN, st.randoms())
+def test_a_decision_depends_on_no_order_of_the_listing(
+    torn: Sequence[Collection[str]], random: Any
+) -> None:
+    one, other = Mind(FEED), Mind(FEED)
+    for n, lacks in enumerate(torn):
+        listed = [x for x in [ENDED, *READ] if x.range_id not in lacks]
+        shuffled = random.sample(listed, len(listed))
+        ours, theirs = one.look(listed, [], n * 9.0), other.look(shuffled, [], n * 9.0)
+        assert (ours.steps, wants(ours)) == (theirs.steps, wants(theirs))
+        assert ours.past == theirs.past
