@@ -302,6 +302,7 @@ class OwnedLease:
         copy is refused.
         """
         checkpoint, last = self._continuation, self._lease.renewed()
+        unclear = None if self._unclear is None else self._unclear.continuation
         ours = replace(last, epoch=last.epoch + 1, version=stored.version)
         ours = ours.stamped(stamp=self._wall())
         try:
@@ -309,7 +310,7 @@ class OwnedLease:
             if claimed.continuation is None:
                 self.lose(checkpoint_is_lost(self.range_id))
             self._take_over(claimed)
-            if self._continuation != checkpoint:
+            if self._continuation not in (checkpoint, unclear):
                 later = self._lease.advanced_to(checkpoint)
                 self._take_over(await self._container.checkpoint(later))
         except LeaseGone as gone:

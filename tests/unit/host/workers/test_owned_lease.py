@@ -11,7 +11,8 @@ from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
-from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.calls import Calls
@@ -419,3 +420,21 @@ async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owne
     await owned.renew()
     stored = await lease_in(leases)
     assert (stored.owner, stored.continuation, stored.epoch) == ("a", "7", 2)
+
+
+async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back() -> None:
+    """Ownership is kept apart, and was deleted alone."""
+    ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
+    leases = SeparateStores(ownership, checkpoints)
+    await leases.create(make.lease(at="0"))
+    cut = Cutting(LOST, at=2, only=lambda x: x == "checkpoint", after=True)
+    owned = await make.owned(proxied(leases, cut))
+    await owned.checkpoint(C5)
+    with pytest.raises(StoreUnavailable):
+        await owned.checkpoint(C9)
+    (stored,) = await ownership.list()
+    await ownership.delete(stored)
+    await owned.renew()
+    kept = await checkpoints.read(owned.range_id)
+    assert kept is not None
+    assert (kept.continuation, owned.continuation) == (C9, C9)
