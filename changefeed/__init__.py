@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from changefeed.feeds.producer import Producer
     from changefeed.feeds.producing import open_producer
     from changefeed.feeds.sync_producer import SyncProducer, open_sync_producer
-    from changefeed.host.balancing.membership import NameTaken
     from changefeed.host.endpoints import AsgiApp, asgi_endpoints, endpoints
     from changefeed.host.health import Health
     from changefeed.host.host import Host
+    from changefeed.host.membership import NameTaken
     from changefeed.host.settings import (
         CosmosSettings,
         FeedSettings,
@@ -156,7 +156,7 @@ _GROUPS = {
     "Errors": {
         "UserError": "runtime.errors",
         "Failure": "runtime.errors",
-        "NameTaken": "host.balancing.membership",
+        "NameTaken": "host.membership",
         "FeedError": "feeds.errors",
         "FeedUnavailable": "feeds.errors",
         "FeedRefused": "feeds.errors",

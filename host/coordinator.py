@@ -20,11 +20,11 @@ from functools import partial
 from random import Random
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
 from changefeed.host.decide import Decision, Own, decide
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import Settings
+from changefeed.host.unread_ranges import reporter, unread_ranges
 from changefeed.host.workers.owned_lease import acquire
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer

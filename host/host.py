@@ -22,18 +22,18 @@ from prometheus_client import CollectorRegistry
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
-from changefeed.host.balancing.membership import Membership, NameTaken
-from changefeed.host.balancing.unread_ranges import UnreadLags
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.fleet_settings import shared_settings
 from changefeed.host.health import Health
 from changefeed.host.loop_lag import LoopLag
+from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
 from changefeed.host.supervisor import ChildStart
+from changefeed.host.unread_ranges import UnreadLags
 from changefeed.host.workers.lag_meter import LagMeter
 from changefeed.host.workers.load_meter import SharedTime
 from changefeed.host.workers.pool import WorkerPool

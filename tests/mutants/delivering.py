@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.feed import Continuation
-from changefeed.host.balancing.membership import Membership
 from changefeed.host.host import Host
+from changefeed.host.membership import Membership
 from changefeed.host.workers.checkpointer import Acknowledgements, Checkpointer
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.lease import Lease

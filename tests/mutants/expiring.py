@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from changefeed.host import coordinator
-from changefeed.host.balancing.membership import Membership
+from changefeed.host.membership import Membership
 from changefeed.host.workers import owned_lease
 from changefeed.leases import fleet, plan
 from changefeed.leases.expiry import ExpiryWatch
@@ -13,7 +13,7 @@ from changefeed.stores.memory import MemoryStore
 from .mutant import Patch, mutant, nothing, put_in_any_version
 
 _EXPIRY = "unit/leases/test_expiry.py"
-_MEMBERSHIP = "unit/host/balancing/test_membership.py"
+_MEMBERSHIP = "unit/host/test_membership.py"
 
 
 @mutant(rule=1, kills=_EXPIRY)

@@ -3,8 +3,8 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
-from changefeed.host.balancing.membership import Membership, NameTaken
 from changefeed.host.coordinator import Coordinator
+from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.workers import owned_lease
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.context import WorkerContext
@@ -108,7 +108,7 @@ def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
     m.patch(owned_lease, "acquire", acquire)
 
 
-@mutant(rule=6, kills="unit/host/balancing/test_membership.py")
+@mutant(rule=6, kills="unit/host/test_membership.py")
 def a_host_takes_its_own_unanswered_heartbeat_for_a_namesake(m: Patch) -> None:
     async def beat(self: Membership) -> None:
         try:

@@ -50,7 +50,7 @@ def threads_write_into_the_event_loop(m: Patch) -> None:
     m.patch(WorkerContext, "_say", WorkerContext._count)
 
 
-@mutant(rule=8, kills="unit/host/balancing/test_heartbeats.py::test_leases_are_renewed")
+@mutant(rule=8, kills="unit/host/test_heartbeats.py::test_leases_are_renewed")
 def nothing_renews_a_lease_while_the_observer_works(m: Patch) -> None:
     async def run(_: LeaseRenewer) -> None:
         await asyncio.Event().wait()

@@ -20,7 +20,7 @@ from changefeed.stores.memory import MemoryStore
 from .mutant import Patch, mutant, put_in_any_version
 
 _DECIDE = "unit/host/test_decide.py"
-_HANDOFF = "unit/host/balancing/test_handoff.py"
+_HANDOFF = "unit/host/test_handoff.py"
 _DRAIN = "unit/host/workers/test_drain.py"
 
 

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, cast
 
 from changefeed.feeds.feed import Feed, RangeId
-from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
+from changefeed.host.membership import NameTaken
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer

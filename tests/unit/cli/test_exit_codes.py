@@ -5,7 +5,7 @@ import pytest
 from changefeed.cli.exit_codes import exit_message
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
-from changefeed.host.balancing.membership import NameTaken
+from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.errors import ObserverExhausted, ObserverRefused, ObserverStuck
 from changefeed.runtime.errors import Failure, StoreRefused, StoreUnavailable, UserError

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.membership import Membership
+from changefeed.host.membership import Membership
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.cancellation import CancelledByClient
 from changefeed.testing.fleet import Fleet

@@ -9,7 +9,7 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, resume
-from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
+from changefeed.host.unread_ranges import reporter, unread_ranges
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap

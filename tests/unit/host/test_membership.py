@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from changefeed.host.balancing.membership import Membership, NameTaken
 from changefeed.host.events import HostEvents
+from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer, ListedFleet, Members

@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause, release
-from changefeed.host.balancing.membership import NameTaken
+from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason

@@ -1,1 +1,0 @@
-"""Who is in the fleet, which leases this host should own, and how it comes to own them."""
