@@ -31,7 +31,7 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
 
     From then on, the process ends soon, whatever threads are still running in it. With
     ``stop_at_eof`` the end of standard input is a signal to stop. Raise
-    ``ObserverRefused``, ``AddressRefused`` and ``TelemetryRefused`` before anything else.
+    ``UserError`` for what a person has to change, before anything else.
     """
     code = 1
     runner = asyncio.Runner()

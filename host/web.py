@@ -20,18 +20,14 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.web_server import WebLimits
 
 
-class AddressRefused(UserError):
-    """We cannot listen there."""
-
-
 @contextmanager
 def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
-    """Take the port. Raise ``AddressRefused`` if that cannot be had."""
+    """Take the port. Raise ``UserError`` if that cannot be had."""
     try:
         assert settings.port != "off", "there is a port to listen at"
         listening = web_server.take_port(settings.bind, settings.port)
     except OSError as error:
-        raise AddressRefused(_advice(settings, error)) from error
+        raise UserError(_advice(settings, error)) from error
     with listening:
         yield listening
 

@@ -4,7 +4,7 @@ The fence is asked before *every* call: between two attempts a lease may be lost
 may have been frozen for longer than its lease lived. A wrapper that waits does it through the
 fence as well.
 
-What the user's code raises goes no further than here: outside it is an ``ObserverRaised``.
+What the user's code raises goes no further than here: outside it is an ``AttemptFailed``.
 Everything but a cancellation of ours is a failure of the observer, to be tried again, isolated
 and put aside like any other: ``SystemExit`` of a library that calls ``sys.exit``,
 ``KeyboardInterrupt``, ``GeneratorExit``, the panics of extensions in Rust, and a
@@ -40,7 +40,7 @@ from typing import Protocol
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.error_text import kind_of, text_of
-from changefeed.observers.errors import ObserverRaised, ObserverStuck, ObserverTimedOut
+from changefeed.observers.errors import AttemptFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context, Observer
 from changefeed.observers.unawaited import log_what_nobody_awaits
 
@@ -72,7 +72,7 @@ class CalledObserver:
     """Calls ``observer``. ``open`` and ``process`` ask ``fence`` first, and have so many
     ``seconds``; who calls ``close`` bounds that.
 
-    Raise ``ObserverRaised`` for whatever the observer raises, ``ObserverTimedOut`` if a call
+    Raise ``AttemptFailed`` for whatever the observer raises, and if a call
     was ended at the end of its time, and ``ObserverStuck`` if it could not be: the observer
     must then not be called any more.
     """
@@ -121,7 +121,7 @@ async def _call(
     if not task.done():
         assert seconds is not None, f"{name!r} is waited for until it has ended"
         await _end(task, name, context, seconds, began)
-        raise ObserverTimedOut(name, seconds)
+        raise AttemptFailed.after(name, seconds)
     try:
         task.result()
     except asyncio.CancelledError as error:
@@ -194,8 +194,8 @@ async def _contained(call: _Code) -> None:
         raise _raised(error) from error
 
 
-def _raised(error: BaseException) -> ObserverRaised:
-    return ObserverRaised(kind_of(error), text_of(error))
+def _raised(error: BaseException) -> AttemptFailed:
+    return AttemptFailed(kind_of(error), text_of(error))
 
 
 def _is_running(task: "asyncio.Task[None] | None") -> bool:

@@ -12,7 +12,7 @@ Limits: the text is made whole before it is cut, by the user's own code.
 import traceback
 from collections.abc import Callable
 
-from changefeed.observers.errors import ObserverRaised
+from changefeed.observers.errors import AttemptFailed
 
 LONGEST_TEXT = 4000
 """In characters; what is longer says how long it was."""
@@ -28,14 +28,14 @@ _ESCAPES = {
 
 def kind_of(error: BaseException) -> str:
     """Return the name of the class that the user's code raised."""
-    if type(error) is ObserverRaised:
+    if type(error) is AttemptFailed:
         return error.kind
     return _said(lambda: _tidy(type(error).__name__, _LONGEST_KIND))
 
 
 def text_of(error: BaseException) -> str:
     """Return what it says, without its class: plain, and ``LONGEST_TEXT`` at most."""
-    if type(error) is ObserverRaised:
+    if type(error) is AttemptFailed:
         return error.text
     return _said(lambda: _tidy(str(error), LONGEST_TEXT))
 
@@ -48,7 +48,7 @@ def describe(error: BaseException) -> str:
 
 def trace_of(error: BaseException) -> str:
     """Return its traceback, or the end of a long one."""
-    raised = error.__cause__ if type(error) is ObserverRaised else None
+    raised = error.__cause__ if type(error) is AttemptFailed else None
     return _said(lambda: _trace(raised or error))
 
 

@@ -7,8 +7,7 @@ ObserverError
 ├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
 ├── LeaseFenced          it may not be called any more: the lease is not ours
 └── DeadLetterConflict   another letter has the id of the one to put: a person decides
-ObserverTimedOut         one attempt took too long; like what the observer raises itself
-ObserverRaised           it raised something in one attempt; it may be repeated
+AttemptFailed            it raised in one attempt, or took too long; it may be repeated
 """
 
 from collections import deque
@@ -119,20 +118,9 @@ class DeadLetterConflict(ObserverError):
         )
 
 
-class ObserverTimedOut(Exception):
-    """One attempt was ended because it took longer than ``seconds``; it may be repeated."""
-
-    def __init__(self, call: str, seconds: float) -> None:
-        super().__init__(call, seconds)
-        self.call = call
-        self.seconds = seconds
-
-    def __str__(self) -> str:
-        return f"{self.call!r} did not end within {self.seconds:g} s (observer.timeout)"
-
-
-class ObserverRaised(Exception):
-    """What the user's code has raised in one attempt is the cause; it may be anything.
+class AttemptFailed(Exception):
+    """What the user's code has raised in one attempt is the cause; it may be anything. Without
+    a cause, the attempt was ended because it took too long.
 
     ``kind`` and ``text`` describe it, as plain text: its class, and what it says if it can.
     """
@@ -144,6 +132,11 @@ class ObserverRaised(Exception):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}" if self.text else self.kind
+
+    @classmethod
+    def after(cls, call: str, seconds: float) -> "AttemptFailed":
+        text = f"{call!r} did not end within {seconds:g} s (observer.timeout)"
+        return cls(TimeoutError.__name__, text)
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

@@ -48,7 +48,7 @@ def keep(
     """Keep the tables until asked to stop or, with ``once``, until they are up to date.
 
     ``submitted``: spark-submit has configured where Spark runs. ``registry`` is what
-    ``/metrics`` serves. Raise ``QueryFailed`` if a table cannot be kept, and what opening the
+    ``/metrics`` serves. Raise ``Failure`` if a table cannot be kept, and what opening the
     feed raises.
     """
     tables = settings.tables

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.pipeline.errors import QueryFailed, QueryRefused
+from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
@@ -107,7 +107,8 @@ def keep_running(
     query that did not even start. ``tries`` is how often in a row a feed may
     be away for one query; without it there is no limit. ``fillers`` are asked first, at the
     start and after a failure: what one starts has ended before the query of its table begins.
-    No query runs when this returns. Raise ``QueryFailed`` if one cannot go on.
+    No query runs when this returns. Raise ``Failure`` if one cannot go on,
+    and ``PipelineRefused`` if a later start helps only after a person has changed something.
     """
     kept = [
         _Kept(
@@ -158,8 +159,8 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
     kind, reason = advice(str(failure))
     one.failures += 1
     if not _helps_to_wait(kind, one.failures, tries):
-        failed = QueryRefused if issubclass(kind, UserError) else QueryFailed
-        raise failed(one.name, reason) from failure
+        failed = PipelineRefused if issubclass(kind, UserError) else Failure
+        raise failed(f"the table {one.name!r} cannot be kept: {reason}") from failure
     delay = delay_after(one.failures)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
     board.in_trouble(one.name, reason)

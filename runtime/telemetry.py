@@ -44,10 +44,6 @@ _MOST_RANGES_OF_A_HOST = 100_000
 _OTLP = ("otlp_proto_http", "otlp_proto_grpc")
 
 
-class TelemetryRefused(UserError):
-    """The environment asks for what is not installed, or what OpenTelemetry cannot do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
     """What is on: meters, a registry to fetch them from, tracers if spans are pushed anywhere,
@@ -66,7 +62,7 @@ def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterat
 
     For a process of our own, and once: user code finds the same meters and tracers as
     OpenTelemetry's global ones, and those are what they were first set to. Raise
-    ``TelemetryRefused`` for variables that OpenTelemetry cannot use.
+    ``UserError`` for variables that OpenTelemetry cannot use.
     """
     with _refusing_odd_variables(environ):
         resource = _resource(service, instance)
@@ -115,11 +111,11 @@ def _refusing_odd_variables(environ: Mapping[str, str]) -> Iterator[None]:
     """Look at all variables first: the SDK names one at a time, or none."""
     pushing = any(_pushed_names(x, environ) for x in ("metrics", "traces", "logs"))
     if odd := [*odd_variables(environ, pushing=pushing)]:
-        raise TelemetryRefused("\n  ".join(["wrong variables of OpenTelemetry", *odd]))
+        raise UserError("\n  ".join(["wrong variables of OpenTelemetry", *odd]))
     try:
         yield
     except ValueError as error:
-        raise TelemetryRefused(
+        raise UserError(
             f"OpenTelemetry refuses the variables OTEL_... of the environment: {error}"
         ) from error
 
@@ -200,7 +196,7 @@ def _exporter(signal: str, name: str, environ: Mapping[str, str]) -> Any:
         for point in entry_points(group=f"opentelemetry_{signal}_exporter", name=each):
             return point.load()()
     package = f"opentelemetry-exporter-{names[0].replace('_', '-')}"
-    raise TelemetryRefused(
+    raise UserError(
         f"OTEL_{signal.upper()}_EXPORTER asks for {name!r}, which is not installed: install "
         f"{package}, or set the variable to none"
     )

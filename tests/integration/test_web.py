@@ -21,12 +21,12 @@ from changefeed.host.endpoints import Answers
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import WebSettings
 from changefeed.host.web import (
-    AddressRefused,
     listening_socket,
     url_of,
 )
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.web_server import most_connections
 from tests.support.web_hosts import quick_host, served
 
@@ -186,7 +186,7 @@ def test_a_port_in_use_is_refused_with_the_settings_to_change() -> None:
         port = taken.getsockname()[1]
         wanted = WebSettings(port=port)
         with (
-            pytest.raises(AddressRefused, match=f"port {port} of 127.0.0.1 is in use"),
+            pytest.raises(UserError, match=f"port {port} of 127.0.0.1 is in use"),
             listening_socket(wanted),
         ):
             pass
@@ -195,7 +195,7 @@ def test_a_port_in_use_is_refused_with_the_settings_to_change() -> None:
 def test_a_name_that_leads_nowhere_is_refused() -> None:
     wanted = WebSettings(bind="no.such.host.invalid")
     with (
-        pytest.raises(AddressRefused, match=r"no\.such\.host\.invalid"),
+        pytest.raises(UserError, match=r"no\.such\.host\.invalid"),
         listening_socket(wanted),
     ):
         pass

@@ -23,15 +23,14 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.observers.errors import (
+    AttemptFailed,
     DeadLetterConflict,
     LeaseFenced,
     ObserverError,
     ObserverExhausted,
     ObserverFailed,
-    ObserverRaised,
     ObserverRefused,
     ObserverStuck,
-    ObserverTimedOut,
 )
 from changefeed.runtime.cancellation import CancelledByClient
 from changefeed.runtime.errors import (
@@ -74,8 +73,7 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     ObserverFailed(_R0, (1, 2), 3, "x"),
     ObserverStuck(_R0, "process", 15.0),
     ObserverExhausted(_R0, "x"),
-    ObserverTimedOut("process", 10.0),
-    ObserverRaised("ValueError", "x"),
+    AttemptFailed("ValueError", "x"),
     LeaseFenced("x"),
     DeadLetterConflict("x", "letters.db"),
 )

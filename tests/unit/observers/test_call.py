@@ -15,7 +15,7 @@ from changefeed.observers.adapters import adapt
 from changefeed.observers.call import CalledObserver
 from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.error_text import kind_of
-from changefeed.observers.errors import ObserverRaised
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason
 from tests.support import make
 from tests.support.logs import captured_logs
@@ -74,7 +74,7 @@ def observer_that_raises(error: BaseException) -> Any:
 async def test_whatever_is_raised_comes_out_as_a_failure_of_the_observer(
     call: Callable[[CalledObserver], Any], error: BaseException
 ) -> None:
-    with pytest.raises(ObserverRaised) as raised:
+    with pytest.raises(AttemptFailed) as raised:
         await call(CalledObserver(observer_that_raises(error)))
     assert raised.value.__cause__ is error
     assert raised.value.kind == kind_of(error)
@@ -93,7 +93,7 @@ async def test_what_a_plain_function_raises_in_its_thread_is_a_failure(
 
     observer = CalledObserver(adapt(process)())
     await observer.open(CONTEXT)
-    with pytest.raises(ObserverRaised):
+    with pytest.raises(AttemptFailed):
         await observer.process(CONTEXT, [make.change(1)])
     await observer.close(CONTEXT, CloseReason.STOPPING)
 
@@ -161,7 +161,7 @@ async def test_an_observer_that_cancels_its_own_task_has_failed_and_no_more(
     call: Callable[[], Awaitable[None]], kind: str
 ) -> None:
     called = CalledObserver(Calling(call, partial(asyncio.sleep, 1)))
-    with pytest.raises(ObserverRaised) as raised:
+    with pytest.raises(AttemptFailed) as raised:
         await called.process(CONTEXT, [])
     assert raised.value.kind == kind
     assert raised.value.__cause__ is not None
@@ -267,9 +267,9 @@ async def test_what_it_raises_when_we_cancel_it_is_in_the_log() -> None:
 
 async def test_a_cancelled_error_after_a_failure_in_a_task_group_is_a_failure_as_well() -> None:
     called = CalledObserver(Grouping())
-    with pytest.raises(ObserverRaised, match="ExceptionGroup"):
+    with pytest.raises(AttemptFailed, match="ExceptionGroup"):
         await called.process(CONTEXT, [])
-    with pytest.raises(ObserverRaised, match="CancelledError"):
+    with pytest.raises(AttemptFailed, match="CancelledError"):
         await called.process(CONTEXT, [])
 
 

@@ -21,7 +21,7 @@ from changefeed.observers.dead_letters import (
     replay,
 )
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
-from changefeed.observers.errors import ObserverRaised
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.kinds import LETTER_PARTS, LETTERS
@@ -335,7 +335,7 @@ async def test_a_letter_stays_whatever_its_replay_raises(kind: type[BaseExceptio
 
     letters = MemoryDeadLetters()
     await letters.put(make.letter(5))
-    with pytest.raises(ObserverRaised, match=kind.__name__):
+    with pytest.raises(AttemptFailed, match=kind.__name__):
         await replay(letters, make.letter(5), adapt(raises))
     assert await make.whole(letters) == [make.letter(5)]
 

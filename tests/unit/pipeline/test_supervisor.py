@@ -8,12 +8,12 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.observers.errors import ObserverFailed
-from changefeed.pipeline.errors import QueryFailed, QueryRefused
+from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate, held
 from changefeed.pipeline.supervisor import Filler, Starter, advice, keep_running
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import Failure, UserError
 
 AWAY = (
     "Failed ... Traceback\nchangefeed.feeds.errors.FeedUnavailable: log.db: locked. Ask again\n"
@@ -128,7 +128,7 @@ def test_a_query_whose_feed_or_python_is_away_is_started_later_and_later_until_i
 
 def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) -> None:
     story = Story(tmp_path, Query(AWAY), Query(AWAY), Query(AWAY))
-    with pytest.raises(QueryFailed, match="locked") as told:
+    with pytest.raises(Failure, match="locked") as told:
         story.run(tries=3)
     assert story.starts == [0.0, 1.25, 3.5]
     assert not isinstance(told.value, UserError)
@@ -159,9 +159,9 @@ def test_a_fill_that_fails_is_tried_again_and_so_is_one_after_its_query_has_fail
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
-    with pytest.raises(QueryRefused, match=r"'orders'.*no event log at x"):
+    with pytest.raises(PipelineRefused, match=r"'orders'.*no event log at x"):
         Story(tmp_path, Query(REFUSED)).run()
-    with pytest.raises(QueryFailed, match="Java heap") as told:
+    with pytest.raises(Failure, match="Java heap") as told:
         Story(tmp_path, Query("Java heap space\n\tat x")).run()
     assert not isinstance(told.value, UserError)
 
@@ -201,7 +201,7 @@ def test_a_batch_that_fails_while_a_stop_waits_for_it_is_no_orderly_end(tmp_path
     story = Story(tmp_path, query := Query())
     story.steps.at(1.0, story.steps.ask)
     story.steps.at(4.0, lambda: query.end("disk full"))
-    with pytest.raises(QueryFailed, match="disk full"):
+    with pytest.raises(Failure, match="disk full"):
         story.run()
 
 

@@ -106,7 +106,7 @@ async def test_what_swallows_the_end_of_its_time_has_failed() -> None:
             await asyncio.sleep(3600)
 
     observer = await opened(observe, timeout=10.0)
-    with pytest.raises(ObserverFailed, match="2 attempts: ObserverTimedOut: 'process' did not"):
+    with pytest.raises(ObserverFailed, match="2 attempts: TimeoutError: 'process' did not"):
         await observer.process(CONTEXT, BATCH)
     assert asyncio.get_running_loop().time() == 21
 
