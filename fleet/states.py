@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import FeedRange, RangeId
@@ -122,7 +122,8 @@ def _range_seen(
     lease: Lease, figures: Figures, told: Figures | None, *, waits: bool, expired: bool
 ) -> RangeSeen:
     """``told`` is what the owner of the lease says."""
-    figures = _merged(figures, told or _NOTHING)
+    if told is not None:
+        figures = _merged(figures, told)
     idle = figures.lag == 0 and not figures.rate
     state, note, since = _state(lease, idle=idle, waits=waits, expired=expired)
     return RangeSeen(
@@ -138,7 +139,12 @@ def _range_seen(
         high=lease.range.high,
         load=known(lease.load),
         progress_at=lease.health.last_progress,
-        **asdict(figures),
+        position=figures.position,
+        lag=figures.lag,
+        lag_seconds=_rounded(figures.lag_seconds),
+        rate=_rounded(figures.rate),
+        checkpoint_at=figures.checkpoint_at,
+        owned_since=figures.owned_since,
     )
 
 
@@ -147,12 +153,11 @@ def _merged(measured: Figures, told: Figures) -> Figures:
     fields = Figures.__struct_fields__
     here = {x: value for x in fields if (value := getattr(measured, x)) is not None}
     both = Figures(**{**{x: getattr(told, x) for x in fields}, **here})
-    seconds, rate = both.lag_seconds, both.rate if told.rate is None else told.rate
-    return replace(
-        both,
-        lag_seconds=None if seconds is None else round(seconds, 1),
-        rate=None if rate is None else round(rate, 1),
-    )
+    return both if told.rate is None else replace(both, rate=told.rate)
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else round(figure, 1)
 
 
 _Said = tuple[RangeState, str | None, float | None]
