@@ -22,15 +22,16 @@ class _Fleet(Collector):
     def __init__(self, seen: FleetStatus, lag_per_host: int) -> None:
         self._seen = seen
         self._lag_per_host = lag_per_host
+        self._foreign = {x.name for x in seen.hosts if x.state == "foreign"}
 
     def collect(self) -> Iterator[Metric]:
         ranges = [x for x in self._seen.ranges if x.state != "ended"]
-        yield _by_range(
+        yield self._by_range(
             "changefeed_lag",
             "Changes in the range that the observer has not had",
             ((x, x.lag) for x in ranges),
         )
-        yield _by_range(
+        yield self._by_range(
             "changefeed_lag_time_seconds",
             "Age of the first change that the observer has not had",
             ((x, x.lag_seconds) for x in ranges),
@@ -46,19 +47,19 @@ class _Fleet(Collector):
             value=self._seen.desired_hosts(self._lag_per_host),
         )
 
+    def _by_range(
+        self, name: str, about: str, values: Iterable[tuple[RangeSeen, float | None]]
+    ) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(name, about, labels=("range", "state"))
+        for seen, value in values:
+            if value is not None:
+                family.add_metric((seen.range, self._label(seen)), value)
+        return family
 
-def _by_range(
-    name: str, about: str, values: Iterable[tuple[RangeSeen, float | None]]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, about, labels=("range", "state"))
-    for seen, value in values:
-        if value is not None:
-            family.add_metric((seen.range, _label(seen)), value)
-    return family
-
-
-def _label(seen: RangeSeen) -> str:
-    """As hosts say it of theirs, and of those that no host reads."""
-    if seen.state == "paused":
-        return "paused"
-    return "unowned" if seen.owner is None else "owned"
+    def _label(self, seen: RangeSeen) -> str:
+        """As hosts say it of their ranges, and of those that none of them reads."""
+        if seen.state in ("paused", "waiting"):
+            return seen.state
+        if seen.owner is None:
+            return "unowned"
+        return "foreign" if seen.owner in self._foreign else "owned"

@@ -14,7 +14,10 @@ def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
             make.range_seen("r2", "anna", state="paused", lag=2, lag_seconds=1.0),
             make.range_seen("r3", state="ended"),
             make.range_seen("r4"),
-        ]
+            make.range_seen("r5", state="waiting", lag=0),
+            make.range_seen("r6", "net", lag=0),
+        ],
+        hosts=[make.host_seen("anna"), make.host_seen("net", state="foreign")],
     )
     text = as_metrics(seen, lag_per_host=5)
     found = {
@@ -26,6 +29,8 @@ def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
         ("changefeed_lag", "r0", "unowned"): 7,
         ("changefeed_lag", "r1", "owned"): 3,
         ("changefeed_lag", "r2", "paused"): 2,
+        ("changefeed_lag", "r5", "waiting"): 0,
+        ("changefeed_lag", "r6", "foreign"): 0,
         ("changefeed_lag_time_seconds", "r0", "unowned"): 61.5,
         ("changefeed_lag_time_seconds", "r2", "paused"): 1,
         ("changefeed_ranges_paused",): 1,
