@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from changefeed.cli.collections import _BYTES, _SECONDS, _quantity
+from changefeed.cli.collections import _SECONDS, _quantity
 from changefeed.cli.dead_letters import _check_choice
 from changefeed.cli.log import _policy
 from changefeed.cli.reset import _check
@@ -38,21 +38,6 @@ def test_flags_of_status_that_contradict_each_other_are_refused(
     given = {x: x in flags.split() for x in ("json", "watch")}
     with nullcontext() if taken else pytest.raises(UserError):
         _refuse_contradictions(view, **given)
-
-
-@pytest.mark.parametrize(
-    ("text", "units", "number"),
-    [
-        ("7d", _SECONDS, 7 * 86400),
-        (" 90S ", _SECONDS, 90),
-        ("500m", _BYTES, 500 * 2**20),
-        ("5", _BYTES, 5),
-    ],
-)
-def test_a_quantity_is_a_number_and_a_unit(
-    text: str, units: dict[str, int], number: int
-) -> None:
-    assert _quantity(text, units, "--for") == number
 
 
 @pytest.mark.parametrize("text", ["", "0d", "5", "7w", "-1d", "1.5d", "9" * 16 + "d"])

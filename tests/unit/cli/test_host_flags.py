@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import HostFlags
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.secret import Secret
 
@@ -35,10 +34,6 @@ def mistake_of(choices: HostFlags) -> str:
     with pytest.raises(UserError) as caught:
         choices.settings()
     return str(caught.value)
-
-
-def test_without_anything_said_settings_are_the_defaults() -> None:
-    assert HostFlags().settings().model_dump() == Settings().model_dump()
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(
@@ -81,13 +76,6 @@ def test_files_in_settings_are_found_from_any_directory(
     apart = ["leases.address=sqlite:a", "leases.checkpoints=sqlite:b"]
     leases = HostFlags(sets=apart).settings().leases
     assert leases.addresses == (f"sqlite:{tmp_path}/a", f"sqlite:{tmp_path}/b")
-
-
-def test_null_takes_a_limit_away_that_the_file_has_set(file: Path) -> None:
-    given = in_file(file, "[observer.retry]\nattempts = 3\n")
-    assert given.settings().observer.retry.attempts == 3
-    unlimited = replace(given, sets=["observer.retry.attempts=null"])
-    assert unlimited.settings().observer.retry.attempts is None
 
 
 def test_leases_on_the_command_line_go_before_two_stores_in_the_file(file: Path) -> None:
@@ -278,43 +266,6 @@ def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "meant"),
-    [
-        ("CHANGEFEED_LEASES_EXPIRATION", "20", "CHANGEFEED_LEASES__EXPIRATION"),
-        ("changefeed_observer_retry_max_delay", "20", "CHANGEFEED_OBSERVER__RETRY__MAX_DELAY"),
-        ("CHANGEFEED_WEB_PORT", "20", "CHANGEFEED_WEB__PORT"),
-        ("CHANGEFEED_WEB__BIND", "::1", None),
-        # as Kubernetes makes them
-        ("CHANGEFEED_PORT_8080_TCP", "tcp://10.0.0.1:8080", None),
-        ("CHANGEFEED_PORT_8080_TCP_ADDR", "10.0.0.1", None),
-        ("CHANGEFEED_SERVICE_HOST", "10.0.0.1", None),
-        *(
-            ("CHANGEFEED_WEB_PORT", f"{x}://10.0.0.1:8080", None)
-            for x in ("tcp", "udp", "sctp")
-        ),
-    ],
-)
-def test_a_variable_with_single_underscores_is_not_ignored_in_silence(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    variable: str,
-    value: str,
-    meant: str | None,
-) -> None:
-    monkeypatch.setenv(variable, value)
-    HostFlags().settings()
-    assert len(caplog.messages) == (meant is not None)
-    for said in caplog.messages:
-        assert variable in said
-        assert str(meant) in said
-
-
-def test_a_file_may_begin_with_the_mark_of_its_encoding(file: Path) -> None:
-    file.write_text("[leases]\nexpiration = 31\n", "utf-8-sig")
-    assert HostFlags(config=file).settings().leases.expiration == 31
-
-
-@pytest.mark.parametrize(
     "made",
     [
         *(None, b"[leases\n", b"\xff\xfe", b"a = " + b"9" * 5000),
@@ -353,21 +304,6 @@ def test_secrets_are_read_from_files_as_they_are_mounted(
     assert CosmosAccess.of(os.environ) == CosmosAccess(key=Secret.of("c2VjcmV0"))
     file.write_text("cm90YXRlZA==\n")
     assert HostFlags().settings().cosmos.access.key == Secret.of("cm90YXRlZA==")
-
-
-@pytest.mark.parametrize("text", [None, "", " \n"])
-def test_a_secrets_file_without_a_secret_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
-) -> None:
-    file = tmp_path / "connection"
-    if text is not None:
-        file.write_text(text)
-    monkeypatch.setenv("CHANGEFEED_COSMOS__CONNECTION_STRING_FILE", str(file))
-    settings = HostFlags().settings()
-    with pytest.raises(UserError, match=str(file)):
-        _ = settings.cosmos.access
-    with pytest.raises(UserError, match=str(file)):
-        CosmosAccess.of(os.environ)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
-from changefeed.cli.children import MOST_CHILDREN
 from changefeed.cli.positions import _write_file
 from changefeed.runtime.errors import UserError
 
@@ -47,13 +46,6 @@ def gives_up_after(seconds: int) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.parametrize("command", [["hosts", "--observer=log"], ["brokers"]])
-def test_more_processes_than_a_machine_has_are_a_mistyped_number(command: list[str]) -> None:
-    found = called([*command, "9" * 400])
-    assert found.exit_code == 2
-    assert str(MOST_CHILDREN) in found.output
 
 
 def test_positions_are_not_saved_to_links_in_a_circle(

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from changefeed.feeds.addresses import FEEDS, open_feed
-from changefeed.feeds.backend import FeedBackend, OpenOptions, backend_sections
+from changefeed.feeds.addresses import FEEDS
+from changefeed.feeds.backend import FeedBackend
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.memory import BACKEND as MEMORY
-from changefeed.leases.addresses import open_container
 from changefeed.runtime.backends import BackendTable, BuiltIn, own_settings
 from changefeed.runtime.errors import UserError
 from changefeed.stores.addresses import STORES
-from tests.support.thirdparty import importable, site_with_shelf, with_metadata
+from tests.support.thirdparty import importable, with_metadata
 
 pytestmark = pytest.mark.real_time
 
@@ -38,17 +37,6 @@ def table(**built_in: BuiltIn) -> BackendTable[FeedBackend]:
         built_in=built_in,
         refuse=FeedRefused,
     )
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Path:
-    return site_with_shelf(tmp_path / "site")
-
-
-def test_an_address_leads_to_its_backend() -> None:
-    backend, address = table(here=BuiltIn(target=HERE)).find("here:a:b")
-    assert backend is BACKEND
-    assert (address.scheme, address.place, str(address)) == ("here", "a:b", "here:a:b")
 
 
 @pytest.mark.parametrize(
@@ -88,23 +76,6 @@ def test_an_unknown_scheme_lists_the_known_ones_and_the_extras_of_others() -> No
         found.find("away:x")
 
 
-def test_a_module_of_ours_that_is_missing_is_a_bug_and_not_an_extra() -> None:
-    with pytest.raises(ModuleNotFoundError):
-        table(away=BuiltIn(target="no.such:BACKEND")).find("away:x")
-
-
-def test_an_entry_point_adds_a_scheme_and_takes_over_none_of_ours(tmp_path: Path) -> None:
-    added = {"changefeed.tried": {"other": HERE, "here": "json:loads"}}
-    site = with_metadata(tmp_path, "other", added)
-    found = table(here=BuiltIn(target=HERE))
-    with importable(site):
-        assert found.schemes() == ["here", "other"]
-        assert found.find("here:x")[0] is found.find("other:x")[0] is BACKEND
-        assert found.name("other:x") == "here"
-    assert found.schemes() == ["here"]
-    assert found.name("other:x") is None
-
-
 def test_two_packages_with_one_scheme_are_refused_by_name(tmp_path: Path) -> None:
     group = "changefeed.tried"
     with_metadata(tmp_path, "one", {group: {"x": HERE}})
@@ -129,27 +100,11 @@ def test_an_entry_point_that_is_broken_is_refused_by_name(
         table().find("other:x")
 
 
-def test_a_backend_gets_its_own_settings_converted() -> None:
-    sections = {"here": {"size": "7"}, "there": {"size": "no number"}}
-    assert own_settings(BACKEND, sections) == Settings(size=7)
-    assert own_settings(BACKEND, {}) == Settings()
-
-
 def test_wrong_settings_of_a_backend_are_refused_by_name() -> None:
     for name, backend in (("size", BACKEND), ("sice", BACKEND), ("", MEMORY)):
         with pytest.raises(UserError, match=rf"backends\.{backend.name}\.?{name}: "):
             own_settings(backend, {backend.name: {name: "x"}})
     assert own_settings(MEMORY, {}) is None
-
-
-def test_the_environment_speaks_to_backends() -> None:
-    environ = {
-        "CHANGEFEED_BACKENDS__SHELF__MAX_PAGE": "7",
-        "changefeed_backends__shelf__lock_timeout": "2",
-        "CHANGEFEED_BACKENDS__SHELF": "{}",
-        "CHANGEFEED_LEASES__EXPIRATION": "3",
-    }
-    assert backend_sections(environ) == {"shelf": {"max_page": "7", "lock_timeout": "2"}}
 
 
 @pytest.mark.parametrize("find", [FEEDS.find, STORES.find])
@@ -158,16 +113,3 @@ def test_our_own_backends_come_by_the_same_table(
 ) -> None:
     for address in ("cosmos://host/d/c", "cosmos+http://host/d/c", "memory:"):
         find(address)
-
-
-async def test_a_package_brings_feed_and_leases(tmp_path: Path, shelf: Path) -> None:
-    journal = tmp_path / "journal"
-    journal.write_text('{"ranges": 2}\n{"append": {"key": "k", "body": "1"}}\n')
-    options = OpenOptions(backends={"shelf": {"max_page": "1"}})
-    with importable(shelf):
-        async with open_feed(f"shelf:{journal}", options) as feed:
-            assert [x.id for x in await feed.ranges()] == ["r0", "r1"]
-        async with open_container(f"shelf:{tmp_path / 'leases'}", options) as leases:
-            assert list(await leases.list()) == []
-        with pytest.raises(UserError, match=r"backends\.shelf.lock_timeout"):
-            open_container("shelf:x", OpenOptions(backends={"shelf": {"lock_timeout": 0}}))

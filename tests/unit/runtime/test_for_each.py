@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from changefeed.runtime.for_each import for_each
 
 
@@ -36,10 +34,3 @@ async def test_no_more_run_at_once_than_asked_for() -> None:
     calls = Calls()
     await for_each(range(1, 20), calls.take, at_once=4)
     assert calls.most == 4
-
-
-async def test_what_has_not_begun_does_not_begin_after_a_failure() -> None:
-    calls = Calls(failing=1)
-    with pytest.raises(KeyError):
-        await for_each([1, 2, 3], calls.take, at_once=1)
-    assert calls.begun == [1]

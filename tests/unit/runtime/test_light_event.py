@@ -18,17 +18,6 @@ async def test_an_event_wakes_every_task_that_waits_though_it_is_cleared_at_once
     assert not event.is_set()
 
 
-async def test_an_event_that_is_set_makes_no_task_wait_until_it_is_cleared() -> None:
-    event = LightEvent()
-    event.set()
-    async with asyncio.timeout(1):
-        await event.wait()
-    event.clear()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await event.wait()
-
-
 async def test_a_waiter_that_was_cancelled_is_in_the_way_of_no_other() -> None:
     event = LightEvent()
     first, second = (asyncio.create_task(event.wait()) for _ in range(2))

@@ -31,18 +31,6 @@ def kept() -> Iterator[Kept]:
     logger.setLevel(before)
 
 
-def test_a_line_is_the_event_and_its_values(kept: Kept) -> None:
-    get_logger().bind(host="anna").info("lease.acquired", range="r0", epoch=3, previous=None)
-    (record,) = kept.records
-    assert record.getMessage() == "lease.acquired host=anna range=r0 epoch=3 previous=None"
-    assert (record.name, record.levelname) == ("changefeed", "INFO")
-    assert (record.filename, record.funcName) == (
-        "test_logs.py",
-        "test_a_line_is_the_event_and_its_values",
-    )
-    assert record.msg["epoch"] == 3  # type: ignore[index]
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -57,14 +45,6 @@ def test_a_line_is_the_event_and_its_values(kept: Kept) -> None:
 )
 def test_a_value_reads_as_one_whatever_is_in_it(value: object, shown: str) -> None:
     assert str(LogEvent(event="x", value=value)) == f"x value={shown}"
-
-
-def test_what_the_program_does_not_log_is_not_rendered(kept: Kept) -> None:
-    get_logger().debug("nothing")
-    logging.getLogger("changefeed").setLevel(logging.ERROR)
-    get_logger().warning("nothing")
-    get_logger().error("something")
-    assert [x.getMessage() for x in kept.records] == ["something"]
 
 
 def test_a_traceback_is_where_a_formatter_looks_for_it(kept: Kept) -> None:

@@ -42,21 +42,6 @@ async def interrupts() -> None:
     raise KeyboardInterrupt
 
 
-def test_the_main_task_ends_as_it_does_anywhere(runner: asyncio.Runner) -> None:
-    async def returns() -> int:
-        await asyncio.sleep(0)
-        return 7
-
-    async def fails() -> None:
-        raise ValueError("its own")
-
-    assert run_main_task(runner, returns()) == 7
-    with pytest.raises(ValueError, match="its own"):
-        run_main_task(runner, fails())
-    with pytest.raises(SystemExit, match="3"):
-        run_main_task(runner, exits())
-
-
 @pytest.mark.parametrize("child", [exits, interrupts])
 def test_a_task_group_raises_what_its_task_did_and_the_loop_goes_on(
     runner: asyncio.Runner, child: Callable[[], Coroutine[Any, Any, None]]

@@ -20,13 +20,6 @@ def pipe(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize("size", [0, 1, MOST])
-def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x" * size)
-    assert read_file(file, most=MOST) == b"x" * size
-
-
 def test_what_cannot_be_read_says_why(tmp_path: Path, pipe: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (MOST + 1))
     wrong = {

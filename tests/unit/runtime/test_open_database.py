@@ -80,17 +80,6 @@ def test_a_log_of_writes_or_its_index_that_was_deleted_or_made_again_is_lost(
 
 
 @pytest.mark.usefixtures("kept")
-def test_the_log_of_writes_lies_beside_the_file_and_not_beside_a_link_to_it(path: Path) -> None:
-    link = path.with_name("elsewhere") / "link.db"
-    link.parent.mkdir()
-    link.symlink_to(path)
-    file = watched(link)
-    assert file.lost() is None
-    beside(path, "-wal").unlink()
-    assert file.lost() == Lost(path=beside(path, "-wal"), became=Became.DELETED)
-
-
-@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize(
     "statements",
     [
@@ -128,19 +117,6 @@ def test_a_reader_keeps_the_log_of_writes_when_the_writer_is_the_last_to_go(path
         in_another_process(path, WRITE, "pragma wal_checkpoint(truncate)")
         assert file.lost() is None
     assert beside(path, "-wal").exists()  # who may not write removes nothing
-
-
-def test_a_file_that_no_log_of_writes_belongs_to_yet_is_watched_alone(tmp_path: Path) -> None:
-    path = tmp_path / "new.db"
-    with closing(connected(path)) as made:
-        made.execute("create table marks (id text, n integer)")
-        file = watched(path)
-        made.execute("pragma journal_mode = wal")
-        made.execute(WRITE)
-        assert file.lost() is None
-        file.watch_log()
-        beside(path, "-shm").unlink()
-        assert file.lost() == Lost(path=beside(path, "-shm"), became=Became.DELETED)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,6 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import absolute, absolute_address, expanded
 
 
-def test_a_path_begins_in_the_home_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert expanded("~/log") == Path("/home/me/log")
-    assert expanded("data/~/log") == Path("data/~/log")
-
-
 @pytest.mark.parametrize(
     ("given", "meant"),
     [

@@ -62,11 +62,3 @@ async def test_no_other_user_can_reach_them(
 
 def files_below(folder: Path) -> list[Path]:
     return [x for x in folder.rglob("*") if x.is_file()]
-
-
-async def test_a_file_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
-    path = tmp_path / "letters"
-    path.touch(mode=0o640)
-    path.chmod(0o640)
-    await letters("jsonl", tmp_path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640

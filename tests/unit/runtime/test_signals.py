@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from changefeed.runtime.shutdown import StopSignals
-from changefeed.runtime.signals import on_stop_signals, stop_signals
+from changefeed.runtime.signals import on_stop_signals
 
 pytestmark = pytest.mark.real_time
 
@@ -23,13 +23,6 @@ def _signals_that_are_missed_end_no_test_run() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.fixture
-def _hang_ups_are_ignored() -> Iterator[None]:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", ALL)
 async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.Signals) -> None:
     heard = asyncio.Event()
@@ -42,15 +35,6 @@ async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.S
         signal.default_int_handler,
         signal.SIG_DFL,
     ]
-
-
-@pytest.mark.usefixtures("_hang_ups_are_ignored")
-async def test_a_hang_up_that_is_ignored_stays_so() -> None:
-    assert stop_signals() == ALL[:2]
-    with on_stop_signals(pytest.fail):
-        os.kill(os.getpid(), signal.SIGHUP)
-        await asyncio.sleep(0.1)
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 async def test_a_signal_cancels_what_starts_and_only_wakes_what_waits_for_one(

@@ -41,15 +41,6 @@ def refusal(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "value"), ODD)
-def test_an_odd_variable_is_named_with_its_value(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = refusal(monkeypatch, {**PUSHED, name: value})
-    assert f"{name} " in said
-    assert repr(value) in said
-
-
 def test_all_odd_variables_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said = refusal(monkeypatch, {**PUSHED, **dict(ODD)})
     assert [x for x, _ in ODD if x not in said] == []

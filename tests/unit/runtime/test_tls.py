@@ -42,25 +42,3 @@ def test_a_certificate_that_is_not_trusted_is_seen_however_deep_it_is_wrapped() 
 )
 def test_a_server_that_does_not_take_ours_is_seen(reason: str) -> None:
     assert "does not take the certificate" in str(certificate_failure(wrapped(alert(reason))))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionError("refused"),
-        alert("UNEXPECTED_EOF_WHILE_READING"),
-        alert("TLSV1_ALERT_INTERNAL_ERROR"),
-        alert("WRONG_VERSION_NUMBER"),
-        ssl.SSLError("a reason that is not known"),
-    ],
-)
-def test_what_may_pass_is_no_matter_of_certificates(error: Exception) -> None:
-    assert certificate_failure(wrapped(error)) is None
-
-
-def test_an_error_before_that_was_dealt_with_counts_for_nothing() -> None:
-    error = ConnectionError("the next server is away")
-    error.__context__ = verification("self-signed certificate")
-    assert certificate_failure(error) is not None
-    error.__suppress_context__ = True
-    assert certificate_failure(error) is None

@@ -43,17 +43,6 @@ async def test_the_first_failure_ends_the_others_and_is_raised_as_it_is() -> Non
     assert clock() - began == pytest.approx(2)
 
 
-async def test_an_error_that_is_an_error_already_when_another_comes_is_the_one_raised() -> None:
-    async def fails_when_ended() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            raise KeyError("ended")
-
-    with pytest.raises(KeyError, match="first"):
-        await together(fails_when_ended(), Calls().take(1, KeyError("first")))
-
-
 async def test_a_cancelled_caller_leaves_no_call_behind_and_is_cancelled_whatever_fails() -> (
     None
 ):

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import msgspec
-import pytest
 
 from changefeed.feeds.feed import Operation
 from samples.flights.changes import Kind, State, Step, in_order, records, steps_of
@@ -47,26 +46,6 @@ def test_a_flight_is_scheduled_a_day_before_departs_and_arrives_by_the_clock_the
     ]
 
 
-def test_a_delay_past_midnight_departs_on_the_next_day() -> None:
-    late = row(**LATE_EVENING, dep_time="25", dep_delay="35", arr_time="255")
-    assert [x.at for x in steps_of(late, ZONES)[1:]] == [at(2, 5, 25), at(2, 8, 55)]
-
-
-def test_a_flight_that_left_early_left_before_it_was_planned_to() -> None:
-    assert steps_of(row(dep_time="510", dep_delay="-5"), ZONES)[1].at == at(1, 10, 10)
-
-
-def test_an_arrival_after_midnight_there_is_on_the_next_day() -> None:
-    evening = row(**LATE_EVENING, dep_time="2350", dep_delay="0", arr_time="230")
-    assert steps_of(evening, ZONES)[2].at == at(2, 8, 30)
-
-
-@pytest.mark.parametrize("clock", ["2400", "0"])
-def test_midnight_may_be_written_as_2400(clock: str) -> None:
-    evening = row(dest="SJU", arr_time=clock)
-    assert steps_of(evening, ZONES)[2].at == at(2, 4, 0)
-
-
 def test_an_arrival_shown_by_a_clock_behind_the_departure_is_the_same_morning() -> None:
     quick = row(arr_time="416")  # Chicago's clock shows 4:17 when New York's shows 5:17
     assert steps_of(quick, ZONES)[2].at == at(2, 10, 16)
@@ -75,11 +54,6 @@ def test_an_arrival_shown_by_a_clock_behind_the_departure_is_the_same_morning() 
 
 def test_a_diverted_flight_arrives_without_a_delay() -> None:
     assert steps_of(row(arr_delay=""), ZONES)[2] == Step(at(1, 14, 30), Kind.ARRIVED, None)
-
-
-def test_of_a_flight_without_an_arrival_nothing_more_is_known() -> None:
-    steps = steps_of(row(arr_time="", arr_delay=""), ZONES)
-    assert [x.kind for x in steps] == [Kind.SCHEDULED, Kind.DEPARTED]
 
 
 def test_a_flight_without_a_departure_is_cancelled_when_it_should_have_left() -> None:

@@ -83,20 +83,6 @@ def test_a_change_that_is_missing_is_named_by_range_and_by_flight() -> None:
     }
 
 
-def test_a_change_that_is_there_twice_is_noticed() -> None:
-    assert broken(changes=[*CHANGES, CHANGES[2]]) == {
-        "changes": [
-            "change 6 of p0 is there too often",
-            "that flight 2 arrived is there too often",
-        ]
-    }
-
-
-def test_a_change_under_the_sequence_of_another_is_noticed() -> None:
-    swapped = [CHANGES[0]._replace(sequence=3), *CHANGES[1:7], CHANGES[7]._replace(sequence=4)]
-    assert broken(changes=swapped) == {"order": ["30 of key N1 came in (0, 'p0') after 40"]}
-
-
 @pytest.mark.parametrize("name", Last._fields)
 def test_a_wrong_field_of_a_last_state_is_noticed_whichever_it_is(name: str) -> None:
     number, last = LATEST[0]

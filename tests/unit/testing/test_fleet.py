@@ -17,19 +17,6 @@ async def refuses_sevens(changes: Sequence[Change]) -> None:
         raise ValueError("seven")
 
 
-async def test_a_fleet_balances_and_catches_up() -> None:
-    async with Fleet(ranges=6) as fleet:
-        for name in ("anna", "ben", "carl"):
-            fleet.start(name)
-        await fleet.balanced()
-        assert await fleet.loads() == {"anna": 2, "ben": 2, "carl": 2}
-        for n in range(60):
-            fleet.append(f"key-{n}")
-        await fleet.caught_up()
-        assert (len(fleet.log.times), fleet.log.repeats) == (60, 0)
-        assert set((await fleet.lags()).values()) == {0}
-
-
 async def test_an_era_is_caught_up_with_once_its_ranges_have_leases() -> None:
     async with Fleet(ranges=2) as fleet:
         fleet.start("anna")
@@ -75,12 +62,6 @@ async def test_an_observer_of_the_users_fails_into_the_dead_letters() -> None:
         await fleet.caught_up()
         assert [x.key for x in await fleet.dead_letters()] == ["key-7"]
         assert {x.key for x in fleet.log.changes} == {f"key-{n}" for n in range(10) if n != 7}
-
-
-async def test_waiting_for_what_never_comes_ends_and_says_how_it_is() -> None:
-    async with Fleet(ranges=2) as fleet:
-        with pytest.raises(AssertionError, match=r"not within 3600 s: \{\}"):
-            await fleet.balanced()
 
 
 async def test_waiting_ends_with_what_a_host_failed_of() -> None:

@@ -14,9 +14,7 @@ from changefeed.testing.history import (
     Named,
     Rule,
     Stored,
-    Tenures,
     Trails,
-    difference,
     repeated,
     violations,
 )
@@ -89,12 +87,6 @@ def test_what_breaks_a_rule_is_seen(history: Sequence[Delivery | Stored], rule: 
     assert rule in rules(history)
 
 
-def test_a_batch_that_had_begun_before_the_next_owner_may_go_on() -> None:
-    late = delivered(3, begins_batch=False)
-    rest = [delivered(n, epoch=2) for n in (2, 3, 4)]
-    assert rules([*ALL[:2], rest[0], late, *rest[1:]]) == []
-
-
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 5))
 def test_whatever_owners_crash_none_breaks_a_rule_unless_a_change_is_dropped(
     seed: int, changes: int, owners: int
@@ -141,14 +133,6 @@ def test_a_trail_of_a_key_goes_on_with_larger_numbers_and_in_ranges_that_follow(
     assert [*trails.next("other", "a", 0)] == []
 
 
-def test_where_batches_end_an_owner_may_begin() -> None:
-    tenures = Tenures(after_batches=True)
-    assert tenures.given("r0", "anna", 1, 10) == (0, [])
-    tenures.batch_done("r0", 4)
-    assert tenures.given("r0", "bert", 5, 12) == (6, [])
-    assert [x.rule for x in tenures.given("r0", "carl", 8, 12).problems] == [Rule.REPEATED]
-
-
 def test_a_checkpoint_that_a_person_moved_goes_on_from_there() -> None:
     checkpoints = Checkpoints()
     assert [*checkpoints.stored("r0", 4, "abcd", "abcd")] == []
@@ -156,9 +140,3 @@ def test_a_checkpoint_that_a_person_moved_goes_on_from_there() -> None:
     checkpoints.moved("r0", 1)
     assert [*checkpoints.stored("r0", 2, "b", "b")] == []
     assert [x.rule for x in checkpoints.stored("r0", 1, "", "")] == [Rule.CHECKPOINT_BACK]
-
-
-def test_what_is_missing_and_what_is_there_too_often_is_told_apart() -> None:
-    found = difference("aabc", "abbd")
-    assert found.missing == {"a": 1, "c": 1}
-    assert found.extra == {"b": 1, "d": 1}

@@ -1,6 +1,5 @@
 """Files of positions are read, or refused with what is wrong with them."""
 
-import io
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,30 +8,7 @@ import pytest
 
 from changefeed.cli.io import position_files
 from changefeed.cli.io.position_files import read_positions
-from changefeed.leases.position_file import written
 from changefeed.runtime.errors import UserError
-
-DOCUMENT = written([], feed="7", saved_at="now")
-
-
-def test_a_file_and_standard_input_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "saved").write_bytes(DOCUMENT)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(DOCUMENT)))
-    found = [read_positions(x) for x in (str(tmp_path / "saved"), "-")]
-    assert [(x.feed, x.saved_at, x.leases) for x in found] == [("7", "now", [])] * 2
-
-
-@pytest.mark.parametrize(
-    "made",
-    [b"", b"\xff", b'{"positions":[{"range":"\xff","continuation":"x"}]}', b"[" * 100_000],
-)
-def test_what_is_no_document_of_positions_is_refused(tmp_path: Path, made: bytes) -> None:
-    file = tmp_path / "saved"
-    file.write_bytes(made)
-    with pytest.raises(UserError, match="no document of positions"):
-        read_positions(str(file))
 
 
 @pytest.mark.parametrize(
@@ -66,12 +42,6 @@ def test_an_entry_of_another_form_is_named(tmp_path: Path, wrong: bytes) -> None
     )
     with pytest.raises(UserError, match=r"\$.positions\[1\]"):
         read_positions(str(file))
-
-
-@pytest.mark.parametrize("name", ["", ".", "none", "n" * 300])
-def test_what_cannot_be_read_is_named(name: str) -> None:
-    with pytest.raises(UserError, match=f"^{name} cannot be read: "):
-        read_positions(name)
 
 
 def test_what_goes_on_for_ever_is_no_file_of_positions(
