@@ -22,8 +22,9 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from changefeed.feeds.eventlog import create, create_log
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import open_container
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load import HostLimits
@@ -170,7 +171,7 @@ def _plan() -> Result:
             incarnation=Incarnation("1"),
             epoch=1,
             load=round(random.random() ** 3 * 20) / 20,
-            continuation=Continuation("0"),
+            checkpoint=Checkpoint.of_text("0"),
         )
         for n in range(_RANGES)
     ]

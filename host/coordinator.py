@@ -27,6 +27,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.unread_ranges import reporter, unread_ranges
 from changefeed.host.workers.owned_lease import acquire
 from changefeed.host.workers.pool import WorkerPool
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
     LeaseConflict,
@@ -243,7 +244,7 @@ class Coordinator:
             refuse_other_checkpoints(await self._container.fleet())
             await self._pause(lease.range_id, checkpoint_is_lost(lease.range_id))
             return
-        self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
+        self._events.acquired(owned.lease, owned.stored.position, how, lease.owner)
         self._pool.start(owned)
 
     async def _beginning(self, lease: Lease) -> Lease:
@@ -303,7 +304,9 @@ class Coordinator:
         """
         starts = self._discovery.starts
         wanted: dict[RangeId, Callable[[], Awaitable[None]]] = {
-            x.range_id: partial(self._fill, replace(x, continuation=starts[x.range_id]))
+            x.range_id: partial(
+                self._fill, replace(x, checkpoint=Checkpoint(starts[x.range_id]))
+            )
             for x in decision.gaps
             if x.range_id in starts
         }
@@ -328,7 +331,7 @@ class Coordinator:
         found = due.child.range
         if not found.parents:  # for who draws where ranges come from
             found = replace(found, parents=tuple(x.range_id for x in due.parents))
-        child = Lease(range=found, continuation=due.child.start)
+        child = Lease(range=found, checkpoint=Checkpoint(due.child.start))
         if due.revived is None:
             await self._fill(_with_load(child, due.parents))
             return

@@ -339,15 +339,13 @@ class Host:
         return Shared(
             host=self.name,
             feed=self._feed,
-            container=self._container,
             make_observer=self._make_observer,
             tracing=self._tracing,
             is_alive=self._is_alive,
             settings=self._settings,
             idle=self._idle,
             events=self._events,
-            random=self._random,
-            wall=self._wall,
+            retrier=Retrier(self._events, self._random),
             shared_time=SharedTime(self._clock),
         )
 

@@ -7,6 +7,7 @@ from typing import Literal, NewType
 from uuid import uuid4
 
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, Successor
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
 HostName = NewType("HostName", str)
@@ -41,7 +42,7 @@ class End:
 class Lease:
     """Who reads one range, and (if carried) how far they have got.
 
-    ``continuation`` is set on every stored lease. ``None`` means *not carried*: a listing
+    ``checkpoint`` is set on every stored lease. ``None`` means *not carried*: a listing
     leaves it out, and a write without it leaves the stored one alone.
     ``end`` says what the range goes on in, once it has been read to its end: such a lease is
     the tombstone of its range. It is written with the last position, so there are no children
@@ -70,7 +71,7 @@ class Lease:
     load: float | None = None
     moved: bool = False
     stamp: float | None = None
-    continuation: Continuation | None = None
+    checkpoint: Checkpoint | None = None
     checkpoint_epoch: int = 0
     write_id: WriteId | None = None
     version: Version = Version("")
@@ -115,13 +116,22 @@ class Lease:
     def renewed(self) -> "Lease":
         return replace(self, renewals=self.renewals + 1)
 
-    def advanced_to(self, continuation: Continuation) -> "Lease":
+    @property
+    def continuation(self) -> Continuation | None:
+        """The position of its checkpoint, if it carries one."""
+        return None if self.checkpoint is None else self.checkpoint.position
+
+    def with_checkpoint(self, checkpoint: Checkpoint) -> "Lease":
         """Carry a checkpoint of the present owner."""
-        return replace(self, continuation=continuation, checkpoint_epoch=self.epoch)
+        return replace(self, checkpoint=checkpoint, checkpoint_epoch=self.epoch)
+
+    def advanced_to(self, continuation: Continuation) -> "Lease":
+        """Carry a checkpoint of the present owner: all below that position is done."""
+        return self.with_checkpoint(Checkpoint(continuation))
 
     def without_continuation(self) -> "Lease":
-        """Carry none: a write of this leaves the stored continuation alone."""
-        return self if self.continuation is None else replace(self, continuation=None)
+        """Carry none: a write of this leaves the stored checkpoint alone."""
+        return self if self.checkpoint is None else replace(self, checkpoint=None)
 
     def asked_by(self, host: HostName | None) -> "Lease":
         """Carry a request to hand the lease over; ``None`` withdraws it."""
@@ -181,7 +191,7 @@ class Lease:
         """A range comes back under the name of one that has ended. Epochs only grow."""
         assert self.end is not None, f"lease {self.range_id!r} is read, and comes back"
         return replace(
-            self.reopened(), range=child.range, paused=None, continuation=child.start
+            self.reopened(), range=child.range, paused=None, checkpoint=Checkpoint(child.start)
         )
 
     def begun_at(self, continuation: Continuation) -> "Lease":
@@ -189,7 +199,7 @@ class Lease:
         assert self.epoch == 0, (
             f"lease {self.range_id!r} has been owned, in epoch {self.epoch}: it has begun"
         )
-        return replace(self, continuation=continuation)
+        return replace(self, checkpoint=Checkpoint(continuation))
 
     def stamped(self, *, stamp: float, write_id: WriteId | None = None) -> "Lease":
         """Prepare a write: a name for it, a fresh one if none is given, and the wall-clock
@@ -203,14 +213,18 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """How far the observers of one range have got, under which epoch it was written."""
+class KeptCheckpoint:
+    """A checkpoint that is kept apart from its lease, and the epoch that has written it."""
 
     range_id: RangeId
-    continuation: Continuation
+    checkpoint: Checkpoint
     epoch: int = 0
     write_id: WriteId | None = None
     version: Version = Version("")
+
+    @property
+    def continuation(self) -> Continuation:
+        return self.checkpoint.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,13 +274,18 @@ class FleetRecord:
 
 
 def require_continuation(lease: Lease) -> Continuation:
-    """Return the continuation of a lease that must have one."""
-    if lease.continuation is None:
+    """Return the position of a lease that must have one."""
+    return require_checkpoint(lease).position
+
+
+def require_checkpoint(lease: Lease) -> Checkpoint:
+    """Return the checkpoint of a lease that must have one."""
+    if lease.checkpoint is None:
         raise ValueError(
-            f"the lease of {lease.range_id!r} carries no continuation; a new one starts from"
-            " where the feed settled, a checkpoint is made by advanced_to()"
+            f"the lease of {lease.range_id!r} carries no checkpoint; a new one starts from"
+            " where the feed settled, a later one is made by advanced_to()"
         )
-    return lease.continuation
+    return lease.checkpoint
 
 
 def newest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:

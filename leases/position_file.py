@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import End, Lease, require_continuation
 from changefeed.runtime.errors import StoreRefused
 
@@ -120,7 +121,7 @@ def _lease(x: Position) -> Lease:
             of=x.of,
             generation=x.generation,
         ),
-        continuation=x.continuation,
+        checkpoint=Checkpoint(x.continuation),
         end=x.end,
         epoch=x.epoch,
         paused=x.paused,

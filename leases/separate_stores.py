@@ -38,13 +38,13 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, checkpoint_is_lost
 from changefeed.leases.lease import (
-    Checkpoint,
     FleetRecord,
+    KeptCheckpoint,
     Lease,
     Member,
     Version,
     WriteId,
-    require_continuation,
+    require_checkpoint,
 )
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
@@ -157,7 +157,7 @@ class SeparateStores:
             f"the checkpoint of {lease.range_id!r} changes faster than it can be adopted"
         )
 
-    async def _create_or_adopt(self, first: Checkpoint) -> Checkpoint:
+    async def _create_or_adopt(self, first: KeptCheckpoint) -> KeptCheckpoint:
         found = await self._checkpoints.create(first)
         if found.write_id == first.write_id:
             return found
@@ -251,7 +251,9 @@ class SeparateStores:
         with _reraise_for(lease):
             return await self._ownership.replace(bare)
 
-    async def _write_checkpoint(self, lease: Lease, seen: "_Seen", *, epoch: int) -> Checkpoint:
+    async def _write_checkpoint(
+        self, lease: Lease, seen: "_Seen", *, epoch: int
+    ) -> KeptCheckpoint:
         assert seen.checkpoint, f"lease {lease.range_id!r}: a checkpoint over what nobody read"
         try:
             return await self._checkpoints.write(
@@ -294,10 +296,10 @@ class _SeenFleet(msgspec.Struct, frozen=True, array_like=True):
     of: str
 
 
-def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> Checkpoint:
-    return Checkpoint(
+def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> KeptCheckpoint:
+    return KeptCheckpoint(
         range_id=lease.range_id,
-        continuation=require_continuation(lease),
+        checkpoint=require_checkpoint(lease),
         epoch=epoch,
         write_id=lease.write_id,
         version=version or Version(""),
@@ -328,8 +330,8 @@ def _listed(owned: Lease) -> Lease:
     return replace(owned, version=_version(_Seen(ownership=owned.version)))
 
 
-def _whole(owned: Lease, checkpoint: Checkpoint) -> Lease:
+def _whole(owned: Lease, checkpoint: KeptCheckpoint) -> Lease:
     seen = _Seen(
         ownership=owned.version, checkpoint=checkpoint.version, claimed=checkpoint.epoch
     )
-    return replace(owned, continuation=checkpoint.continuation, version=_version(seen))
+    return replace(owned, checkpoint=checkpoint.checkpoint, version=_version(seen))

@@ -13,18 +13,19 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, MemberConflict
 from changefeed.leases.lease import (
-    Checkpoint,
     End,
     FleetRecord,
+    KeptCheckpoint,
     Lease,
     Member,
     Version,
     WriteId,
-    require_continuation,
+    require_checkpoint,
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.bounded import BoundedStore, Bounds
@@ -153,7 +154,7 @@ class StoredOwnership(StoredMembers):
 
     def __init__(self, store: Store, *, kind: str = OWNERSHIP, where: str = "") -> None:
         super().__init__(store, where=where)
-        self._leases = _Form(kind, Lease, where=where, without=["version", "continuation"])
+        self._leases = _Form(kind, Lease, where=where, without=["version", "checkpoint"])
 
     async def list(self) -> Sequence[Lease]:
         listed = await self._store.list({self._leases.kind})
@@ -215,7 +216,7 @@ class StoredOwnership(StoredMembers):
             kind=self._leases.kind,
             key=lease.range_id,
             body=self._leases.body(lease),
-            position=lease.continuation,
+            position=None if lease.checkpoint is None else lease.checkpoint.text,
             version=version,
         )
 
@@ -224,10 +225,11 @@ class StoredOwnership(StoredMembers):
         lease = self._leases.value(record)
         if lease.range_id != record.key:
             raise self._leases.refusal(record.key, f"it is of range {lease.range_id!r}")
-        position = None if record.position is None else Continuation(record.position)
+        text = record.position
+        checkpoint = None if text is None else Checkpoint.of_text(text)
         assert record.version, f"{record.key!r}: what is stored has a version"
         version = Version(f"{lease.epoch} {record.version}")
-        return replace(lease, continuation=position, version=version)
+        return replace(lease, checkpoint=checkpoint, version=version)
 
 
 class StoredLeases(StoredOwnership):
@@ -237,19 +239,19 @@ class StoredLeases(StoredOwnership):
         super().__init__(store, kind=LEASES, where=where)
 
     async def create(self, lease: Lease) -> Lease:
-        require_continuation(lease)
+        require_checkpoint(lease)
         return await self._created(lease)
 
     async def replace(self, lease: Lease) -> Lease:
         written = await self._written(lease)
-        return written if lease.continuation is not None else written.without_continuation()
+        return written if lease.checkpoint is not None else written.without_continuation()
 
     async def acquire(self, lease: Lease) -> Lease:
         # One record, one version: a writer that has not read this write cannot checkpoint.
         return await self._written(lease.without_continuation())
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        require_continuation(lease)
+        require_checkpoint(lease)
         epoch, _ = _split(lease.version)
         if epoch not in (None, lease.epoch):
             reason = f"a checkpoint of epoch {lease.epoch}, but epoch {epoch} has begun"
@@ -293,17 +295,17 @@ class StoredCheckpoints:
         record = Record(kind=FLEET, key=CHECKPOINTS, body=body, version=version)
         return await self._store.put(record) is not None
 
-    async def read(self, range_id: RangeId) -> Checkpoint | None:
+    async def read(self, range_id: RangeId) -> KeptCheckpoint | None:
         found = await self._store.get(CHECKPOINTS, range_id)
         return None if found is None else self._checkpoint(found)
 
-    async def create(self, checkpoint: Checkpoint) -> Checkpoint:
+    async def create(self, checkpoint: KeptCheckpoint) -> KeptCheckpoint:
         """Store a first checkpoint, or return the one that is there."""
         name = f"the checkpoint of {checkpoint.range_id!r}"
         record = self._record(checkpoint, "")
         return self._checkpoint(await _present(self._store, record, name))
 
-    async def write(self, checkpoint: Checkpoint) -> Checkpoint:
+    async def write(self, checkpoint: KeptCheckpoint) -> KeptCheckpoint:
         """Write it if its version is unchanged and no later epoch has claimed the range.
 
         Return the stored copy, with its new version; raise ``CheckpointConflict`` if
@@ -321,28 +323,28 @@ class StoredCheckpoints:
             raise CheckpointConflict(f"{name} is not there")
         raise CheckpointConflict(f"{name} was written since it was read")
 
-    async def delete(self, checkpoint: Checkpoint) -> None:
+    async def delete(self, checkpoint: KeptCheckpoint) -> None:
         """Forget it, if its version is unchanged; one that was written since stays."""
         _, version = _split(checkpoint.version)
         await self._store.delete(CHECKPOINTS, checkpoint.range_id, version)
 
-    def _record(self, checkpoint: Checkpoint, version: str) -> Record:
+    def _record(self, checkpoint: KeptCheckpoint, version: str) -> Record:
         claim = _Claim(epoch=checkpoint.epoch, write_id=checkpoint.write_id)
         return Record(
             kind=CHECKPOINTS,
             key=checkpoint.range_id,
             body=self._claims.body(claim),
-            position=checkpoint.continuation,
+            position=checkpoint.checkpoint.text,
             version=version,
         )
 
-    def _checkpoint(self, record: Record) -> Checkpoint:
+    def _checkpoint(self, record: Record) -> KeptCheckpoint:
         claim = self._claims.value(record)
         if record.position is None:
             raise self._claims.refusal(record.key, "it has no position")
-        return Checkpoint(
+        return KeptCheckpoint(
             range_id=RangeId(record.key),
-            continuation=Continuation(record.position),
+            checkpoint=Checkpoint.of_text(record.position),
             epoch=claim.epoch,
             write_id=claim.write_id,
             version=Version(f"{claim.epoch} {record.version}"),

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.parts import range_in_name
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
@@ -73,7 +74,7 @@ def _to_come(keymap: KeyMap, *, inherits: bool) -> Iterator[Lease]:
     for due in keymap.due():
         child = due.child
         if inherits or child.range.of is not None:
-            yield Lease(range=child.range, continuation=child.start)
+            yield Lease(range=child.range, checkpoint=Checkpoint(child.start))
 
 
 def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence[Lease]:
@@ -110,13 +111,14 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
     known = {x.id: x for x in access.ranges()}
     over = _over(offset, access, known)
     leases = [
-        Lease(range=found, continuation=at).ended_in(end) for found, at, end in over.values()
+        Lease(range=found, checkpoint=Checkpoint(at)).ended_in(end)
+        for found, at, end in over.values()
     ]
     for name, mark in offset.marks.items():
         if name in over or (mark.ended and access.successors_inherit_positions):
             continue
         found = known.get(name, FeedRange(id=name, low=mark.low, high=mark.high))
-        leases.append(Lease(range=found, continuation=mark.continuation))
+        leases.append(Lease(range=found, checkpoint=Checkpoint(mark.continuation)))
     return leases
 
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from changefeed.feeds.feed import Feed, FeedRange
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import LeaseSettings
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease, require_continuation
 
@@ -62,7 +63,7 @@ async def fill(leases: LeaseContainer, feed: Feed) -> None:
     async def create(found: FeedRange) -> None:
         async with gate:
             start = await feed.start(found, "beginning")
-            await leases.create(Lease(range=found, continuation=start))
+            await leases.create(Lease(range=found, checkpoint=Checkpoint(start)))
 
     await asyncio.gather(*map(create, await feed.ranges()))
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 
@@ -18,7 +19,7 @@ W1, W2 = WriteId("w1"), WriteId("w2")
 
 
 def new(range_id: RangeId = R0) -> Lease:
-    return Lease(range=FeedRange(id=range_id), continuation=C0)
+    return Lease(range=FeedRange(id=range_id), checkpoint=Checkpoint(C0))
 
 
 async def whole(leases: LeaseContainer, range_id: RangeId = R0) -> Lease:

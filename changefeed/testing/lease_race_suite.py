@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Continuation
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
@@ -50,7 +51,7 @@ async def test_of_many_creators_one_wins_and_the_others_get_his(connect: Connect
     clients = [await connect() for _ in range(3)]
 
     async def create(n: int) -> Lease:
-        lease = replace(new(), continuation=Continuation(f"start {n}"))
+        lease = replace(new(), checkpoint=Checkpoint.of_text(f"start {n}"))
         return await clients[n % 3].create(lease)
 
     answers = await asyncio.gather(*map(create, range(12)))
@@ -59,7 +60,7 @@ async def test_of_many_creators_one_wins_and_the_others_get_his(connect: Connect
     assert {x.continuation for x in answers} <= {None, stored.continuation}
     for answer in answers:
         assert answer.without_continuation() == replace(
-            stored, continuation=None, version=answer.version
+            stored, checkpoint=None, version=answer.version
         )
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
     LeaseConflict,
@@ -52,7 +53,7 @@ async def test_creating_what_is_there_returns_it_and_changes_nothing(
     leases: LeaseContainer,
 ) -> None:
     owned = await owned_by_a(leases)
-    again = await leases.create(replace(new(), continuation=C3))
+    again = await leases.create(replace(new(), checkpoint=Checkpoint(C3)))
     assert (again.owner, again.epoch) == (A, 1)
     assert again.continuation in {None, C0}
     assert await whole(leases) == owned
@@ -73,7 +74,7 @@ async def test_a_new_container_is_empty(leases: LeaseContainer) -> None:
 
 
 async def test_a_new_lease_needs_a_continuation(leases: LeaseContainer) -> None:
-    with pytest.raises(ValueError, match="continuation"):
+    with pytest.raises(ValueError, match="checkpoint"):
         await leases.create(new().without_continuation())
     assert list(await leases.list()) == []
 
@@ -89,7 +90,7 @@ async def test_a_write_without_a_continuation_leaves_the_stored_one(
     written = await leases.replace(owned.without_continuation().renewed())
     assert written.continuation is None
     assert written.version != owned.version
-    assert await whole(leases) == replace(written, continuation=C1)
+    assert await whole(leases) == replace(written, checkpoint=Checkpoint(C1))
     assert written.checkpoint_epoch == 1
 
 
@@ -196,7 +197,7 @@ async def test_a_continuation_that_is_carried_along_is_not_written_by_acquiring(
 ) -> None:
     owned = await owned_by_a(leases)
     owned = await leases.checkpoint(owned.advanced_to(C2))
-    won = await leases.acquire(replace(owned.taken_by(B, B1), continuation=C1))
+    won = await leases.acquire(replace(owned.taken_by(B, B1), checkpoint=Checkpoint(C1)))
     assert won.continuation == C2
     assert await whole(leases) == won
 
@@ -239,7 +240,7 @@ async def test_an_older_checkpoint_of_the_same_owner_is_refused(
 
 async def test_a_checkpoint_is_under_the_epoch_of_its_lease(leases: LeaseContainer) -> None:
     owned = await owned_by_a(leases)
-    written = await leases.checkpoint(replace(owned, continuation=C1))
+    written = await leases.checkpoint(replace(owned, checkpoint=Checkpoint(C1)))
     assert written.checkpoint_epoch == 1
     await leases.replace(written.without_continuation().renewed())
     (listed,) = await leases.list()
@@ -333,7 +334,7 @@ async def test_a_deleted_lease_is_gone_for_every_write(leases: LeaseContainer) -
 async def test_a_lease_that_was_recreated_is_another(leases: LeaseContainer) -> None:
     first = await leases.create(new())
     await leases.delete(first)
-    again = await leases.create(replace(new(), continuation=C3))
+    again = await leases.create(replace(new(), checkpoint=Checkpoint(C3)))
     assert await refusals(leases, first) == [LeaseConflict] * 5
     assert (await whole(leases)).continuation == C3
     assert (await leases.acquire(again.taken_by(A, A1))).continuation == C3
@@ -378,7 +379,7 @@ async def test_names_and_positions_may_be_any_text(leases: LeaseContainer, text:
         owner=HostName(text),
         incarnation=Incarnation(text),
         next_owner=HostName(text),
-        continuation=Continuation(text),
+        checkpoint=Checkpoint.of_text(text),
         write_id=WriteId(text),
     )
     await leases.create(lease)

@@ -13,16 +13,17 @@ repeats, is bounded by the delivery (``room_for``).
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from changefeed.feeds.feed import Change, Continuation, Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.runtime.groups import start_in
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.runtime.light_event import LightEvent
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
@@ -98,7 +99,7 @@ class Acknowledgements:
 class Checkpointer:
     """Knows what of a range is done, and writes its positions, in order, the newest only.
 
-    It writes in tasks of ``group``, which is that of its worker. They raise ``LeaseLost`` or
+    ``start`` begins a task of its worker, which writes, and raises ``LeaseLost`` or
     ``LeaseGone`` when nothing may be written.
     """
 
@@ -107,23 +108,22 @@ class Checkpointer:
         owned: OwnedLease,
         settings: ObserverSettings,
         *,
-        group: asyncio.TaskGroup,
+        start: Callable[[Coroutine[Any, Any, None]], object],
         feed: Feed,
         events: HostEvents,
         retrier: Retrier,
     ) -> None:
         self._owned = owned
         self._settings = settings
-        self._group = group
+        self._start = start
         self._feed = feed
         self._events = events
         self._retrier = retrier
         self._clock = asyncio.get_running_loop().time
         self.in_hand = Acknowledgements()
         """What the observer was given that is not done."""
-        self._wanted = owned.continuation
-        self.reached = owned.continuation
-        """The position below which everything is done; it only moves forward."""
+        self._wanted = self.reached = owned.stored
+        """How far everything is done; it only moves forward."""
         self._said = 0
         self._written = 0
         self._changes = 0  # done since the last position that was said
@@ -137,8 +137,8 @@ class Checkpointer:
         self._progress = LightEvent()
 
     @property
-    def unwritten(self) -> Continuation | None:
-        """The newest position, if it is not stored yet."""
+    def unwritten(self) -> Checkpoint | None:
+        """The newest checkpoint, if it is not stored yet."""
         return self._wanted if self._written < self._said else None
 
     @property
@@ -191,7 +191,7 @@ class Checkpointer:
     def _reach(self, position: Continuation, changes: int) -> None:
         """Count everything below ``position`` as done: so many changes more than before."""
         assert changes >= 0, f"{changes} changes were done of {self._owned.range_id!r}"
-        self.reached = position
+        self.reached = Checkpoint(position)
         self._changes += changes
 
     def _is_due(self) -> bool:
@@ -230,7 +230,7 @@ class Checkpointer:
             assert self._written < self._said, "what was just said cannot be stored yet"
             if not self._runs and not self._stopped:
                 self._runs = True
-                start_in(self._group, self._write_all())
+                self._start(self._write_all())
         return self._said
 
     async def written(self, number: int | None = None) -> None:
@@ -241,7 +241,7 @@ class Checkpointer:
             self._urgent.set()
             await self._progress.wait()
 
-    async def stop(self) -> Continuation | None:
+    async def stop(self) -> Checkpoint | None:
         """Write nothing more; return what the last write of the lease should carry."""
         self._stopped = True
         self._urgent.set()
@@ -262,7 +262,7 @@ class Checkpointer:
         self._idle.clear()
         await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
-        self._events.checkpointed(self._owned.range_id, wanted)
+        self._events.checkpointed(self._owned.range_id, wanted.position)
         self._written = number
         self._changes_unwritten -= changes
         assert self._changes_unwritten >= 0, (

@@ -5,6 +5,9 @@ keeps. Nothing is handed to it once the worker drains. An observer that has fail
 is closed, and after a rest another one begins at the last checkpoint; or, if the settings
 say so, the range is paused. So is a range that the feed refuses to read on: the others can
 be read, and a host that ended for it would leave the next host the same.
+
+Limits: a range whose observer leaves something unacknowledged at the end of each page is not
+split by its owner.
 """
 
 import asyncio
@@ -12,13 +15,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 
-from changefeed.feeds.errors import RangeRefused
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Page, RangeEnded
 from changefeed.host.events import STUCK_AFTER
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.context import Drain, WorkerContext
-from changefeed.host.workers.hot_split import HotSplit
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.reader import Reader
@@ -66,7 +68,10 @@ class Delivery:
         )
         self._context = self._make_context()
         self._pages: Reader | None = None
-        self.split = HotSplit(owned, shared, checkpoints)
+        self.split_into: int | None = None
+        """Into how many sub-ranges the range is to be split, as it is too much for one host."""
+        self._cooldown = self._settings.leases.timing.cooldown
+        self._split_not_before = self._clock() + self._cooldown  # it has much to catch up with
         self.end: End | None = None
         """What the range goes on in, once it has been read to its end."""
         self.stuck = False
@@ -139,8 +144,16 @@ class Delivery:
     ) -> CloseReason:
         reason: CloseReason | None = None
         assert self._pages is None, f"{self._owned.range_id!r} has a reader already"
-        pages = self._pages = self._start_reading()
-        reading = group.create_task(pages.fill(self._owned.continuation))
+        pages = self._pages = Reader(
+            self._shared.feed,
+            self._owned.lease.range,
+            self._settings.feed,
+            retrier=self._shared.retrier,
+            idle=self._shared.idle,
+            at_rest=self._at_rest,
+            meter=self._meter,
+        )
+        reading = group.create_task(pages.fill(self._owned.stored.position))
         try:
             if self._drain.reason is not None:
                 pages.stop()
@@ -164,17 +177,6 @@ class Delivery:
                 self._context.observer_closed()
                 self._watch.end()
         return reason
-
-    def _start_reading(self) -> Reader:
-        return Reader(
-            self._shared.feed,
-            self._owned.lease.range,
-            self._settings.feed,
-            retrier=self._shared.retrier,
-            idle=self._shared.idle,
-            at_rest=self._at_rest,
-            meter=self._meter,
-        )
 
     def _at_rest(self) -> bool:
         """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
@@ -200,20 +202,38 @@ class Delivery:
                 if not self.in_hand:
                     self._events.health.caught_up(self._owned.range_id)
                 self._checkpoints.pass_over(page.continuation)
-            if self.split.due and await self._splits():
+            if self.split_into is not None and await self._splits(self.split_into):
                 return CloseReason.RANGE_ENDED
         assert self._drain.reason is not None, "only a drain stops the reading"
         await self._until_acknowledged()
         self._checkpoints.advance()
         return self._drain.reason
 
-    async def _splits(self) -> bool:
-        """Split the range here, if that is possible: nothing may be in hand."""
-        if self._drain.reason is not None or self.in_hand:
+    async def _splits(self, into: int) -> bool:
+        """End the range here, if all that was delivered is done, and its feed can split it.
+
+        Each listing asks for a split, or takes that back; nothing is stopped for it. A range is
+        not split before its owner has read it for a cooldown, nor for as long after a refusal.
+        """
+        too_early = self._clock() < self._split_not_before
+        if too_early or self.in_hand or self._drain.reason is not None:
             return False
-        self.end = await self.split.end_here()
-        assert not self.in_hand, f"{self._owned.range_id!r} was split with changes in hand"
-        return self.end is not None
+        self._checkpoints.advance()
+        await self._checkpoints.written()
+        if self.split_into is None:  # taken back meanwhile
+            return False
+        lease, at = self._owned.lease, self._owned.stored.position
+        assert self._checkpoints.at_rest, (
+            f"parts of range {lease.range_id!r} would begin behind what was done"
+        )
+        try:
+            self.end = End.of_split(self._shared.feed, lease.range, into, at)
+        except FeedRefused as error:
+            self._split_not_before = self._clock() + self._cooldown
+            self._events.retrying("split range", error, self._cooldown)
+            return False
+        self._events.ended(lease.range_id, self.end)
+        return True
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
         """Hand over a page, in pieces that there is room for."""

@@ -36,8 +36,8 @@ from dataclasses import replace
 from math import inf
 from typing import Never
 
-from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, checkpoint_is_lost
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
@@ -64,11 +64,12 @@ class OwnedLease:
         wall: Callable[[], float],
     ) -> None:
         """Hold ``lease``, whole, as ``acquire`` returned it; that was asked for at ``sent``."""
-        assert lease.continuation is not None, "a lease is held with its continuation"
+        assert lease.checkpoint is not None, "a lease is held with its checkpoint"
         self._container = container
-        self.range_id: RangeId = lease.range_id
+        self.range_id = lease.range_id
         self._lease = lease.without_continuation()
-        self._continuation = lease.continuation
+        self.stored: Checkpoint = lease.checkpoint
+        """The last checkpoint known to be stored."""
         self._held_for = settings.expiration - settings.timing.fence_margin
         self._fence_at = sent + self._held_for
         self._beat_at = -inf
@@ -93,13 +94,8 @@ class OwnedLease:
 
     @property
     def lease(self) -> Lease:
-        """The lease as last written, without its continuation."""
+        """The lease as last written, without its checkpoint."""
         return self._lease
-
-    @property
-    def continuation(self) -> Continuation:
-        """The last checkpoint known to be stored."""
-        return self._continuation
 
     @property
     def time_left(self) -> float:
@@ -177,11 +173,11 @@ class OwnedLease:
         self._keep_until(sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
 
-    async def checkpoint(self, continuation: Continuation) -> None:
+    async def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.check()
         with self._counting_failures():
             await self._write(
-                lambda lease: lease.advanced_to(continuation), self._container.checkpoint
+                lambda lease: lease.with_checkpoint(checkpoint), self._container.checkpoint
             )
 
     async def clear_request(self, asker: HostName) -> None:
@@ -192,7 +188,7 @@ class OwnedLease:
         )
 
     async def give_up(
-        self, end: Callable[[Lease], Lease], continuation: Continuation | None
+        self, end: Callable[[Lease], Lease], checkpoint: Checkpoint | None
     ) -> None:
         """Write the lease for the last time, with a last checkpoint if there is one.
 
@@ -202,10 +198,10 @@ class OwnedLease:
         either it is still ours, or the write fails.
         """
         self._giving_up = True
-        if continuation is not None:
+        if checkpoint is not None:
             self.check()
             await self._write(
-                lambda lease: end(lease.advanced_to(continuation)), self._container.replace
+                lambda lease: end(lease.with_checkpoint(checkpoint)), self._container.replace
             )
         else:
             await self._write(end, self._container.replace)
@@ -260,7 +256,7 @@ class OwnedLease:
         assert wanted.renewals >= last.renewals, (
             f"{name} would look less alive: renewals {last.renewals} to {wanted.renewals}"
         )
-        assert wanted.continuation is None or wanted.checkpoint_epoch == last.epoch, (
+        assert wanted.checkpoint is None or wanted.checkpoint_epoch == last.epoch, (
             f"{name} would be checkpointed under epoch {wanted.checkpoint_epoch}"
         )
 
@@ -301,8 +297,8 @@ class OwnedLease:
         The new epoch is higher than that of this host, so a write that is based on the old
         copy is refused.
         """
-        checkpoint, last = self._continuation, self._lease.renewed()
-        unclear = None if self._unclear is None else self._unclear.continuation
+        checkpoint, last = self.stored, self._lease.renewed()
+        unclear = None if self._unclear is None else self._unclear.checkpoint
         ours = replace(last, epoch=last.epoch + 1, version=stored.version)
         ours = ours.stamped(stamp=self._wall())
         try:
@@ -310,8 +306,8 @@ class OwnedLease:
             if claimed.continuation is None:
                 self.lose(checkpoint_is_lost(self.range_id))
             self._take_over(claimed)
-            if self._continuation not in (checkpoint, unclear):
-                later = self._lease.advanced_to(checkpoint)
+            if self.stored not in (checkpoint, unclear):
+                later = self._lease.with_checkpoint(checkpoint)
                 self._take_over(await self._container.checkpoint(later))
         except LeaseGone as gone:
             self._end(gone.reason)
@@ -328,7 +324,7 @@ class OwnedLease:
         wanted = replace(
             self._lease.released(),
             epoch=self._lease.epoch,
-            continuation=self._continuation,
+            checkpoint=self.stored,
             version=Version(""),
         ).stamped(stamp=self._wall())
         self._created = wanted.write_id or self._created
@@ -340,7 +336,7 @@ class OwnedLease:
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"
         self._lease = stored.without_continuation()
-        self._continuation = stored.continuation or self._continuation
+        self.stored = stored.checkpoint or self.stored
         self._unclear = None
         if stored.next_owner is not None or stored.paused is not None:
             self.noticed()

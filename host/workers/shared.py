@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from random import Random
 
 from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
@@ -11,7 +10,6 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.workers.load_meter import SharedTime
 from changefeed.host.workers.reader import IdleRanges
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.call import ObserverMaker
 from changefeed.observers.tracing import BatchTracing
@@ -30,20 +28,14 @@ class Shared:
 
     host: HostName
     feed: Feed
-    container: LeaseContainer
     make_observer: ObserverMaker
     tracing: BatchTracing | None
     is_alive: Callable[[HostName], bool]
     settings: Settings
     idle: IdleRanges
     events: HostEvents
-    random: Random
-    wall: Callable[[], float]
+    retrier: Retrier
     shared_time: SharedTime
     give_ups: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_GIVE_UPS_AT_ONCE)
     )
-
-    @property
-    def retrier(self) -> Retrier:
-        return Retrier(self.events, self.random)

@@ -23,8 +23,9 @@ for that: it ends, calls the observer no more, and leaves the lease to expire.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.checkpointer import Checkpointer
@@ -33,11 +34,11 @@ from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.shared import Shared
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreError
-from changefeed.runtime.groups import start_in
 
 _LAST_RELEASE_TIMEOUT = 2.0
 _LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
@@ -47,7 +48,7 @@ class Worker:
     """Reads one range for one observer, for as long as the lease is ours."""
 
     def __init__(self, owned: OwnedLease, shared: Shared) -> None:
-        self._owned = owned
+        self.owned = owned
         self._shared = shared
         self._settings = shared.settings
         self._events = shared.events
@@ -56,7 +57,7 @@ class Worker:
         self._checkpoints = Checkpointer(
             owned,
             self._settings.observer,
-            group=self._group,
+            start=self._start,
             feed=shared.feed,
             events=self._events,
             retrier=self._retrier,
@@ -82,27 +83,18 @@ class Worker:
         owned.noticed = self._look_at_lease
 
     @property
-    def owned(self) -> OwnedLease:
-        return self._owned
-
-    @property
     def lease(self) -> Lease:
-        return self._owned.lease
+        return self.owned.lease
 
     @property
     def reached(self) -> Continuation:
         """The position below which everything is done."""
-        return self._checkpoints.reached
+        return self._checkpoints.reached.position
 
     @property
     def in_hand(self) -> bool:
         """Whether the observer was given changes that are not done."""
         return self._delivery.in_hand
-
-    @property
-    def may_act(self) -> bool:
-        """Whether no other host can own the lease yet."""
-        return self._owned.may_act
 
     @property
     def stuck(self) -> bool:
@@ -121,12 +113,12 @@ class Worker:
 
     def split(self, into: int | None) -> None:
         """Split the range into so many parts at the next checkpoint, or go on with it whole."""
-        self._delivery.split.into = into
+        self._delivery.split_into = into
 
     async def clear_request(self, asker: HostName) -> None:
         """Clear the request of a host that is gone; to give the lease up clears it as well."""
         if self._drain.reason is None:
-            await self._owned.clear_request(asker)
+            await self.owned.clear_request(asker)
 
     def mark_stuck(self) -> None:
         """Stop waiting for a call that cannot be ended: the lease must then expire."""
@@ -169,10 +161,10 @@ class Worker:
         await self._retrier.call("give up", give_up, longest_delay=_LONGEST_DELAY_AT_END)
 
     async def _give_up_in_turn(
-        self, end: Callable[[Lease], Lease], last: Continuation | None
+        self, end: Callable[[Lease], Lease], last: Checkpoint | None
     ) -> None:
         async with self._shared.give_ups:
-            await self._owned.give_up(lambda x: end(self.described(x)), last)
+            await self.owned.give_up(lambda x: end(self.described(x)), last)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
         match reason:
@@ -235,9 +227,9 @@ class Worker:
 
     def _look_at_lease(self) -> None:
         """Stop if a living host asks for the lease, or it is paused; end if it is lost."""
-        lease = self._owned.lease
-        if self._owned.lost:
-            start_in(self._group, self._end_as_lost())
+        lease = self.owned.lease
+        if self.owned.lost:
+            self._start(self._end_as_lost())
         elif self.delivered:
             return  # the last write says how it goes on
         elif lease.paused is not None:
@@ -245,10 +237,17 @@ class Worker:
         elif lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
             self.stop(CloseReason.HANDED_OVER)
 
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it beside the body; drop it once one task has failed, or all have ended."""
+        try:
+            self._group.create_task(work)
+        except RuntimeError:
+            work.close()
+
     async def _end_as_lost(self) -> None:
-        self._owned.check()
+        self.owned.check()
 
     def described(self, lease: Lease) -> Lease:
         """Have the lease say how the observer gets on, and what the range costs."""
-        health = self._events.health.of(self._owned.range_id)
+        health = self._events.health.of(self.owned.range_id)
         return self._meter.written_to(lease.with_health(health))

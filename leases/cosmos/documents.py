@@ -30,6 +30,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 from changefeed.leases.lease import End, HostName, Lease, Version
@@ -223,7 +224,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
     low, high = bounds_in(document)
     lease = Lease(
         range=_feed_range_in(document, ours),
-        continuation=_continuation_in(document),
+        checkpoint=_checkpoint_in(document),
         **_ownership(document, ours),
     )
     seen = VersionToken(
@@ -260,11 +261,11 @@ def _range_in(document: Mapping[str, Any]) -> RangeId:
     return RangeId(str(token))
 
 
-def _continuation_in(document: Mapping[str, Any]) -> Continuation | None:
+def _checkpoint_in(document: Mapping[str, Any]) -> Checkpoint | None:
     token = document.get("ContinuationToken")
     if token is None:
         return None
-    return Continuation(raw_token(token) if "feedRange" in document else token)
+    return Checkpoint.of_text(raw_token(token) if "feedRange" in document else token)
 
 
 def is_part(place: FeedRange) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import mode_of
 from changefeed.leases.lease import Lease
@@ -66,7 +67,7 @@ def moved(before: Sequence[ForeignLease], after: Sequence[ForeignLease]) -> list
 def imported(found: Sequence[ForeignLease], ranges: Sequence[FeedRange]) -> list[Lease]:
     """Return the leases to create, for a feed with these ranges."""
     return [
-        Lease(range=_in_feed(x.range, ranges), continuation=x.continuation)
+        Lease(range=_in_feed(x.range, ranges), checkpoint=Checkpoint(x.continuation))
         for x in found
         if x.continuation is not None
     ]

@@ -19,6 +19,7 @@ from changefeed.cli.app import app
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.eventlog import create_log
 from changefeed.leases.addresses import open_container
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 from tests.support import make
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, owners, running, status
@@ -383,6 +384,6 @@ async def with_an_ended_range() -> None:
     ):
         for found in (await feed.ranges())[:2]:
             start = await feed.start(found, "now")
-            lease = await container.create(Lease(range=found, continuation=start))
+            lease = await container.create(Lease(range=found, checkpoint=Checkpoint(start)))
             if found.id == RANGES[0]:
                 await container.replace(lease.ended_in(make.CLOSED))

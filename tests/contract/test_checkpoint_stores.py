@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.leases.lease import Checkpoint, Version, WriteId
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.lease import KeptCheckpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints
 from changefeed.stores.addresses import open_store
@@ -21,7 +22,9 @@ from tests.support.lease_containers import KEYS, fresh_address
 pytestmark = pytest.mark.real_time
 
 R0, R1 = RangeId("r0"), RangeId("r1")
-FIRST = Checkpoint(range_id=R0, continuation=Continuation("0"), epoch=2, write_id=WriteId("a"))
+FIRST = KeptCheckpoint(
+    range_id=R0, checkpoint=Checkpoint.of_text("0"), epoch=2, write_id=WriteId("a")
+)
 
 
 @asynccontextmanager
@@ -49,8 +52,8 @@ async def store(
         yield store
 
 
-def further(checkpoint: Checkpoint) -> Checkpoint:
-    return replace(checkpoint, continuation=Continuation("1"), write_id=WriteId("b"))
+def further(checkpoint: KeptCheckpoint) -> KeptCheckpoint:
+    return replace(checkpoint, checkpoint=Checkpoint.of_text("1"), write_id=WriteId("b"))
 
 
 async def test_the_first_to_create_a_checkpoint_decides_what_it_is(
@@ -71,7 +74,7 @@ async def test_a_checkpoint_is_written_in_the_version_that_was_read(
     assert written.continuation == "1"
     assert written.version != created.version
     with pytest.raises(CheckpointConflict):
-        await store.write(replace(created, continuation=Continuation("2")))
+        await store.write(replace(created, checkpoint=Checkpoint.of_text("2")))
     assert await store.read(R0) == written
 
 
@@ -111,7 +114,7 @@ async def test_a_checkpoint_is_deleted_in_the_version_that_was_read(
 @any_record
 @given(first=CHECKPOINTS, second=CHECKPOINTS)
 async def test_every_field_of_a_checkpoint_comes_back(
-    store: StoredCheckpoints, first: Checkpoint, second: Checkpoint
+    store: StoredCheckpoints, first: KeptCheckpoint, second: KeptCheckpoint
 ) -> None:
     created = await store.create(first)
     assert replace(created, version=Version("")) == first

@@ -195,7 +195,7 @@ async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
             renewed = await leases.replace(won.without_continuation().renewed())
             proxy.cut_the_next_answer()
             reached = await leases.checkpoint(
-                replace(renewed, continuation=won.continuation).advanced_to(Continuation("c1"))
+                replace(renewed, checkpoint=won.checkpoint).advanced_to(Continuation("c1"))
             )
             proxy.cut_the_next_answer()
             await leases.replace(reached.released())

@@ -88,7 +88,7 @@ def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
     def stop(self: Worker, reason: CloseReason) -> None:
         old(self, reason)
         if reason is CloseReason.HANDED_OVER:
-            asyncio.get_running_loop().create_task(self._owned.give_up(self._handed_over, None))
+            asyncio.get_running_loop().create_task(self.owned.give_up(self._handed_over, None))
 
     m.patch(Worker, "stop", stop)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change, FeedRange, RangeId
-from changefeed.leases.lease import Checkpoint, Lease
+from changefeed.leases.lease import KeptCheckpoint, Lease
 
 from .progress import Lines, Progress, Violation
 
@@ -162,7 +162,7 @@ class Checker:
         self.progress.done(change)
 
     def stored(
-        self, before: Lease | Checkpoint | None, after: Lease | Checkpoint, writer: str
+        self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint, writer: str
     ) -> None:
         """``writer`` changed what is stored of one range."""
         self.events += 1
@@ -228,7 +228,7 @@ class Checker:
         self._epoch = defaultdict(int, self._claimed)
 
     def _taken_by_hand(
-        self, before: Lease | Checkpoint | None, after: Lease | Checkpoint
+        self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint
     ) -> None:
         """Allow a former owner to go on until it finds out."""
         if not isinstance(before, Lease) or not isinstance(after, Lease):
@@ -333,7 +333,7 @@ class Checker:
         if created.range_id in self._without_tombstone and created.continuation is not None:
             self.progress.moved(created.range, self.progress.place(created.continuation))
 
-    def _claim_stored(self, after: Checkpoint, writer: str) -> None:
+    def _claim_stored(self, after: KeptCheckpoint, writer: str) -> None:
         """Only who has claimed a checkpoint kept apart may write it."""
         claimed = self._claimed[after.range_id]
         if after.epoch < claimed and after.range_id not in self._begun_anew:

@@ -10,7 +10,7 @@ from .observers import ERRORS, HARD_ERRORS
 from .stores import MemoryStores
 
 if TYPE_CHECKING:
-    from changefeed.leases.lease import Checkpoint
+    from changefeed.leases.lease import KeptCheckpoint
 
     from .process import Process
     from .world import World
@@ -23,7 +23,7 @@ class Faults:
         self._world = world
         self._random = world.random
         self._deadly = False
-        self._lost: list[Checkpoint] = []
+        self._lost: list[KeptCheckpoint] = []
 
     async def crash(self) -> None:
         world = self._world

@@ -7,7 +7,7 @@ from typing import Literal
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import Checkpoint, Lease
+from changefeed.leases.lease import KeptCheckpoint, Lease
 from changefeed.leases.stored import CheckpointConflict
 
 from .checkers import OPERATOR, Call, Checker
@@ -64,10 +64,10 @@ class Scout(Checker):
     # what the checker is told
 
     def stored(
-        self, before: Lease | Checkpoint | None, after: Lease | Checkpoint, writer: str
+        self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint, writer: str
     ) -> None:
         self.hit(Probe.WRITE_OF_THE_STILL, where=self.state_of(writer) != "running")
-        if isinstance(after, Checkpoint):
+        if isinstance(after, KeptCheckpoint):
             self._of_checkpoint(before, after, writer)
         elif before is None:
             self._of_creation(after)
@@ -127,9 +127,9 @@ class Scout(Checker):
             self.hit(Probe.EXPIRED_BY_STAMP, where=self._strict and 0 < still < _EXPIRATION)
 
     def _of_checkpoint(
-        self, before: Lease | Checkpoint | None, after: Checkpoint, writer: str
+        self, before: Lease | KeptCheckpoint | None, after: KeptCheckpoint, writer: str
     ) -> None:
-        if not isinstance(before, Checkpoint):
+        if not isinstance(before, KeptCheckpoint):
             return
         self.hit(Probe.CHECKPOINT_CLAIMED, where=0 < before.epoch < after.epoch)
         if before.continuation != after.continuation:
@@ -138,7 +138,7 @@ class Scout(Checker):
             self.hit(Probe.HANDOFF_MET_CHECKPOINT, where=asked)
             self._of_position(after, writer)
 
-    def _of_position(self, after: Lease | Checkpoint, writer: str) -> None:
+    def _of_position(self, after: Lease | KeptCheckpoint, writer: str) -> None:
         assert after.continuation is not None
         if writer == OPERATOR:
             position = self.progress.place(after.continuation)
@@ -241,7 +241,7 @@ class Scout(Checker):
                 lost.add(what[1])
 
     @staticmethod
-    def _call(process: str, record: Lease | Checkpoint) -> Call:
+    def _call(process: str, record: Lease | KeptCheckpoint) -> Call:
         return Call(process=process, range_id=record.range_id, epoch=record.epoch)
 
     def _refused(self, name: str, record: object, error: Exception | None) -> None:
@@ -252,7 +252,7 @@ class Scout(Checker):
             wins = stored is not None and stored.owner != record.owner
             same = stored is not None and stored.epoch == record.epoch
             self.hit(Probe.CLAIM_LOST, where=wins and same)
-        if name in ("checkpoint", "write") and isinstance(record, Lease | Checkpoint):
+        if name in ("checkpoint", "write") and isinstance(record, Lease | KeptCheckpoint):
             lost = record.epoch < self._epoch[record.range_id]
             self.hit(Probe.CHECKPOINT_REFUSED, where=lost)
 

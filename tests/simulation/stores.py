@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.lease import KeptCheckpoint, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
@@ -136,7 +136,7 @@ class MemoryStores:
         self._around.checker.ownership_forgotten()
         cast("ForgetfulOwnership", self._stores[0]).forget()
 
-    async def lose_checkpoint(self, range_id: RangeId) -> Checkpoint | None:
+    async def lose_checkpoint(self, range_id: RangeId) -> KeptCheckpoint | None:
         """Take a checkpoint away; return it, if it was there."""
         checkpoints = cast("StoredCheckpoints", self._stores[1])
         lost = await checkpoints.read(range_id)
@@ -144,7 +144,7 @@ class MemoryStores:
             await checkpoints.delete(lost)
         return lost
 
-    async def restore_checkpoint(self, lost: Checkpoint) -> bool:
+    async def restore_checkpoint(self, lost: KeptCheckpoint) -> bool:
         """Put it back, unless there is another by now, or the lease is gone. Return ``False``
         if the range has ended meanwhile: its tombstone has none then.
         """
@@ -193,7 +193,7 @@ class Witness:
         if name not in _WRITES:
             return method
 
-        async def watched(record: Lease | Checkpoint) -> Any:
+        async def watched(record: Lease | KeptCheckpoint) -> Any:
             before = await self._store.read(record.range_id)
             try:
                 answer = await method(record)
@@ -218,7 +218,7 @@ class Witness:
             self._checker.member_deleted(member.name)
 
     async def _delete(self, record: Any) -> None:
-        if isinstance(record, Checkpoint):  # its lease has gone before
+        if isinstance(record, KeptCheckpoint):  # its lease has gone before
             await self._store.delete(record)
             return
         before = await self._store.read(record.range_id)

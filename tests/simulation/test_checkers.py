@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
-from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease
+from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.lease import HostName, Incarnation, KeptCheckpoint, Lease
 from tests.support import make
 
 from .checkers import OPERATOR, Call, Checker
 from .progress import Violation
 
 R1 = FeedRange(id=RangeId("r1"), low="0", high="8")
-FREE = Lease(range=R1, continuation=Continuation("0"))
+FREE = Lease(range=R1, checkpoint=Checkpoint.of_text("0"))
 
 
 class Numbers:
@@ -74,7 +75,7 @@ def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_r
     checker.finished(R1.id, found)
     checker.stored(taken, taken.advanced_to(Continuation("2")), "a/1")
     checker.deleted(taken, deletes)
-    late = replace(taken, continuation=Continuation("1"))
+    late = replace(taken, checkpoint=Checkpoint.of_text("1"))
     if deletes == "n/1":
         checker.stored(None, late, "b/1")
         checker.stored(late, late.taken_by(HostName("b"), Incarnation("b/1")), "b/1")
@@ -226,7 +227,9 @@ def test_two_ranges_with_the_same_keys_may_not_be_read_at_once() -> None:
 
 def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoints() -> None:
     checker, taken, found = watched(2)
-    claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=taken.epoch)
+    claimed = KeptCheckpoint(
+        range_id=R1.id, checkpoint=Checkpoint.of_text("0"), epoch=taken.epoch
+    )
     checker.stored(None, claimed, "a/1")
     checker.ownership_forgotten()
     checker.began(call_of(taken), found)  # until it finds out
@@ -234,7 +237,7 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
     with pytest.raises(Violation, match="the epoch of r1 fell to 0"):
         checker.stored(None, FREE, "b/1")
     with pytest.raises(Violation, match="passed over change 2"):
-        checker.stored(claimed, replace(claimed, continuation=Continuation("2")), "b/1")
+        checker.stored(claimed, replace(claimed, checkpoint=Checkpoint.of_text("2")), "b/1")
     again = replace(FREE, epoch=taken.epoch).taken_by(HostName("b"), Incarnation("b/1"))
     checker.stored(None, again, "b/1")
     checker.began(call_of(again, "b/1"), found[1:])
@@ -244,7 +247,7 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
 
 def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> None:
     checker, taken, found = watched(2)
-    claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=1)
+    claimed = KeptCheckpoint(range_id=R1.id, checkpoint=Checkpoint.of_text("0"), epoch=1)
     checker.stored(None, claimed, "a/1")
     checker.finished(R1.id, found)
     stolen = taken.vacated().taken_by(HostName("b"), Incarnation("b/1"))
@@ -254,7 +257,7 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
     checker.began(call_of(taken), found)
     checker.ended(call_of(taken))
     with pytest.raises(Violation, match="under epoch 1, and it is claimed for"):
-        checker.stored(claimed, replace(claimed, continuation=Continuation("2")), "a/1")
+        checker.stored(claimed, replace(claimed, checkpoint=Checkpoint.of_text("2")), "a/1")
     with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
         checker.stored(stolen, taken.advanced_to(Continuation("2")), "a/1")
     with pytest.raises(Violation, match="although epoch"):

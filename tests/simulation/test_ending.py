@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
@@ -47,7 +47,7 @@ class Few:
 
     async def own(self, *owners: HostName | None, **more: Any) -> list[Lease]:
         for found, owner in zip(await self.feed.ranges(), owners, strict=False):
-            lease = Lease(range=found, continuation=Continuation("0"), owner=owner, epoch=1)
+            lease = Lease(range=found, checkpoint=Checkpoint.of_text("0"), owner=owner, epoch=1)
             await self.leases.create(replace(lease, **more))
         return [*await self.leases.list()]
 
@@ -108,7 +108,7 @@ async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
     few = Few(1)
     (lease,) = await few.own(A)
     of_before = replace(lease.range, id=type(lease.range.id)("gone"))
-    ended = replace(lease, range=of_before, end=make.CLOSED, continuation=Continuation("0"))
+    ended = replace(lease, range=of_before, end=make.CLOSED, checkpoint=Checkpoint.of_text("0"))
     await few.leases.create(ended)
     assert any("tombstones are left of ['gone']" in x for x in await few.ending()._left_over())
 

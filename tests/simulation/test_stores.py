@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
 
@@ -16,7 +17,8 @@ from .sqlite_file import SqliteStores
 from .stores import Surroundings
 
 NEW = Lease(
-    range=FeedRange(id=RangeId("1"), low="", high="7F"), continuation=Continuation('"0"')
+    range=FeedRange(id=RangeId("1"), low="", high="7F"),
+    checkpoint=Checkpoint.of_text('"0"'),
 )
 
 

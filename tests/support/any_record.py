@@ -5,8 +5,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import FeedRange, Successor
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import Checkpoint, End, Lease, Member
+from changefeed.leases.lease import End, KeptCheckpoint, Lease, Member
 
 _TEXT = st.text(max_size=20)
 _COUNTS = st.integers(min_value=0, max_value=2**53)
@@ -49,15 +50,15 @@ LEASES = st.builds(
     load=st.none() | st.floats(min_value=0, max_value=1e3),
     moved=st.booleans(),
     stamp=_STAMPS,
-    continuation=_TEXT,
+    checkpoint=_TEXT.map(Checkpoint.of_text),
     checkpoint_epoch=_COUNTS,
     write_id=st.none() | _TEXT,
     version=st.just(""),
 )
 CHECKPOINTS = st.builds(
-    Checkpoint,
+    KeptCheckpoint,
     range_id=_TEXT,
-    continuation=_TEXT,
+    checkpoint=_TEXT.map(Checkpoint.of_text),
     epoch=_COUNTS,
     write_id=st.none() | _TEXT,
     version=st.just(""),

@@ -7,6 +7,7 @@ from pathlib import Path
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.leases.addresses import open_container
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 
 
@@ -22,7 +23,7 @@ async def make_leased_log(place: Path) -> None:
         for x in await feed.ranges():
             end = await feed.start(x, "now")
             await container.create(
-                Lease(range=x, continuation=end, epoch=1, checkpoint_epoch=1)
+                Lease(range=x, checkpoint=Checkpoint(end), epoch=1, checkpoint_epoch=1)
             )
 
 

@@ -25,9 +25,10 @@ from changefeed.fleet.status import FleetStatus, HostSeen, RangeSeen, Totals
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import OwnedLease, acquire
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetWatch
-from changefeed.leases.lease import Checkpoint, End, HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import End, HostName, Incarnation, KeptCheckpoint, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, Failure
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
@@ -74,7 +75,7 @@ def lease(
     return Lease(
         range=found,
         owner=None if owner is None else HostName(owner),
-        continuation=None if at is None else Continuation(at),
+        checkpoint=None if at is None else Checkpoint.of_text(at),
         epoch=reached,
         **fields,
     )
@@ -102,8 +103,10 @@ async def owned(container: LeaseContainer) -> OwnedLease:
     return owned
 
 
-def checkpoint(of: str = "r0", at: str = "0", *, epoch: int = 0, **more: Any) -> Checkpoint:
-    return Checkpoint(range_id=RangeId(of), continuation=Continuation(at), epoch=epoch, **more)
+def checkpoint(of: str = "r0", at: str = "0", *, epoch: int = 0, **more: Any) -> KeptCheckpoint:
+    return KeptCheckpoint(
+        range_id=RangeId(of), checkpoint=Checkpoint.of_text(at), epoch=epoch, **more
+    )
 
 
 def member(name: str = "a", incarnation: str | None = None, **more: Any) -> Member:

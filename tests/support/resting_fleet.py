@@ -1,8 +1,8 @@
 """A fleet of which no host runs, as those see it who scale it."""
 
-from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.watch import FleetWatch
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
@@ -21,7 +21,7 @@ class RestingFleet:
         leases = _Away() if self._away else MemoryLeases()
         if not self._away:
             for found in await self._feed.ranges():
-                await leases.create(Lease(range=found, continuation=Continuation("0")))
+                await leases.create(Lease(range=found, checkpoint=Checkpoint.of_text("0")))
         return FleetWatch(make.store_source(leases, self._feed).look, lambda: self._now)
 
     def append(self, changes: int) -> None:

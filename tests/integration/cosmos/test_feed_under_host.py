@@ -170,7 +170,7 @@ async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read
             )
             whole = await container.read(RangeId("0"))
             assert whole is not None
-            await container.create(Lease(range=made, continuation=whole.continuation))
+            await container.create(Lease(range=made, checkpoint=whole.checkpoint))
     await world.by_hand.merge(low["id"], high["id"])
     await write(world, 1)
     async with running_host(config, seen):

@@ -14,6 +14,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.lease_offsets import offset_of
 from changefeed.pipeline.settings import PipelineSettings
@@ -282,7 +283,7 @@ def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_wit
         found = FeedRange(
             id=RangeId(name), low=bounds[0], high=bounds[1], generation=(generation, 0)
         )
-        return Lease(range=found, continuation=Continuation(at), epoch=1)
+        return Lease(range=found, checkpoint=Checkpoint.of_text(at), epoch=1)
 
     mode = "all-versions"
     cosmos.put(40, keys=40)

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.liveness import living_hosts
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import Fleet
@@ -48,7 +49,7 @@ async def test_a_foreign_owner_without_a_record_lives_by_its_leases() -> None:
     container = MemoryLeases()
     found = FeedRange(id=RangeId("r0"))
     lease = await container.create(
-        Lease(range=found, owner=HostName("net"), continuation=Continuation("0"))
+        Lease(range=found, owner=HostName("net"), checkpoint=Checkpoint.of_text("0"))
     )
 
     async def renew() -> None:

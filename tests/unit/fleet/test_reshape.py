@@ -17,6 +17,7 @@ from changefeed.fleet.claims import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
@@ -60,7 +61,9 @@ class Parted:
         """Store a lease that was read before, and has no owner."""
         low, _, high = name.partition("-")
         found = part_between(WHOLE, low, high) if high else WHOLE
-        await self.leases.create(Lease(range=found, continuation=position(at), epoch=3))
+        await self.leases.create(
+            Lease(range=found, checkpoint=Checkpoint(position(at)), epoch=3)
+        )
         return await lease_in(self.leases, name)
 
     async def halves(self, low_at: int = 4, high_at: int = 4) -> None:
@@ -211,7 +214,7 @@ async def test_a_lease_that_was_written_since_is_not_ended_and_goes_on() -> None
 
     async def reset(_: Lease) -> None:
         stored = await lease_in(parts.leases, ZERO)
-        await parts.leases.replace(replace(stored, continuation=position(2)))
+        await parts.leases.replace(replace(stored, checkpoint=Checkpoint(position(2))))
 
     for do, owner, at in ((reset, None, "2"), (resumed, "a", "2")):
         with pytest.raises(LeaseConflict):
@@ -391,7 +394,9 @@ async def test_what_comes_of_a_merged_range_has_no_part_in_that_merge() -> None:
     merged = await parts.merge()  # which has been split since
     for low, high in pairwise(["", "55", "AA", "FF"]):
         found = part_between(merged, low, high)
-        await parts.leases.create(Lease(range=found, continuation=position(4), epoch=4))
+        await parts.leases.create(
+            Lease(range=found, checkpoint=Checkpoint(position(4)), epoch=4)
+        )
     await parts.cut_off(RangeId("-55"), RangeId("55-AA"), before=RangeId("55-AA"))
     await resume(parts.leases, [RangeId("55-AA")])
     state = await parts.state()
@@ -405,7 +410,7 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(how: st
     await parts.halves()
     parts.append_to(HIGH)
     await parts.cut_off(LOW, HIGH)
-    rest = replace(await lease_in(parts.leases, HIGH), continuation=position(7))
+    rest = replace(await lease_in(parts.leases, HIGH), checkpoint=Checkpoint(position(7)))
     if how != "was moved":
         rest = rest.paused_because(None)
     rest = await parts.leases.replace(rest)
@@ -422,7 +427,7 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_done_anew_at_r
     await parts.halves(9, 9)
     await parts.cut_off(LOW, HIGH)
     parts.append_to(HIGH)
-    rest = replace(await lease_in(parts.leases, HIGH), continuation=position(10))
+    rest = replace(await lease_in(parts.leases, HIGH), checkpoint=Checkpoint(position(10)))
     await parts.leases.replace(rest)
     await parts.merge(patience=60)
     assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended"}
@@ -610,7 +615,7 @@ async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
     await parts.leases.replace(make.closed(stored))
     assert "has ended" in await outcome(parts.split())
     unread = replace(part_between(WHOLE, "7F", "FF"), id=HIGH)
-    await parts.leases.create(Lease(range=unread, continuation=position(5)))
+    await parts.leases.create(Lease(range=unread, checkpoint=Checkpoint(position(5))))
     assert "not been read yet" in await outcome(parts.split(HIGH))
 
 

@@ -10,6 +10,7 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.wanted_positions import refuse_wrong_positions
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.position_file import read_document, written
 from changefeed.runtime.errors import StoreRefused
@@ -41,7 +42,7 @@ async def refuse_wrong(feed: MemoryFeed, leases: Sequence[Lease], identity: str 
 
 
 def at(lease: Lease, position: str) -> Lease:
-    return replace(lease, continuation=Continuation(position))
+    return replace(lease, checkpoint=Checkpoint.of_text(position))
 
 
 def bounded(lease: Lease, low: str, high: str) -> Lease:

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.health import RangeHealth
@@ -120,7 +121,7 @@ async def leased_by(*owners: tuple[HostName, Incarnation | None]) -> MemoryLease
     """Leases r0, r1, ... of these owners."""
     leases = MemoryLeases()
     for n, (owner, incarnation) in enumerate(owners):
-        made = Lease(range=FeedRange(id=RangeId(f"r{n}")), continuation=Continuation("0"))
+        made = Lease(range=FeedRange(id=RangeId(f"r{n}")), checkpoint=Checkpoint.of_text("0"))
         stored = await leases.create(made)
         await leases.acquire(stored.taken_by(owner, incarnation or Incarnation("")))
     return leases

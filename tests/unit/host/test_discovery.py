@@ -10,6 +10,7 @@ import pytest
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
@@ -161,7 +162,7 @@ async def test_what_was_created_late_is_deleted_unless_another_processor_made_it
     await begun(leases)
     half = feed.split((await feed.ranges())[0], 2)[0]
     stamp = 1.0 if foreign else None
-    await leases.create(Lease(range=half, continuation=Continuation("0"), stamp=stamp))
+    await leases.create(Lease(range=half, checkpoint=Checkpoint.of_text("0"), stamp=stamp))
     assert (half.id in await looked(feed, leases)) == foreign
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.feeds.feed import Continuation
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
@@ -79,7 +79,7 @@ async def test_a_checkpoint_that_was_forgotten_is_written_again() -> None:
     leases = await make.leases(make.lease(at="0"))
     forget = kept_by(leases)
     owned = await make.owned(leases)
-    await owned.checkpoint(Continuation("5"))
+    await owned.checkpoint(Checkpoint.of_text("5"))
     forget()
     await owned.renew()
     stored = await lease_in(leases)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Self
 
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason
@@ -127,7 +128,7 @@ async def test_a_host_of_another_kind_is_not_asked_but_robbed() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     stranger = HostName("stranger")
     for n in range(2):
-        lease = Lease(range=(await feed.ranges())[n], continuation="0")  # type: ignore[arg-type]
+        lease = Lease(range=(await feed.ranges())[n], checkpoint=Checkpoint("0"))  # type: ignore[arg-type]
         await container.create(lease)
         stored = await lease_in(container, lease.range_id)
         taken = stored.taken_by(stranger, Incarnation("none of theirs"))

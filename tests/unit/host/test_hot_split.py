@@ -7,6 +7,7 @@ from typing import Any
 
 from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
@@ -80,7 +81,7 @@ async def test_a_processor_of_another_kind_that_was_seen_keeps_ranges_whole() ->
         await sent(fleet, 1, within=20)
         found = replace((await fleet.feed.ranges())[0], id=RangeId("x"), parents=(ZERO,))
         other = Lease(
-            range=found, continuation=position(0), owner=HostName("dotnet"), stamp=0.0
+            range=found, checkpoint=Checkpoint(position(0)), owner=HostName("dotnet"), stamp=0.0
         )
         await container.create(other)
         await asyncio.sleep(6)

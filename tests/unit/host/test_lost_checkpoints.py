@@ -11,9 +11,10 @@ from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.restore import carry_out as restored
 from changefeed.fleet.restore import read_all, steps_to
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
-from changefeed.leases.lease import Checkpoint, End, Lease
+from changefeed.leases.lease import End, KeptCheckpoint, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import StoreRefused
@@ -35,7 +36,7 @@ class Stores:
         self.checkpoints = MemoryCheckpoints()
         self.container = SeparateStores(self.ownership, self.checkpoints)
 
-    async def lose_checkpoint(self, range_id: RangeId) -> Checkpoint:
+    async def lose_checkpoint(self, range_id: RangeId) -> KeptCheckpoint:
         stored = await self.checkpoints.read(range_id)
         assert stored is not None
         await self.checkpoints.delete(stored)
@@ -115,7 +116,7 @@ async def test_a_child_whose_checkpoint_is_lost_before_it_was_read_begins_anew()
         await read_by_anna(fleet)
         low, high = feed.split_range(R0)
         await end(stores.container, R0, low, high, at=0)
-        await stores.container.create(Lease(range=low, continuation=at(0)))
+        await stores.container.create(Lease(range=low, checkpoint=Checkpoint(at(0))))
         await stores.lose_checkpoint(low.id)
         late = [feed.append(f"late-{n}") for n in range(40)]
         fleet.start("bert")
@@ -136,9 +137,13 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
         joined = feed.merge([low, high])
         await end(stores.container, whole.id, low, high, at=10)
         for part in (low, high):
-            await stores.container.create(Lease(range=part, continuation=at(10), epoch=1))
+            await stores.container.create(
+                Lease(range=part, checkpoint=Checkpoint(at(10)), epoch=1)
+            )
             await end(stores.container, part.id, joined, at=10)
-        await stores.container.create(Lease(range=joined, continuation=at(10), epoch=1))
+        await stores.container.create(
+            Lease(range=joined, checkpoint=Checkpoint(at(10)), epoch=1)
+        )
         await end(stores.container, joined.id, *feed.split(joined, 2), at=10)
         await stores.lose_checkpoint(low.id)
         for n in range(40):

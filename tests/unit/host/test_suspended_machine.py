@@ -49,9 +49,9 @@ async def test_a_host_acts_on_no_lease_that_it_has_not_renewed_since(
         async with asyncio.timeout(20):
             await both_opened.wait()
         assert host._pool is not None
-        assert sum(x.may_act for x in host._pool._workers.values()) == 2
+        assert sum(x.owned.may_act for x in host._pool._workers.values()) == 2
         sleep_for_an_hour(monkeypatch)
-        assert not any(x.may_act for x in host._pool._workers.values())
+        assert not any(x.owned.may_act for x in host._pool._workers.values())
         assert (host.health.last_listing or 0) > 3590
         host.stop()
         await running

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Protocol
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease, Version
 
@@ -346,7 +347,7 @@ class World:
         named = host.view.start_of(lease)
         taken = replace(lease, epoch=lease.epoch + 1)
         if not lease.epoch and named is not None:
-            taken = replace(taken, continuation=named.start)
+            taken = replace(taken, checkpoint=Checkpoint(named.start))
         stored = self._replace(lease, taken)
         if stored is not None:
             host.held[lease.range_id] = stored
@@ -393,7 +394,7 @@ class World:
         return End(children=tuple(children))
 
     def _come(self, due: Due) -> None:
-        fresh = Lease(range=due.child.range, continuation=due.child.start)
+        fresh = Lease(range=due.child.range, checkpoint=Checkpoint(due.child.start))
         if due.revived is None:
             self._create(fresh)
         else:
@@ -408,7 +409,7 @@ class World:
                     continue
                 whole = part == keys_of(x)
                 found = x if whole else self.feed.sub_range(x, part.start, part.stop, 0)
-                yield Lease(range=found, continuation=_start(0))
+                yield Lease(range=found, checkpoint=Checkpoint(_start(0)))
 
     def _read(self, host: Host) -> None:
         if not host.held:
@@ -429,7 +430,9 @@ class World:
         self, host: Host, lease: Lease, at: int, found: Iterable[tuple[int, int]]
     ) -> None:
         """Read and checkpoint in one, or not at all."""
-        further = replace(lease, continuation=_start(at + 1), renewals=lease.renewals + 1)
+        further = replace(
+            lease, checkpoint=Checkpoint(_start(at + 1)), renewals=lease.renewals + 1
+        )
         stored = self._replace(lease, further, sure=True)
         if stored is None and self._lives_on(lease):
             stored = self._written(replace(further, epoch=lease.epoch + 1))
@@ -523,13 +526,13 @@ class World:
         found = self.feed.read(lease.range, at)
         if not isinstance(found, End):
             if found:
-                self._written(replace(taken, continuation=_start(at + 1)))
+                self._written(replace(taken, checkpoint=Checkpoint(_start(at + 1))))
                 self._note(lease, found)
             return
         for x in found.children:
             foreign = replace(x.range, generation=(0, 0))
             if foreign.id not in self.store:
-                self._written(Lease(range=foreign, continuation=x.start, stamp=1.0))
+                self._written(Lease(range=foreign, checkpoint=Checkpoint(x.start), stamp=1.0))
         if self._random.random() < 0.8:
             del self.store[lease.range_id]
 

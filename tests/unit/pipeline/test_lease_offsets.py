@@ -10,6 +10,7 @@ import pytest
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import (
     End,
     HostName,
@@ -32,7 +33,7 @@ R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
 
 async def test_leases_are_not_taken_from_a_living_host() -> None:
     container = MemoryLeases()
-    lease = Lease(range=(await MemoryFeed(1).ranges())[0], continuation=Continuation("7"))
+    lease = Lease(range=(await MemoryFeed(1).ranges())[0], checkpoint=Checkpoint.of_text("7"))
     await container.create(lease)
     (found,) = await read_leases(container)
     assert found.continuation == "7"

@@ -17,6 +17,7 @@ from changefeed.host.workers.checkpointer import (
     Acknowledgements,
     Checkpointer,
 )
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
@@ -47,7 +48,7 @@ async def writing(slow: Slow, **settings: Any) -> AsyncIterator[Checkpointer]:
         checkpoints = Checkpointer(
             owned,
             ObserverSettings.model_validate(settings),
-            group=group,
+            start=group.create_task,
             feed=MemoryFeed(1),
             events=events,
             retrier=Retrier(events, Random(1)),
@@ -71,7 +72,7 @@ async def test_of_the_positions_said_meanwhile_only_the_newest_is_written() -> N
         for position in "234":
             reach(checkpoints, position)
         await asyncio.sleep(4.5)
-        assert (await slow.stored(), checkpoints.unwritten) == ("1", "4")
+        assert (await slow.stored(), checkpoints.unwritten) == ("1", Checkpoint.of_text("4"))
         await asyncio.sleep(5)
         assert (await slow.stored(), checkpoints.unwritten) == ("4", None)
 
@@ -93,7 +94,7 @@ async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() ->
         reach(checkpoints, "1")
         await asyncio.sleep(1)
         reach(checkpoints, "2")
-        assert await checkpoints.stop() == "2"
+        assert await checkpoints.stop() == Checkpoint.of_text("2")
         assert asyncio.get_running_loop().time() == 5
         await asyncio.sleep(60)
         assert await slow.stored() == "1"  # the last write of the lease carries the other

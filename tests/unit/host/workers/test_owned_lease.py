@@ -9,6 +9,7 @@ import pytest
 
 from changefeed.feeds.feed import Continuation
 from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
@@ -49,7 +50,7 @@ async def test_the_fence_counts_from_the_moment_the_renewal_was_sent() -> None:
 
 
 async def checkpoint(_: MemoryLeases, owned: OwnedLease) -> None:
-    await owned.checkpoint(C5)
+    await owned.checkpoint(Checkpoint(C5))
 
 
 async def clear_request(leases: MemoryLeases, owned: OwnedLease) -> None:
@@ -77,7 +78,7 @@ async def test_what_is_no_renewal_with_an_answer_moves_no_fence(
 async def test_a_checkpoint_is_no_sign_of_life() -> None:
     leases, owned = await held()
     sign_of_life = (await lease_in(leases)).sign_of_life
-    await owned.checkpoint(C5)
+    await owned.checkpoint(Checkpoint(C5))
     assert (await lease_in(leases)).sign_of_life == sign_of_life
 
 
@@ -96,7 +97,7 @@ async def test_the_fence_alone_stops_a_checkpoint() -> None:
     leases, owned = await held()
     await asyncio.sleep(29)
     with pytest.raises(LeaseLost):
-        await owned.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, Checkpoint(C5))
     assert (await lease_in(leases)).owner == A  # it was not even tried
 
 
@@ -141,17 +142,17 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
     )
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
-        await owned.checkpoint(C5)
-    await owned.checkpoint(C9)
-    assert (owned.continuation, (await lease_in(leases)).continuation) == (C9, C9)
+        await owned.checkpoint(Checkpoint(C5))
+    await owned.checkpoint(Checkpoint(C9))
+    assert (owned.stored.text, (await lease_in(leases)).continuation) == (C9, C9)
 
 
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
-        await owned.give_up(Lease.released, C5)
-    await owned.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, Checkpoint(C5))
+    await owned.give_up(Lease.released, Checkpoint(C5))
     assert ((await lease_in(leases)).owner, (await lease_in(leases)).continuation) == (None, C5)
 
 
@@ -168,10 +169,10 @@ async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_own
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
-        await owned.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, Checkpoint(C5))
     assert (await leases.acquire(taken(await lease_in(leases)))).continuation == C5
     with pytest.raises(LeaseLost):
-        await owned.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, Checkpoint(C5))
     assert (await lease_in(leases)).owner == B
 
 
@@ -197,8 +198,8 @@ async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it(
     late = Late("checkpoint")
     leases, owned = await held(late)
     with pytest.raises(StoreUnavailable):
-        await owned.checkpoint(C5)
-    await owned.checkpoint(C9)
+        await owned.checkpoint(Checkpoint(C5))
+    await owned.checkpoint(Checkpoint(C9))
     with pytest.raises(LeaseConflict):
         await late.happens()
     assert (await lease_in(leases)).continuation == C9
@@ -208,7 +209,7 @@ async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_aga
     late = Late("checkpoint")
     leases, owned = await held(late)
     with pytest.raises(StoreUnavailable):
-        await owned.checkpoint(C5)
+        await owned.checkpoint(Checkpoint(C5))
 
     async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == "replace" and (await lease_in(leases)).continuation == "0":
@@ -217,7 +218,7 @@ async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_aga
 
     owned._container = proxied(leases, lands_first)
     await owned.renew()
-    assert owned.continuation == C5
+    assert owned.stored.text == C5
     assert (await lease_in(leases)).continuation == C5
 
 
@@ -249,7 +250,7 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
 ) -> None:
     leases, owned = await held()
     taken = await leases.replace(rewritten(await lease_in(leases)))
-    for write in (owned.renew(), owned.checkpoint(C5)):
+    for write in (owned.renew(), owned.checkpoint(Checkpoint(C5))):
         with pytest.raises(LeaseLost):
             await write
     assert owned.lost
@@ -288,7 +289,7 @@ async def test_the_last_write_sees_a_request_that_was_withdrawn_meanwhile() -> N
     def passed_on(lease: Lease) -> Lease:
         return lease.released() if lease.next_owner is None else lease.handed_over()
 
-    await owned.give_up(passed_on, C5)
+    await owned.give_up(passed_on, Checkpoint(C5))
     last = await lease_in(leases)
     assert (last.owner, last.continuation) == (None, C5)
 
@@ -313,7 +314,10 @@ async def test_writes_take_turns_so_that_none_takes_another_for_a_thief() -> Non
     leases, owned = await held(around)
     calls.clear()
     await asyncio.gather(
-        owned.renew(), owned.checkpoint(C5), owned.renew(), owned.checkpoint(C9)
+        owned.renew(),
+        owned.checkpoint(Checkpoint(C5)),
+        owned.renew(),
+        owned.checkpoint(Checkpoint(C9)),
     )
     assert calls == ["replace", "checkpoint", "replace", "checkpoint"]
     assert (await lease_in(leases)).continuation == C9
@@ -357,13 +361,13 @@ async def deleted(leases: MemoryLeases) -> None:
 async def test_an_owner_whose_lease_was_deleted_creates_it_again_at_its_checkpoint() -> None:
     leases = await make.leases(make.lease(at="0"))
     owned = await make.owned(leases)
-    await owned.checkpoint(Continuation("7"))
+    await owned.checkpoint(Checkpoint.of_text("7"))
     await deleted(leases)
     await owned.renew()
     stored = await lease_in(leases)
     assert (stored.owner, stored.continuation, stored.epoch) == ("a", "7", 2)
     await deleted(leases)
-    await owned.checkpoint(Continuation("8"))
+    await owned.checkpoint(Checkpoint.of_text("8"))
     assert (await lease_in(leases)).continuation == "8"
     assert not owned.lost
 
@@ -371,7 +375,7 @@ async def test_an_owner_whose_lease_was_deleted_creates_it_again_at_its_checkpoi
 async def test_a_creation_without_an_answer_is_known_for_its_own() -> None:
     cut = Cutting(LOST, at=1, only=lambda x: x == "create", after=True)
     leases, owned = await held(cut)
-    await owned.checkpoint(C5)
+    await owned.checkpoint(Checkpoint(C5))
     await deleted(leases)
     with pytest.raises(StoreUnavailable):
         await owned.renew()
@@ -384,7 +388,7 @@ async def test_a_lease_that_is_given_up_is_left_though_it_was_deleted() -> None:
     leases = await make.leases(make.lease(at="0"))
     owned = await make.owned(leases)
     await deleted(leases)
-    await owned.give_up(Lease.released, Continuation("9"))
+    await owned.give_up(Lease.released, Checkpoint.of_text("9"))
     left = await lease_in(leases)
     assert (left.owner, left.continuation) == (None, "9")
 
@@ -414,7 +418,7 @@ async def test_a_lease_that_others_have_made_and_taken_meanwhile_is_theirs() -> 
 async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owner() -> None:
     leases = await make.leases(make.lease(at="0"))
     owned = await make.owned(leases)
-    await owned.checkpoint(Continuation("7"))
+    await owned.checkpoint(Checkpoint.of_text("7"))
     await deleted(leases)
     await leases.create(make.lease(at="0"))
     await owned.renew()
@@ -429,12 +433,12 @@ async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back(
     await leases.create(make.lease(at="0"))
     cut = Cutting(LOST, at=2, only=lambda x: x == "checkpoint", after=True)
     owned = await make.owned(proxied(leases, cut))
-    await owned.checkpoint(C5)
+    await owned.checkpoint(Checkpoint(C5))
     with pytest.raises(StoreUnavailable):
-        await owned.checkpoint(C9)
+        await owned.checkpoint(Checkpoint(C9))
     (stored,) = await ownership.list()
     await ownership.delete(stored)
     await owned.renew()
     kept = await checkpoints.read(owned.range_id)
     assert kept is not None
-    assert (kept.continuation, owned.continuation) == (C9, C9)
+    assert (kept.continuation, owned.stored.text) == (C9, C9)
