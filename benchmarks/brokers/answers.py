@@ -77,7 +77,7 @@ def _beyond(shares: Sequence[float], percent: int, goal: float | None = None) ->
 async def probe(address: str, seconds: float, *, apart: float = 0.005) -> Sequence[Call]:
     """Send one record after the other, without a linger of the producer; return the calls."""
     calls: list[Call] = []
-    async with open_producer(address, options=ProducerOptions(linger=0.0)) as producer:
+    async with open_producer(address, options=ProducerOptions()) as producer:
         await producer.send_many(records(0, 1))  # connects
         end = monotonic() + seconds
         while (asked := monotonic()) < end:

@@ -2,8 +2,7 @@
 
 Records are hashed and encoded as they are handed over, and wait in lanes, one for each
 partition (``lanes``). Each broker gets one request at a time, with a batch of every lane that
-has something for it: what comes meanwhile makes up the next one. A request goes out once its
-first record has waited for ``linger``, or there is enough for it.
+has something for it: what comes meanwhile makes up the next one, so no clock is needed.
 
 A batch whose fate is unknown is sent again under the same number, so it is stored once. Where
 its partition was closed meanwhile, the answer says how much of it is stored, and the rest goes
@@ -68,8 +67,7 @@ class BrokersProducer(Producer):
 
     async def flush(self) -> None:
         if self._deliveries:
-            with self._sender.hurrying():
-                await asyncio.wait([*self._deliveries])
+            await asyncio.wait([*self._deliveries])
 
     async def close(self) -> None:
         """Send what there is, and wait for it."""

@@ -9,7 +9,7 @@ has, and the rest moves on.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -35,12 +35,11 @@ _FOREVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """``linger`` is how long a record waits for others, ``delivery_timeout`` how long it may
-    take until it is given up, both in seconds. ``memory`` is how many bytes of records may be
-    on their way. A broker that has not answered for ``request_timeout`` is asked again.
+    """``delivery_timeout`` is how long a record may take until it is given up, in seconds.
+    ``memory`` is how many bytes of records may be on their way. A broker that has not answered
+    for ``request_timeout`` seconds is asked again.
     """
 
-    linger: float = 0.005
     memory: int = 64 * 1024 * 1024
     delivery_timeout: float = 120.0
     request_timeout: float = 30.0
@@ -53,16 +52,7 @@ class _Outlet:
         self.url = url
         self.ready: dict[Lane, None] = {}
         self.busy = False
-        self.timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_full(self) -> bool:
-        size = 0
-        for lane in self.ready:
-            size += lane.next_bytes
-            if size >= REQUEST_BYTES:
-                return True
-        return False
+        self.next: asyncio.Handle | None = None
 
     def take(self) -> Sequence[Lane]:
         """Return the lanes of the next request, those that waited longest first."""
@@ -97,29 +87,16 @@ class Sender:
         self._aside: dict[Lane, None] = {}
         self._settling: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
-        self._hurried = 0
 
     def put(self, records: Iterable[tuple[Place, Encoded]], delivery: Delivery) -> None:
         """Take records. Raise ``FeedUnavailable`` where no partition is there for one."""
         now = asyncio.get_running_loop().time()
         self._make_ready(self._lanes.put(records, delivery, now))
 
-    @contextmanager
-    def hurrying(self) -> Iterator[None]:
-        """Let nothing wait for more to come, until the block is left."""
-        self._hurried += 1
-        for outlet in [*self._outlets.values()]:
-            self._poke(outlet)
-        try:
-            yield
-        finally:
-            self._hurried -= 1
-            assert self._hurried >= 0, "more have left than came"
-
     async def stop(self) -> None:
         for outlet in self._outlets.values():
-            if outlet.timer is not None:
-                outlet.timer.cancel()
+            if outlet.next is not None:
+                outlet.next.cancel()
         tasks = [*self._requests, *([self._settling] if self._settling else [])]
         for task in tasks:
             task.cancel()
@@ -147,19 +124,15 @@ class Sender:
             self._poke(outlet)
 
     def _poke(self, outlet: _Outlet) -> None:
-        """Send at once, or when what waits has waited long enough."""
-        if outlet.busy or not outlet.ready:
-            return
-        if self._hurried or self._options.linger <= 0 or outlet.is_full:
-            self._send(outlet)
-        elif outlet.timer is None:
-            loop = asyncio.get_running_loop()
-            outlet.timer = loop.call_later(self._options.linger, self._send, outlet)
+        """Send in the next turn of the loop, with what else is handed over in this one.
+
+        What comes while a request is under way goes with the next one: no clock is needed.
+        """
+        if outlet.next is None and outlet.ready and not outlet.busy:
+            outlet.next = asyncio.get_running_loop().call_soon(self._send, outlet)
 
     def _send(self, outlet: _Outlet) -> None:
-        if outlet.timer is not None:
-            outlet.timer.cancel()
-            outlet.timer = None
+        outlet.next = None
         if outlet.busy or not outlet.ready:
             return
         lanes = outlet.take()

@@ -106,7 +106,7 @@ class ThroughBrokers:
 async def through_brokers(parts: int) -> AsyncIterator[ThroughBrokers]:
     async with broker(MemoryStore()) as (core, address):
         await operations.create_collection(core.catalogs, COLLECTION, parts=parts)
-        at, options = address_of(address), ProducerOptions(linger=0.0)
+        at, options = address_of(address), ProducerOptions()
         async with (
             BrokersFeed.open(at, ACCESS) as feed,
             open_brokers_producer(

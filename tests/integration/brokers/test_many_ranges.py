@@ -31,7 +31,7 @@ async def given(
 ) -> AsyncIterator[tuple[BrokerCore, BrokersFeed, BrokersProducer]]:
     async with broker(MemoryStore()) as (core, address):
         await operations.create_collection(core.catalogs, COLLECTION, parts=parts)
-        at, options = address_of(address), ProducerOptions(linger=0.0)
+        at, options = address_of(address), ProducerOptions()
         async with (
             BrokersFeed.open(at, access) as feed,
             open_brokers_producer(at, ACCESS, options) as producer,

@@ -37,7 +37,6 @@ class RealProducer:
     async def run(self) -> None:
         random = self._random
         options = ProducerOptions(
-            linger=random.choice([0.0, 0.005, 0.1]),
             memory=random.choice([500, 1_000_000]),
             delivery_timeout=random.choice([10.0, 60.0, 600.0]),
             request_timeout=random.choice([2.0, 30.0]),
