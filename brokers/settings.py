@@ -48,8 +48,6 @@ class WebSection(HasSecrets, Section):
     """``HOST:PORT`` that others are to use; else ``bind``, or the machine's name."""
     token: SecretStr | None = None
     """What all who ask have to show, health and metrics aside. Without one, all may."""
-    token_file: Path | None = None
-    """A file that holds the token, as Kubernetes and Docker mount secrets."""
     certificate_file: Path | None = None
     """A PEM file with the certificate, and those between it and the authority: serves TLS."""
     key_file: Path | None = None

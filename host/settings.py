@@ -188,8 +188,6 @@ class WebSettings(HasSecrets, Section):
     token: SecretStr | None = Field(default=None, min_length=16)
     """Who has it can act from the page: pause, resume, release, reset, replay, discard. Without
     one, the page can only be looked at. Better set in the environment, or kept in a file."""
-    token_file: Path | None = None
-    """A file that holds the token, as Kubernetes and Docker mount secrets."""
     pipelines: list[str] = Field(default_factory=list)
     """Where pipelines answer, as ``http://HOST:PORT``: the page shows them beside the hosts."""
 
@@ -211,10 +209,6 @@ class CosmosSettings(HasSecrets, Section):
     key: SecretStr | None = None
     connection_string: SecretStr | None = None
     """May say where the account is, for addresses like ``cosmos:///DATABASE/CONTAINER``."""
-    key_file: Path | None = None
-    """A file that holds the key, as Kubernetes and Docker mount secrets."""
-    connection_string_file: Path | None = None
-    """A file that holds the connection string."""
 
     @property
     def access(self) -> CosmosAccess:

@@ -14,6 +14,9 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+IN_FILE = "_file"
+"""Behind the name of a secret: the file that holds it, as Kubernetes and Docker mount them."""
+
 Path = tuple[str, ...]
 """The name of a setting, as ``("leases", "expiration")``."""
 
@@ -69,11 +72,15 @@ def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
 
 
 def names(model: type) -> list[Path]:
-    """Return the names of all sections and settings."""
+    """Return the names of all sections and settings, and of the files of secrets."""
     return [
         path
         for section in sections(model)
-        for path in (section.path, *((*section.path, x.name) for x in section.entries))
+        for path in (
+            section.path,
+            *((*section.path, x.name) for x in section.entries),
+            *((*section.path, f"{x.name}{IN_FILE}") for x in section.entries if x.is_secret),
+        )
         if path
     ]
 
@@ -105,6 +112,10 @@ def _fields(model: Any) -> dict[str, FieldInfo]:
     }
 
 
+def is_secret(annotation: object) -> bool:
+    return SecretStr in (annotation, *get_args(annotation))
+
+
 def _is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and (
         issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)
@@ -124,7 +135,7 @@ def _entry(name: str, info: FieldInfo) -> Entry:
         choices=get_args(info.annotation) if kind is Literal else (),
         has_names=isinstance(kind, type) and issubclass(kind, Mapping),
         is_list=kind in (list, tuple),
-        is_secret=SecretStr in (info.annotation, *get_args(info.annotation)),
+        is_secret=is_secret(info.annotation),
         required=info.is_required(),
         example=info.examples[0] if info.examples else None,
         items=tuple(_entry(*x) for x in _fields(item).items()) if of_sections else (),

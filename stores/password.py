@@ -1,7 +1,5 @@
 """What stores with a password have in common: where that is set."""
 
-from pathlib import Path
-
 from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
@@ -14,8 +12,6 @@ class PasswordSettings(HasSecrets):
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     password: SecretStr | None = None
-    password_file: Path | None = None
-    """A file that holds the password, as Kubernetes and Docker mount secrets."""
 
 
 def password_of(options: OpenOptions) -> Secret | None:

@@ -21,7 +21,6 @@ class BrokersSettings(HasSecrets):
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     token: SecretStr | None = None
-    token_file: Path | None = None
     ca_file: Path | None = None
     wait: float = Field(default=0.5, ge=0, le=30)
     call_timeout: float = Field(default=5.0, gt=0)

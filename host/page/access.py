@@ -96,8 +96,8 @@ def token_of(settings: WebSettings) -> str | None:
     secret = settings.secret
     if secret is not None and len(secret) < _SHORTEST:
         raise UserError(
-            f"the token in {settings.token_file} is too short: {_SHORTEST} characters or more "
-            f"(web.token_file)"
+            f"the token in {settings.file_of('token')} is too short (web.token_file): "
+            f"{_SHORTEST} characters or more"
         )
     return secret
 

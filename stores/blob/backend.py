@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from pydantic import ConfigDict, SecretStr
 
@@ -27,10 +26,6 @@ class BlobSettings(HasSecrets):
     """A key of the storage account, or a shared access signature."""
     connection_string: SecretStr | None = None
     """May say where the account is, for addresses like ``blob:///CONTAINER/PREFIX``."""
-    key_file: Path | None = None
-    """A file that holds the key, as Kubernetes and Docker mount secrets."""
-    connection_string_file: Path | None = None
-    """A file that holds the connection string."""
 
     @property
     def access(self) -> BlobAccess:

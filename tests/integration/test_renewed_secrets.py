@@ -154,11 +154,11 @@ async def test_the_key_to_an_account_of_blobs(file: Kept, kind: str) -> None:
 
 async def test_the_token_of_brokers_at_both_ends(file: Kept) -> None:
     file.holds("one")
-    token = WebSection(token_file=file.path).secret
+    token = WebSection.model_validate({"token_file": file.path}).secret
     assert token is not None
     async with broker(MemoryStore(), token=token) as (core, at):
         await operations.create_collection(core.catalogs, COLLECTION, parts=2)
-        access = BrokerAccess.of(BrokersSettings(token_file=file.path))
+        access = BrokerAccess.of(BrokersSettings.model_validate({"token_file": file.path}))
         async with BrokerClient.open(address_of(at), access) as client:
             file.holds("two")
             await client.routes()

@@ -26,6 +26,9 @@ A value is taken from the first of these places that has one:
    `changefeed init-config` writes one with all of this in it;
 4. the default.
 
+A secret (`web.token`, `cosmos.key`) may be in a file instead, as Kubernetes and Docker mount
+them: `_file` behind its name says which, as in `CHANGEFEED_WEB__TOKEN_FILE`.
+
 Paths are relative to the working directory in which the process starts, also after an observer
 has changed it.
 

@@ -68,7 +68,7 @@ def test_files_in_settings_are_found_from_any_directory(
     assert settings.feed.address == f"eventlog:{tmp_path}/data/log"
     assert settings.leases.addresses == (f"sqlite:{tmp_path}/data/leases.db",)
     assert settings.observer.dead_letters == f"sqlite:{tmp_path}/data/dead-letters.db"
-    assert (settings.web.token_file, settings.cosmos.key_file) == (
+    assert (settings.web.file_of("token"), settings.cosmos.file_of("key")) == (
         tmp_path / "t",
         tmp_path / "k",
     )

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.secret import Secret, read_secret
+from changefeed.runtime.secret import HasSecrets, Secret, read_secret
 
 
 def test_what_surrounds_a_secret_is_left_out(tmp_path: Path) -> None:
@@ -14,6 +15,26 @@ def test_what_surrounds_a_secret_is_left_out(tmp_path: Path) -> None:
     file.write_text(" c2VjcmV0 \n")
     (tmp_path / "mounted").symlink_to(file)  # as Kubernetes mounts them
     assert read_secret(tmp_path / "mounted") == "c2VjcmV0"
+
+
+class OfBackend(HasSecrets, extra="forbid"):
+    password: SecretStr | None = None
+    user: str | None = None
+
+
+def test_every_secret_may_be_in_a_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("from a file\n")
+    settings = OfBackend.model_validate({"password_file": str(file)})
+    assert settings.secret_of("password") == Secret.of("from a file")
+    assert OfBackend.model_validate({"password": "given"}).file_of("password") is None
+    for wrong in (
+        {"user_file": "f"},
+        {"password_file": 5},
+        {"password_file": "f", "password": "p"},
+    ):
+        with pytest.raises(ValueError, match="_file"):
+            OfBackend.model_validate(wrong)
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "folder", "pipe", "binary"])

@@ -70,9 +70,11 @@ def test_a_token_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path:
     assert "secret" not in repr(given)
     file = tmp_path / "token"
     file.write_text("from a file\n")
-    assert BrokerAccess.of(BrokersSettings(token_file=file)).token == Secret.of("from a file")
+    assert BrokerAccess.of(
+        BrokersSettings.model_validate({"token_file": file})
+    ).token == Secret.of("from a file")
     with pytest.raises(UserError, match="cannot be read"):
-        BrokerAccess.of(BrokersSettings(token_file=tmp_path / "none"))
+        BrokerAccess.of(BrokersSettings.model_validate({"token_file": tmp_path / "none"}))
     assert "secret" not in repr(BrokersSettings(token=SecretStr("secret")))
     with pytest.raises(FeedRefused, match="PEM"):
         BrokerAccess(ca_file=file).tls()
