@@ -31,7 +31,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import DEFAULT_LAG_PER_HOST
-from changefeed.fleet.watch import FleetWatch
+from changefeed.fleet.watch import StatusWatch
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.page.page import Page
@@ -90,7 +90,7 @@ async def _serve(
         fleet = await stack.enter_async_context(existing_fleet(settings, peers, rates=True))
         container = await stack.enter_async_context(existing_leases(settings))
         listening = stack.enter_context(listening_socket(settings.web))
-        watch = FleetWatch(fleet.look)
+        watch = StatusWatch(fleet.look)
         stack.push_async_callback(watch.stop)
         stream = page_of(settings, watch, peers, acts=actions)
         app = monitor_application(
@@ -106,7 +106,7 @@ async def _serve(
 
 
 def page_of(
-    settings: Settings, watch: FleetWatch, peers: Peers | None, *, acts: bool
+    settings: Settings, watch: StatusWatch, peers: Peers | None, *, acts: bool
 ) -> EventStream:
     source = PageSource(settings, peers, me="", acts=lambda: acts)
 
@@ -132,7 +132,7 @@ def actions_of(
 
 
 def monitor_application(
-    watch: FleetWatch, stream: EventStream, actions: ActionHandler, *, lag_per_host: int
+    watch: StatusWatch, stream: EventStream, actions: ActionHandler, *, lag_per_host: int
 ) -> web.Application:
     async def alive(_: web.Request) -> web.Response:
         return web.json_response({"alive": True})

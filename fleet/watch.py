@@ -1,4 +1,4 @@
-"""Looks at a fleet for all who ask, whatever a look takes.
+"""One look at a fleet for all who ask, whatever it takes.
 
 A look may read every lease, and the lag of each: with thousands of ranges over a slow store
 that takes longer than Prometheus and KEDA wait. So it goes on when the one who asked for it is
@@ -19,7 +19,7 @@ Look = Callable[[FleetStatus | None], Awaitable[FleetStatus]]
 """Makes a status; what it is given is the one before, if there is one."""
 
 
-class FleetWatch:
+class StatusWatch:
     """One look at a time, and none while the last is fresh. ``clock`` never goes back."""
 
     def __init__(

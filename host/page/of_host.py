@@ -7,7 +7,7 @@ from aiohttp import web
 
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import FleetStatus
-from changefeed.fleet.watch import FleetWatch
+from changefeed.fleet.watch import StatusWatch
 from changefeed.host.host import Host
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.actions import ActionContext, ActionHandler
@@ -39,7 +39,7 @@ class HostPage:
         self._access = Access(self._secret, acts=acts)
         self._actions = ActionHandler(self._context, self._access)
         self._peers: Peers | None = None
-        self._watch = FleetWatch(self._seen)
+        self._watch = StatusWatch(self._seen)
         self._source: PageSource | None = None
         self.stream = EventStream(self._look, every=_EVERY)
         self.page = Page(self.stream)

@@ -18,7 +18,7 @@ from changefeed.cli.monitor import actions_of, monitor_application, page_of
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.watch import FleetWatch
+from changefeed.fleet.watch import StatusWatch
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.settings import Settings, WebSettings, load_settings
@@ -367,7 +367,7 @@ async def test_a_monitor_shows_a_fleet_whose_hosts_do_not_answer_and_only_looks(
     feed.append("key-1")
     settings = load_settings(None, {"web": {"token": TOKEN}})
     async with Peers.opened() as peers:
-        watch = FleetWatch(source_of(settings, leases, feed, peers=peers).look)
+        watch = StatusWatch(source_of(settings, leases, feed, peers=peers).look)
         app = monitor_application(
             watch,
             page_of(settings, watch, peers, acts=False),

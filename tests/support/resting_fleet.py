@@ -1,7 +1,7 @@
 """A fleet of which no host runs, as those see it who scale it."""
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.fleet.watch import FleetWatch
+from changefeed.fleet.watch import StatusWatch
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
@@ -17,12 +17,12 @@ class RestingFleet:
         self._feed = MemoryFeed(3)
         self._now = 0.0
 
-    async def watch(self) -> FleetWatch:
+    async def watch(self) -> StatusWatch:
         leases = _Away() if self._away else MemoryLeases()
         if not self._away:
             for found in await self._feed.ranges():
                 await leases.create(Lease(range=found, checkpoint=Checkpoint.of_text("0")))
-        return FleetWatch(make.store_source(leases, self._feed).look, lambda: self._now)
+        return StatusWatch(make.store_source(leases, self._feed).look, lambda: self._now)
 
     def append(self, changes: int) -> None:
         for n in range(changes):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from changefeed.fleet.status import FleetStatus
-from changefeed.fleet.watch import FleetWatch
+from changefeed.fleet.watch import StatusWatch
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.looking import now
@@ -32,7 +32,7 @@ class Slow:
 
 async def test_a_rare_scraper_gets_the_look_that_the_last_one_began() -> None:
     fleet = Slow(12)
-    watch = FleetWatch(fleet.look)
+    watch = StatusWatch(fleet.look)
     with pytest.raises(StoreUnavailable, match="longer than 8 s; it goes on"):
         await watch.look(within=8)
     await asyncio.sleep(52)
@@ -43,7 +43,7 @@ async def test_a_rare_scraper_gets_the_look_that_the_last_one_began() -> None:
 
 async def test_a_look_goes_on_when_the_one_who_asked_is_gone() -> None:
     fleet = Slow(4)
-    watch = FleetWatch(fleet.look)
+    watch = StatusWatch(fleet.look)
     asking = asyncio.create_task(watch.look(within=8))
     await asyncio.sleep(1)
     asking.cancel()
@@ -54,7 +54,7 @@ async def test_a_look_goes_on_when_the_one_who_asked_is_gone() -> None:
 
 async def test_all_who_ask_share_one_look_and_a_fresh_one_serves_them_again() -> None:
     fleet = Slow(1)
-    watch = FleetWatch(fleet.look)
+    watch = StatusWatch(fleet.look)
     await asyncio.gather(*(watch.look(within=8) for _ in range(9)))
     await asyncio.sleep(4.9)
     await watch.look(within=8)
@@ -69,7 +69,7 @@ async def test_all_who_ask_share_one_look_and_a_fresh_one_serves_them_again() ->
 
 async def test_a_look_that_fails_is_an_error_and_the_next_one_is_a_new_look() -> None:
     fleet = Slow(1)
-    watch = FleetWatch(fleet.look)
+    watch = StatusWatch(fleet.look)
     await watch.look(within=8)
     await asyncio.sleep(60)
     fleet.fails = True
@@ -84,7 +84,7 @@ async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_te
     None
 ):
     fleet = Slow(1)
-    watch = FleetWatch(fleet.look)
+    watch = StatusWatch(fleet.look)
     await watch.look(within=8)
     fleet.seconds = 10_000
     await asyncio.sleep(590)
@@ -100,7 +100,7 @@ async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_te
 
 async def test_a_look_that_is_under_way_is_given_up_at_the_end() -> None:
     fleet = Slow(12)
-    watch = FleetWatch(fleet.look)
+    watch = StatusWatch(fleet.look)
     with pytest.raises(StoreUnavailable):
         await watch.look(within=8)
     await watch.stop()
