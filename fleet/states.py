@@ -175,16 +175,16 @@ def _state(lease: Lease, *, idle: bool, waits: bool, expired: bool) -> _Said:
         return "unowned", f"no host has its lease{_left_behind(lease.health)}", None
     if expired:
         return "expired", "its owner gives no sign of life", lease.stamp
-    return observer_state(lease.health) or ("idle" if idle else "reading", None, None)
+    return _observer_state(lease.health) or ("idle" if idle else "reading", None, None)
 
 
 def _left_behind(health: RangeHealth) -> str:
     """Say how its observer got on when it was last read: a stopped fleet still shows it."""
-    said = observer_state(health)
+    said = _observer_state(health)
     return "" if said is None else f"; its observer was {said[0]}: {said[1]}"
 
 
-def observer_state(health: RangeHealth) -> _Said | None:
+def _observer_state(health: RangeHealth) -> _Said | None:
     """Return what is wrong with the observer of a range, if anything is."""
     if health.stuck_since is not None:
         note = (

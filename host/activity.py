@@ -30,7 +30,7 @@ class Activity:
     """What one host does. ``wall`` gives seconds since 1970."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
-        self.wall = wall
+        self._wall = wall
         self.started_at = wall()
         self.ranges: dict[RangeId, RangeActivity] = {}
         self.rates: Mapping[RangeId, float] = {}
@@ -44,12 +44,14 @@ class Activity:
         self._window = self.started_at
 
     def acquired(self, range_id: RangeId, position: Continuation) -> None:
-        self.ranges[range_id] = RangeActivity(since=self.wall(), position=position)
+        self.ranges[range_id] = RangeActivity(since=self._wall(), position=position)
 
     def checkpointed(self, range_id: RangeId, position: Continuation) -> None:
         known = self.ranges.get(range_id)
         if known is not None:
-            self.ranges[range_id] = replace(known, position=position, checkpoint_at=self.wall())
+            self.ranges[range_id] = replace(
+                known, position=position, checkpoint_at=self._wall()
+            )
 
     def done(self, range_id: RangeId, changes: int) -> None:
         self._done[range_id] += changes
@@ -62,7 +64,7 @@ class Activity:
 
     def sample(self) -> None:
         """Make rates, if the last ones are old enough."""
-        now = self.wall()
+        now = self._wall()
         seconds = now - self._window
         if 0 <= seconds < _RATE_OVER:
             return

@@ -21,7 +21,6 @@ import msgspec
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 
-from changefeed.fleet.states import observer_state
 from changefeed.fleet.status import Report
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, SAFE, page_file
@@ -94,20 +93,16 @@ class Answers:
             return _json({"host": self.name, "alive": True})
         if path == "/readyz":
             problems = self._problems()
-            return _json(
-                {
-                    "host": self.name,
-                    "ready": not problems,
-                    "problems": problems,
-                    "ranges": [] if self.host is None else _troubled_ranges(self.host),
-                },
-                503 if problems else 200,
-            )
+            failing = [x for x in self._report().ranges if x.state in ("failing", "stuck")]
+            ready = {"host": self.name, "ready": not problems, "problems": problems}
+            return _json({**ready, "ranges": failing}, 503 if problems else 200)
         if path == "/leases":
-            nothing = Report(host=self.name)
-            return _json(nothing if self.host is None else report_of(self.host))
+            return _json(self._report())
         there = ", ".join(x for x in PATHS if x != "/metrics" or self._scrape is not None)
         return _json({"error": f"there is no {path}; there are: {there}"}, 404)
+
+    def _report(self) -> Report:
+        return Report(host=self.name) if self.host is None else report_of(self.host)
 
     def _problems(self) -> list[str]:
         if self.host is None:
@@ -230,13 +225,3 @@ async def _follow_lifespan(
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
-
-
-def _troubled_ranges(host: Host) -> list[dict[str, object]]:
-    """Return the ranges whose observers fail or are stuck; others of this host may do well."""
-    seen = {x: observer_state(health) for x, health in sorted(host.range_health.items())}
-    return [
-        {"range": name, "state": said[0], "note": said[1], "since": said[2]}
-        for name, said in seen.items()
-        if said is not None
-    ]

@@ -74,6 +74,8 @@ class Host:
     feed: Feed
     container: LeaseContainer
     """Where the leases are; operators pause, resume, release and reset there."""
+    wall: Callable[[], float]
+    """Seconds since 1970, by its clock."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Host:
         self._events = events or HostEvents(self.name, wall=wall)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._clock = clock
-        self._wall = wall
+        self.wall = wall
         self._bounds = Bounds(
             timeout=settings.leases.timing.call_timeout,
             on_call=self._events.container_call,
@@ -249,7 +251,7 @@ class Host:
                 self._feed,
                 every=self._settings.leases.timing.lag_interval,
                 events=self._events,
-                wall=self._wall,
+                wall=self.wall,
             )
             renewer = self._renewer = self._make_renewer()
             pool = self._pool = WorkerPool(
@@ -327,7 +329,7 @@ class Host:
             events=self._events,
             random=self._random,
             clock=self._clock,
-            wall=self._wall,
+            wall=self.wall,
             stopping=self._stop.requested.is_set,
             send_along=self._membership.send_along,
         )
@@ -356,7 +358,7 @@ class Host:
             self._settings.leases.timing,
             events=self._events,
             clock=self._clock,
-            wall=self._wall,
+            wall=self.wall,
         )
 
     async def _balance_until_asked(self, coordinator: Coordinator) -> None:

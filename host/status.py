@@ -105,6 +105,6 @@ def _status(
         listed,
         reports,
         before,
-        now=host.activity.wall(),
+        now=host.wall(),
         patience=leases.expiration + leases.timing.clock_skew,
     )
