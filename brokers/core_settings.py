@@ -14,7 +14,7 @@ class CoreSettings:
     ``in_flight``         objects under way at once
     ``buffer_bytes``      what requests may take that are being read, and what may wait to be
                           written; beyond, producers are asked to come again
-    ``cache_bytes``       objects and their headers kept in memory for reads
+    ``cache_bytes``       objects kept in memory for reads
     ``heartbeat``         between two signs of life
     ``expiration``        without a sign of life a broker counts as dead
     ``settle``            membership must stand still for so long before an era ends

@@ -119,7 +119,7 @@ class WritingSection(Section):
     """What requests that are being read may take, and what may wait to be written; producers
     wait beyond."""
     cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
-    """Objects, and what their headers say, kept in memory for readers."""
+    """Objects kept in memory for readers, besides 64 MiB of what their headers say."""
 
 
 class CompactionSection(Section):

@@ -13,6 +13,8 @@ from changefeed.feeds.brokers.flush import FlushHeader
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+HEADER_BYTES: Final = 64 * 1024 * 1024
+"""Twenty headers of thousands of ranges: more than engines read ahead."""
 _AS_OBJECTS: Final = 8
 """So many times what a header has in bytes is what it takes as values of Python."""
 
@@ -89,11 +91,11 @@ class KeptHeader(NamedTuple):
 
 
 class ObjectCache(Cache[str, bytes]):
-    """Objects by their keys; a quarter of the room is for ``headers``."""
+    """Objects by their keys; ``headers`` have room of their own."""
 
-    def __init__(self, most_bytes: int) -> None:
-        super().__init__(most_bytes - most_bytes // 4, len)
-        self.headers = Cache[str, KeptHeader](most_bytes // 4, _header_bytes)
+    def __init__(self, most_bytes: int, header_bytes: int = HEADER_BYTES) -> None:
+        super().__init__(most_bytes, len)
+        self.headers = Cache[str, KeptHeader](header_bytes, _header_bytes)
 
 
 def _header_bytes(kept: KeptHeader) -> int:
