@@ -111,12 +111,6 @@ async def checked(feed: MemoryFeed, *leases: Lease) -> list[Diagnostic]:
     return [x async for x in check_coverage(feed, container, start="beginning")]
 
 
-async def test_a_feed_whose_ranges_all_have_leases_needs_no_word() -> None:
-    feed = MemoryFeed(2)
-    assert not await checked(feed)
-    assert not await checked(feed, *[make.lease(x, at="0") for x in await feed.ranges()])
-
-
 async def test_a_lease_at_the_end_of_its_range_says_where_it_goes_on() -> None:
     feed = MemoryFeed(1)
     (only,) = await feed.ranges()

@@ -9,30 +9,12 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import Fleet
 from tests.support import make
-from tests.support.looking import now, start
+from tests.support.looking import now
 
 
 def wall() -> float:
     """The wall-clock time of a fleet in virtual time."""
     return 1_700_000_000.0 + now()
-
-
-async def test_a_host_that_lives_is_named_at_its_next_sign_of_life() -> None:
-    async with Fleet(ranges=2) as fleet:
-        start(fleet, "ab")
-        await fleet.balanced()
-        await fleet.kill("b")
-        seen: list[list[str]] = []
-        began = now()
-        living = await living_hosts(
-            fleet.container,
-            make.fleet_watch(),
-            wall=wall,
-            watching=lambda x: seen.append([*x]),
-        )
-        assert living == ["a"]
-        assert seen == [["a", "b"]]
-        assert now() - began < 11
 
 
 async def test_dead_hosts_are_watched_for_a_whole_expiration() -> None:

@@ -1,6 +1,4 @@
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -52,21 +50,6 @@ async def test_what_has_ended_or_does_not_exist_is_passed_over() -> None:
     await leases.replace(stored.ended_in(make.CLOSED))
     assert await pause(leases, [R0, RangeId("r9")], "x") == []
     assert await paused(leases) == {}
-
-
-async def test_a_range_that_comes_to_its_end_before_it_can_be_paused_stays_as_it_is() -> None:
-    leases = await three_leases()
-
-    async def ends_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        stored = await leases.read(R0)
-        if name == "read" and stored is not None and not stored.ended:
-            await leases.replace(stored.ended_in(make.CLOSED))
-        return await call()
-
-    assert await pause(proxied(leases, ends_first), [R0], "x") == []
-    stored = await leases.read(R0)
-    assert stored is not None
-    assert (stored.ended, stored.paused) == (True, None)
 
 
 async def test_a_write_that_its_owner_won_is_tried_again() -> None:

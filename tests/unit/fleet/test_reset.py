@@ -83,21 +83,6 @@ async def test_a_range_of_a_living_host_is_refused_as_soon_as_that_renews() -> N
         assert 0 < now() - began < 11
 
 
-async def test_a_range_of_a_dead_host_is_free_after_the_expiration() -> None:
-    feed, container = await read_up_to_the_end(10)
-    async with Fleet(feed, container) as fleet:
-        fleet.start("anna")
-        await asyncio.sleep(20)
-        await fleet.kill("anna")
-        began = now()
-        await refuse_in_use(container, [R0], make.fleet_watch(), wall=wall)
-        assert now() - began == pytest.approx(30, abs=1)
-        # With a stamp older than the expiration and any error of clocks, two renewals do.
-        began = now()
-        await refuse_in_use(container, [R0], make.fleet_watch(), wall=lambda: wall() + 400)
-        assert now() - began == pytest.approx(20, abs=1)
-
-
 async def test_the_owner_of_a_paused_range_cannot_write_over_the_new_position() -> None:
     feed, container = await read_up_to_the_end(10)
     mine = await container.acquire((await lease_in(container)).taken_by(BETA, Incarnation("1")))

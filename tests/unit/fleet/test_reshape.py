@@ -278,27 +278,6 @@ async def test_a_merge_that_an_operator_has_paused_keeps_no_other_part_stopped()
     assert await parts.state() == {"-7F": "4 paused", "7F-FF": "4"}
 
 
-@pytest.mark.parametrize("begun", [False, True])
-async def test_parts_that_can_be_merged_no_more_go_on_after_a_cut_off_attempt(
-    *, begun: bool
-) -> None:
-    class Split(ShiftingReader):
-        """Its ranges have split since parts of them were made."""
-
-        def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
-            raise FeedRefused(f"{len(parts)} parts are of several ranges")
-
-    parts = Parted()
-    await parts.halves()
-    if begun:
-        await parts.cut_off(LOW, HIGH)
-    else:
-        await pause(parts.leases, [HIGH], MERGING)
-    refusing = replace(parts.leased(), feed=Split(parts.store))
-    assert "several ranges" in await outcome(merge(refusing, (LOW, HIGH), patience=0))
-    assert await parts.state() == {"-7F": "4", "7F-FF": "4"}
-
-
 async def test_parts_whose_ends_differ_are_not_merged() -> None:
     class Lagging(ShiftingReader):
         """It is asked at two replicas, and one of them is behind."""
@@ -388,22 +367,6 @@ async def test_to_undo_a_merge_resumes_nothing_that_a_person_has_paused() -> Non
     assert await parts.state() == {"-3F": "4", "3F-7F": "4 paused", "7F-FF": "4"}
 
 
-async def test_what_comes_of_a_merged_range_has_no_part_in_that_merge() -> None:
-    parts = Parted()
-    await parts.halves()
-    merged = await parts.merge()  # which has been split since
-    for low, high in pairwise(["", "55", "AA", "FF"]):
-        found = part_between(merged, low, high)
-        await parts.leases.create(
-            Lease(range=found, checkpoint=Checkpoint(position(4)), epoch=4)
-        )
-    await parts.cut_off(RangeId("-55"), RangeId("55-AA"), before=RangeId("55-AA"))
-    await resume(parts.leases, [RangeId("55-AA")])
-    state = await parts.state()
-    assert [state[LOW], state[HIGH]] == ["4 ended", "4 ended"]
-    assert [state["-55"], state["55-AA"]] == ["4", "4"]
-
-
 @pytest.mark.parametrize("how", ["was moved", "was resumed by hand", "is read"])
 async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(how: str) -> None:
     parts = Parted()
@@ -434,18 +397,6 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_done_anew_at_r
     assert await parts.goes_on_in() == {"0": "10"}
 
 
-async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before() -> None:
-    parts = Parted()
-    await parts.halves()
-
-    async def reset(lease: Lease) -> None:
-        raise LeaseConflict(lease, "reset meanwhile")
-
-    with pytest.raises(LeaseConflict):
-        await parts.merge(through=parts.before_end_of(HIGH, reset))
-    assert await parts.state() == {"-7F": "4", "7F-FF": "4"}
-
-
 async def test_a_merge_that_is_undone_while_it_runs_ends_nothing() -> None:
     parts = Parted()
     for name in THREE:
@@ -457,47 +408,6 @@ async def test_a_merge_that_is_undone_while_it_runs_ends_nothing() -> None:
     with pytest.raises(LeaseConflict):
         await parts.merge(*THREE, through=parts.before_end_of(THREE[1], resumed))
     assert await parts.goes_on_in() == dict.fromkeys(THREE, "4")
-
-
-async def test_a_merge_that_is_undone_and_done_by_others_undoes_nothing_of_theirs() -> None:
-    parts = Parted()
-    await parts.halves()
-
-    async def again(_: Lease) -> None:
-        await resume(parts.leases, [HIGH])
-        await parts.merge()
-
-    with pytest.raises(LeaseConflict):
-        await parts.merge(through=parts.before_end_of(HIGH, again))
-    assert await parts.goes_on_in() == {"0": "4"}
-
-
-async def test_a_merge_that_was_away_undoes_nothing_that_another_completes() -> None:
-    parts = Parted()
-    await parts.halves()
-
-    async def sleep(_: Lease) -> None:
-        await asyncio.sleep(50)
-
-    through = parts.before_end_of(HIGH, sleep)
-    away = asyncio.create_task(outcome(parts.merge(through=through)))
-    await asyncio.sleep(1)
-    await parts.merge()
-    assert "stopped for too long" in await away
-    assert await parts.goes_on_in() == {"0": "4"}
-
-
-async def test_to_merge_a_part_of_a_merge_that_was_cut_off_with_others_undoes_that_one() -> (
-    None
-):
-    parts = Parted()
-    low, middle, high = THREE
-    for name in THREE:
-        await parts.put(name)
-    await parts.cut_off(low, middle, before=middle)
-    await parts.merge(middle, high)
-    assert now() >= 40  # the one before it must be dead
-    assert await parts.goes_on_in() == {low: "4", "3F-FF": "4"}
 
 
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:

@@ -29,19 +29,6 @@ def test_rates_are_made_of_ten_seconds() -> None:
     assert activity.rates == {}, "nothing was done since"
 
 
-def test_a_clock_that_is_set_back_makes_no_rate_of_it() -> None:
-    clock = Clock()
-    activity = Activity(clock)
-    activity.done(R, 100)
-    clock.now -= 500
-    activity.sample()
-    assert activity.rates == {}
-    activity.done(R, 50)
-    clock.now += 10
-    activity.sample()
-    assert activity.rates == {R: 5.0}
-
-
 def test_a_range_is_known_from_its_acquisition_until_it_is_given_up() -> None:
     clock = Clock()
     activity = Activity(clock)

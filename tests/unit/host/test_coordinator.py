@@ -169,20 +169,6 @@ async def test_leases_that_their_store_forgot_are_there_again_after_the_next_lis
         assert fleet.log.repeats == 0
 
 
-async def test_a_host_that_stops_leaves_no_request_behind() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    for n in range(100):
-        feed.append(f"key-{n}")
-    async with Fleet(feed, container, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        fleet.start("b")
-        await asyncio.sleep(12)
-        assert [x.next_owner for x in await container.list()].count(B) == 1
-        await fleet.stop("b")
-        assert [x.next_owner for x in await container.list()] == [None, None]
-
-
 async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
     """It counts for life from the answer to the question: of 29 s the first 3 do not."""
     leases, slow = await leased_by((A, A1)), Calls(answered_after={"list_fleet": 3})
@@ -264,19 +250,6 @@ async def test_an_owner_that_was_fenced_in_vain_is_fenced_again() -> None:
         assert behind.tried == [R0]
 
 
-async def test_a_lease_that_was_handed_to_a_host_does_not_count_for_those_that_it_has() -> None:
-    behind = BehindAReplica(await leased_by((B, B1), (A, A1)))
-    first = await lease_in(behind.leases)
-    await behind.leases.replace(first.asked_by(A))
-    await behind.leases.replace((await lease_in(behind.leases)).handed_over())
-    async with coordinator_of_c(behind.container) as rounds:
-        for _ in range(5):
-            await behind.beat()
-            await rounds.round()
-            await asyncio.sleep(10)
-    assert set(behind.tried) == {R0}  # no heartbeat keeps it: a has not taken it up
-
-
 # Asking
 
 
@@ -297,21 +270,6 @@ async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_f
     async with coordinator_of_c(proxied(leases, Calls(first={"read": taken_by_b}))) as rounds:
         await rounds.round()
     assert [(x.owner, x.next_owner) for x in await leases.list()] == [(B, None)] * 3
-
-
-async def test_a_request_of_another_host_is_not_withdrawn() -> None:
-    leases = await leased_by((A, A1))
-    await alive(leases, A, C)
-    await leases.replace((await lease_in(leases)).asked_by(C))
-    paused = (await lease_in(leases)).paused_because("for a test")
-    await leases.replace(paused)
-
-    async def asked_by_b() -> None:
-        await leases.replace((await lease_in(leases)).asked_by(B))
-
-    async with coordinator_of_c(proxied(leases, Calls(first={"read": asked_by_b}))) as rounds:
-        await rounds.round()
-    assert (await lease_in(leases)).next_owner == B
 
 
 async def test_what_a_host_does_not_read_goes_to_no_dead_host_that_asked_for_it() -> None:

@@ -240,13 +240,6 @@ def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> 
     assert mine.decision.wait(now=30, jitter=1.1) == 0.05  # never at full speed
 
 
-def test_the_next_look_is_soon_while_leases_are_about_to_change_hands() -> None:
-    mine = balancer()
-    leases = [lease(0, B), lease(1, B)]
-    to_do(mine, leases, [member(ME), member(B)], 0)
-    assert mine.decision.wait(now=0, jitter=1.0) == 0.5
-
-
 # By load
 
 
@@ -257,12 +250,6 @@ def by_load(name: HostName, **said: object) -> Member:
 
 HOT = [lease(n, B).with_load(0.5, moved=False) for n in range(2)]
 COLD = [lease(n, ME).with_load(0.0, moved=False) for n in range(2, 4)]
-
-
-def test_a_fleet_that_balances_by_load_moves_work_where_numbers_are_even() -> None:
-    mine = balancer(rebalance_delay=0, balance="load")
-    found = to_do(mine, [*HOT, *COLD], [by_load(ME), by_load(B)], 0, ["r2", "r3"])
-    assert found == [(Action.STEAL, "r0")]
 
 
 def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
@@ -308,15 +295,6 @@ def test_a_torn_listing_without_the_record_of_a_host_does_not_change_the_way() -
     assert to_do(mine, [*HOT, *COLD], both, 0, ["r2", "r3"]) == asked
     assert to_do(mine, [*HOT, *COLD], both[:1], 1, ["r2", "r3"]) == asked
     assert to_do(mine, [*HOT, *COLD], both[1:], 2, ["r2", "r3"]) == asked
-
-
-@pytest.mark.parametrize("capacity", [0, -1, 1e-9, 1e9])
-def test_a_capacity_that_no_setting_allows_is_that_of_any_host(capacity: float) -> None:
-    mine = balancer(rebalance_delay=0, balance="load")
-    text = json.dumps({"leases.balance": "load", "leases.capacity": capacity})
-    odd = replace(member(B), settings=text)
-    found = to_do(mine, [*HOT, *COLD], [by_load(ME), odd], 0, ["r2", "r3"])
-    assert found == [(Action.STEAL, "r0")]
 
 
 def test_capacities_and_most_ranges_are_what_member_records_say() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
@@ -208,21 +208,6 @@ async def test_a_range_without_a_start_keeps_no_other_from_its_lease() -> None:
     assert await looked(Refusing(2), MemoryLeases(), 2 * PATIENCE) == ["r1"]
 
 
-class Splitting(Forgetting):
-    """Its first range is split when its start is asked for, as soon as it was listed."""
-
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
-        if found.id == R0:
-            if len(await super().ranges()) == 1:
-                self.split_range(R0)
-            raise RangeUnknown(R0)
-        return await super().start(found, at)
-
-
-async def test_a_range_that_is_gone_right_after_it_was_listed_is_not_among_the_first() -> None:
-    assert await looked(Splitting(1), MemoryLeases(), 10) == ["r1", "r2"]
-
-
 async def test_hosts_that_start_together_create_thousands_of_leases_between_them() -> None:
     leases, feed, hosts = MemoryLeases(), MemoryFeed(1_000), 20
     slow = Calls(lasting={"create": 0.01, "list_fleet": 0.01})
@@ -280,15 +265,3 @@ async def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() 
     assert await looked(feed, leases) == sorted([low.id, high.id])
     back = await lease_in(leases, low.id)
     assert (back.continuation, back.epoch >= 1, back.range.generation) == ("3", True, (0, 3))
-
-
-async def test_parts_of_a_hot_range_share_its_load_and_stay_for_a_while() -> None:
-    feed, leases = MemoryFeed(1), MemoryLeases()
-    await looked(feed, leases)
-    (whole,) = await feed.ranges()
-    parts = tuple(Successor(range=x, start=Continuation("0")) for x in feed.split(whole, 2))
-    hot = replace(await lease_in(leases), epoch=1, load=1.0)
-    await leases.replace(hot.ended_in(End(children=parts, by="split")))
-    await looked(feed, leases)
-    made = [x for x in await leases.list() if not x.ended]
-    assert [(x.load, x.moved) for x in made] == [(0.5, True)] * 2

@@ -228,22 +228,6 @@ async def test_the_leases_of_a_host_are_guarded_against_another_feed() -> None:
         await running
 
 
-async def test_a_store_that_takes_long_to_answer_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    @asynccontextmanager
-    async def slow(*_: object) -> AsyncIterator[MemoryLeases]:
-        await asyncio.sleep(15)
-        yield MemoryLeases()
-
-    monkeypatch.setattr(wiring, "open_container", slow)
-    with captured_logs() as logged:
-        async with open_host(named("anna"), observer_of(Seen()), feed=MemoryFeed(1)):
-            await asyncio.sleep(100)
-    said = [(x["reason"], x["seconds"]) for x in logged if x["event"] == "host.waiting"]
-    assert said == [("no answer yet: open leases", 10)]
-
-
 async def test_a_store_that_goes_away_while_a_host_starts_is_waited_for() -> None:
     class AwayOnce(MemoryLeases):
         asked = 0

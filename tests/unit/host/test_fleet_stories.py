@@ -1,8 +1,7 @@
 """Stories of real hosts over one feed and one container, told in virtual seconds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,7 +14,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
-from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.cable import Cable
 from tests.support.logs import captured_logs
@@ -76,38 +75,6 @@ async def test_a_second_request_to_stop_stops_at_once() -> None:
         with pytest.raises(StopIncomplete):
             await fleet.stop("a")
         assert now() - began < 1
-
-
-async def test_a_container_that_is_back_within_the_budget_gets_every_release() -> None:
-    feed, container, cable = MemoryFeed(3), MemoryLeases(), Cable()
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a", container=proxied(container, cable))
-        await asyncio.sleep(5)
-        cable.out = True
-        stopping = asyncio.create_task(fleet.stop("a"))
-        await asyncio.sleep(20)
-        cable.out = False
-        await stopping
-        assert set((await fleet.owners()).values()) == {None}
-
-
-async def test_a_stop_releases_more_leases_than_are_written_in_one_timeout() -> None:
-    feed, container, lines = MemoryFeed(800), MemoryLeases(), asyncio.Semaphore(16)
-
-    async def queue(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        async with lines:
-            await asyncio.sleep(0.01)
-            return await call()
-
-    parts: Sections = {"timing": {"call_timeout": 0.3}, "host": {"stop_timeout": 5.0}}
-    async with Fleet(feed, container, settings=parts) as fleet:
-        fleet.start("a", container=proxied(container, queue))
-        await asyncio.sleep(SETTLED)
-        assert await fleet.loads() == {"a": 800}
-        with captured_logs("WARNING") as logs:
-            await fleet.stop("a")
-        assert logs == []  # no call had to be made again
-        assert set((await fleet.owners()).values()) == {None}
 
 
 async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so() -> None:

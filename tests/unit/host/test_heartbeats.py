@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.fleet.claims import pause, release
+from changefeed.fleet.claims import pause
 from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -88,15 +88,6 @@ async def test_what_a_dead_host_had_is_taken_when_its_heartbeat_has_stood_still(
         assert (await counted.lease()).owner == "b"
 
 
-async def test_a_lease_that_an_operator_took_is_read_no_more_after_the_next_listing() -> None:
-    async with Counted() as counted:
-        await release(counted.leases, R0)
-        taken = await counted.lease()
-        await counted.leases.replace(replace(taken, paused="not to be taken at once"))
-        await asyncio.sleep(ONE_LISTING)
-        assert not counted.host.leases
-
-
 async def test_a_lease_that_another_took_is_lost_though_a_listing_shows_it_twice() -> None:
     counted = Counted()
     async with counted.fleet as fleet:
@@ -161,16 +152,6 @@ async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does(
         await asyncio.sleep(100)
         assert counted.failing_once == set()
         assert (await counted.lease()).epoch == epoch
-
-
-async def test_a_host_whose_record_was_deleted_keeps_its_leases() -> None:
-    async with Counted() as counted:
-        before = await counted.lease()
-        (record,) = await counted.leases.members()
-        await counted.leases.remove_member(record)
-        await asyncio.sleep(100)
-        assert (await counted.lease()).epoch == before.epoch
-        assert len(await counted.leases.members()) == 1
 
 
 async def test_a_host_that_takes_many_leases_lists_meanwhile_those_that_it_has() -> None:

@@ -2,12 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
@@ -72,23 +69,6 @@ async def test_nothing_is_split_while_one_host_does_not_say_that_it_splits() -> 
         fleet.start("b")
         await sent(fleet, 3000, within=200)
         assert len(await fleet.owners()) > 1
-
-
-async def test_a_processor_of_another_kind_that_was_seen_keeps_ranges_whole() -> None:
-    store, container = written(2000), MemoryLeases()
-    async with hot_fleet(store, container) as fleet:
-        fleet.start("a")
-        await sent(fleet, 1, within=20)
-        found = replace((await fleet.feed.ranges())[0], id=RangeId("x"), parents=(ZERO,))
-        other = Lease(
-            range=found, checkpoint=Checkpoint(position(0)), owner=HostName("dotnet"), stamp=0.0
-        )
-        await container.create(other)
-        await asyncio.sleep(6)
-        await container.delete(next(x for x in await container.list() if x.range_id == "x"))
-        fleet.start("b")
-        await sent(fleet, 2000, within=200)
-        assert set(await fleet.owners()) == {ZERO}
 
 
 class Later:

@@ -1,7 +1,7 @@
 """A host's own record: who may have a name, and what others see of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -13,7 +13,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.container import LeaseContainer, ListedFleet, Members
+from changefeed.leases.container import LeaseContainer, Members
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
@@ -97,46 +97,6 @@ async def test_the_record_that_a_crash_left_behind_is_taken_over_when_it_stands_
     assert (await record(container)).incarnation == "next"
 
 
-async def test_a_namesake_that_beats_just_before_its_record_is_taken_is_watched_anew() -> None:
-    container = MemoryLeases()
-    await joined(container)
-    beats = iter([1])
-
-    async def beat_once() -> None:
-        if next(beats, 0):
-            found = await record(container)
-            await container.put_member(replace(found, heartbeats=found.heartbeats + 1))
-
-    await joined(proxied(container, Calls(first={"put_member": beat_once})), "two")
-    assert now() >= 2 * WATCHED
-
-
-class Lagging(MemoryLeases):
-    """Shows the members as they were, until the replica has caught up."""
-
-    shown: Sequence[Member] | None = None
-    listings = 0
-
-    async def members(self) -> Sequence[Member]:
-        self.listings += 1
-        assert self.listings < 100, "asked for again and again, without a pause"
-        return await super().members() if self.shown is None else self.shown
-
-
-@pytest.mark.parametrize("held", ["nothing", "an older record"])
-async def test_a_host_joins_a_listing_that_lags_behind_with_pauses(held: str) -> None:
-    container = Lagging()
-    if held == "an older record":
-        await joined(container)
-    container.shown = await container.members()
-    await joined(container)  # its process wrote on after that
-    asyncio.get_running_loop().call_later(60, setattr, container, "shown", None)
-    container.listings, began = 0, now()
-    await joined(container)
-    assert now() - began == pytest.approx(60, abs=BEAT / 4)
-    assert container.listings <= 2 + 60 / (BEAT / 4)
-
-
 async def test_a_host_whose_own_record_was_written_unanswered_knows_it() -> None:
     container = MemoryLeases()
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "put_member")
@@ -156,15 +116,6 @@ async def test_a_heartbeat_whose_answer_was_lost_is_followed_by_the_next(
         before = (await record(container)).sign_of_life
         await asyncio.sleep(BEAT / 2)  # the next one comes soon
         assert (await record(container)).sign_of_life != before
-
-
-async def test_a_heartbeat_whose_answer_comes_late_does_not_delay_the_next() -> None:
-    calls, sent = Calls(), list[float]()
-    member = await joined(proxied(MemoryLeases(), calls), on_beat=sent.append)
-    calls.answered_after["put_member"] = 4.0
-    async with living(member):
-        await asyncio.sleep(3.5 * BEAT)
-    assert sent == pytest.approx([0, BEAT, 2 * BEAT, 3 * BEAT])
 
 
 async def test_a_record_that_only_a_forgetful_store_shows_takes_no_name() -> None:
@@ -216,22 +167,6 @@ async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_
 # Heartbeats that go along with listings
 
 
-class Unwritten(MemoryLeases):
-    """Refuses what writes a record, while it is told to."""
-
-    refuses = False
-
-    async def put_member(self, member: Member) -> Member:
-        if self.refuses:
-            raise LOST
-        return await super().put_member(member)
-
-    async def list_fleet(self, token: str = "", heartbeat: Member | None = None) -> ListedFleet:
-        if self.refuses and heartbeat is not None:
-            raise LOST
-        return await super().list_fleet(token, heartbeat)
-
-
 async def started(
     container: Members, on_beat: OnBeat = lambda _: None
 ) -> tuple[Membership, Callable[[], Coroutine[None, None, None]]]:
@@ -281,39 +216,6 @@ async def test_a_listing_with_a_namesake_ends_the_host_before_it_acts_on_it() ->
     assert taken.value.incarnation == "next"
 
 
-async def test_at_rest_a_host_makes_one_call_for_its_listings_and_its_heartbeat() -> None:
-    container, calls = MemoryLeases(), Calls()
-    member, list_fleet = await started(proxied(container, calls))
-    before = (await record(container)).heartbeats
-    calls.count.clear()
-    async with living(member):
-        for _ in range(10):
-            await asyncio.sleep(5.5)  # the longest time from one listing to the next
-            await list_fleet()
-    assert calls.count == {"list_fleet": 10}
-    assert (await record(container)).heartbeats == before + 5
-
-
-async def test_a_container_that_is_not_written_is_listed_all_the_same() -> None:
-    container, calls, failed = Unwritten(), Calls(), 0
-    member, list_fleet = await started(proxied(container, calls))
-    async with living(member):
-        container.refuses = True
-        for _ in range(10):
-            await asyncio.sleep(0.9 * BEAT)
-            try:
-                await list_fleet()
-            except StoreUnavailable:
-                failed += 1
-        assert failed == 1  # the first, that went with a heartbeat
-        container.refuses = False
-        await asyncio.sleep(BEAT)
-        calls.count.clear()
-        await list_fleet()
-        await asyncio.sleep(BEAT)
-        assert calls.count == {"list_fleet": 1}  # they go together again
-
-
 async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same() -> None:
     container, calls = MemoryLeases(), Calls()
     member, list_fleet = await started(proxied(container, calls))
@@ -326,15 +228,3 @@ async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same()
                 await list_fleet()
             await asyncio.sleep(0.01)
             assert (await record(container)).heartbeats == before + 1
-
-
-async def test_a_host_that_stops_says_so_though_a_heartbeat_is_under_way() -> None:
-    container, calls = MemoryLeases(), Calls()
-    member, list_fleet = await started(proxied(container, calls))
-    await asyncio.sleep(8)
-    calls.lasting["list_fleet"] = calls.answered_after["list_fleet"] = 1.0
-    listed = asyncio.create_task(list_fleet())
-    await asyncio.sleep(0.5)
-    await member.announce_stopping()
-    await listed
-    assert (await record(container)).stopping

@@ -1,10 +1,8 @@
 """What a host counts, as Prometheus gets it."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,7 +16,6 @@ from changefeed.runtime.telemetry import own_metrics
 from tests.support import make
 
 R0 = RangeId("r0")
-OPERATIONS = Path(__file__).parents[3] / "docs/operations.md"
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -92,29 +89,3 @@ def test_a_range_that_no_host_reads_is_shown_until_it_is_read_again() -> None:
         assert {k: v for k, v in found.items() if k[0] == "changefeed_lag"} == {of_r0: 9}
         events.listed_unread({})
         assert of_r0 not in samples(registry)
-
-
-def test_each_of_many_ranges_has_a_line_of_its_own() -> None:
-    """OpenTelemetry puts all after the first 2,000 into one, unless it is set otherwise."""
-    with counting() as (events, registry):
-        for n in range(2_500):
-            events.lag(RangeId(f"r{n}"), Lag(n, 0.0))
-            events.batch(RangeId(f"r{n}"), 1, 0.1)
-        names = [name for name, _ in samples(registry)]
-    assert names.count("changefeed_lag") == names.count("changefeed_changes_total") == 2_500
-
-
-def test_the_page_names_each_metric_as_prometheus_gets_it() -> None:
-    with counting() as (events, registry):
-        events.lag(R0, Lag(1, 1.0))
-        events.batch(R0, 1, 0.1)
-        events.observer_gave_up(R0, ValueError(), 1.0)
-        shown = {re.sub("_(bucket|count|sum)$", "", x) for x, _ in samples(registry)}
-    rows = re.findall(
-        r"^\| `changefeed[a-z_.]+` \| `(changefeed_[a-z_]+)`",
-        OPERATIONS.read_text(),
-        re.MULTILINE,
-    )
-    assert len(rows) > 15
-    ours = {x for x in shown if x.startswith("changefeed_")}
-    assert ours - set(rows) == set(), "the page lacks them, or has them under another name"

@@ -128,16 +128,3 @@ async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> No
 )
 def test_the_exit_code_is_the_worst(codes: list[int], worst: int) -> None:
     assert exit_code(codes) == worst
-
-
-async def test_a_child_is_told_of_the_last_ten_that_died_whatever_their_number() -> None:
-    nursery = Nursery(lambda _, nth: Pretender(1, 0 if nth < 25 else FOR_EVER))
-    supervisor = Supervisor(nursery, budget=10)
-    asyncio.get_running_loop().call_later(1000, supervisor.stop)
-
-    await supervisor.run(["a"])
-
-    made = [x.incarnation for x in nursery.starts]
-    assert len(made) == 26
-    for nth, start in enumerate(nursery.starts):
-        assert start.dead == tuple(made[max(0, nth - 10) : nth])

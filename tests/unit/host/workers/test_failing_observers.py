@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 import pytest
 
 from changefeed.feeds.backlog import lag_of
@@ -83,19 +82,6 @@ async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency:
         assert set((await fleet.lags()).values()) == {0}
 
 
-async def test_an_outage_puts_nothing_aside_and_is_never_asked_fast() -> None:
-    observer = Failing(lambda _: now() < 4 * 3600)
-    async with fleet_of(observer, make.memory_feed(2, 400), DEAD_LETTER) as fleet:
-        start(fleet, "ab")
-        await asyncio.sleep(4 * 3600)
-        assert fleet.log.delivered == []
-        assert len(observer.calls) / 2 < 4 * 3600 / 7  # for each range
-        await asyncio.sleep(600)
-        assert await put_aside(fleet) == []
-        assert delivered(fleet) == all_but(400)
-        assert in_order(fleet.log.changes)
-
-
 async def test_an_outage_of_single_changes_costs_one_letter_and_no_more() -> None:
     observer = Failing(lambda _: now() < 4 * 3600)
     async with fleet_of(observer, make.memory_feed(1, 3), DEAD_LETTER, page_size=1) as fleet:
@@ -165,10 +151,6 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
 # What is no plain exception
 
 
-class PanicException(BaseException):
-    """What an extension in Rust raises when it panics."""
-
-
 class Unprintable(ValueError):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -184,58 +166,11 @@ class PrintableOnce(ValueError):
         return "the first time"
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize(
-    "error",
-    [
-        SystemExit(),
-        KeyboardInterrupt(),
-        GeneratorExit(),
-        PanicException(),
-        asyncio.CancelledError(),
-        Unprintable(),
-        MemoryError(),
-        *OUR_ERRORS,
-    ],
-    ids=kind_of,
-)
-async def test_whatever_a_poison_change_raises_it_is_put_aside_and_no_host_ends(
-    error: BaseException, concurrency: int
-) -> None:
-    observer = Failing(lambda x: number(x) == 77, lambda: error)
-    settings = {**DEAD_LETTER, "concurrency": concurrency, "retry": {"attempts": 2}}
-    async with fleet_of(observer, make.memory_feed(2, 200), settings) as fleet:
-        start(fleet, "ab")
-        await asyncio.sleep(100)
-        assert await put_aside(fleet) == [77]
-        assert [x.failure.kind for x in await fleet.dead_letters()] == [kind_of(error)]
-        assert delivered(fleet) == all_but(200, 77)
-        assert {x.epoch for x in await fleet.container.list()} <= {1, 2}
-        assert not any(x.done() for x in fleet.running.values())
-
-
 ODD_TEXTS = [
     (lambda: ValueError("no such town: \ud800"), "ValueError: no such town: \\ud800"),
     (lambda: ValueError("nul \0 byte"), "ValueError: nul \\x00 byte"),
     (PrintableOnce, "PrintableOnce: the first time"),
 ]
-
-
-@pytest.mark.parametrize(("error", "text"), ODD_TEXTS)
-async def test_whatever_the_error_of_a_poison_change_says_it_can_be_kept(
-    error: Callable[[], BaseException], text: str
-) -> None:
-    observer = Failing(lambda x: number(x) == 77, error)
-    settings = {**DEAD_LETTER, "retry": {"attempts": 2}}
-    async with fleet_of(observer, make.memory_feed(1, 100), settings) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(100)
-        assert await put_aside(fleet) == [77]
-        (letter,) = await fleet.dead_letters()
-        assert msgspec.json.encode(letter), "as files and databases keep it: in UTF-8"
-        assert f"{letter.failure.kind}: {letter.failure.text}" == text
-        assert delivered(fleet) == all_but(100, 77)
-        assert not fleet.running["a"].done()
 
 
 @pytest.mark.parametrize(
