@@ -22,7 +22,7 @@ from tests.support.proxies import proxied
 from tests.support.renewed_each import RenewedEach
 
 R0 = RangeId("r0")
-SELDOM_RENEWED = {"leases": {"expiration": 1800}}
+SELDOM_RENEWED = {"leases": {"expiration": 36_000}}
 MANUAL: dict[str, Any] = {"observer": {"checkpoint": "manual"}}
 
 
