@@ -94,7 +94,7 @@ class Coordinator:
         self._keymap = KeyMap(())
         self._highest_epoch = 0
         self._piece = _FIRST_PIECE
-        self._created = frozenset[RangeId]()
+        self._tried = frozenset[RangeId]()
         self._round_ends = clock()
         self._left = False
         self._fencing = asyncio.Lock()
@@ -311,7 +311,7 @@ class Coordinator:
             if x.range_id in starts
         }
         wanted |= {x.child.range.id: partial(self._come, x) for x in decision.due}
-        names = [*wanted]
+        names, done = [*wanted], set[RangeId]()
         first = int(self._random.random() * len(names)) if len(names) > self._piece else 0
         piece = [*names[first:], *names[:first]][: self._piece]
         ends = (self._clock() + self._round_ends) / 2  # the rest is for what is there
@@ -319,10 +319,12 @@ class Coordinator:
         async def create(name: RangeId) -> None:
             if self._clock() < ends:
                 await wanted[name]()
+                done.add(name)
 
         await for_each(piece, create, at_once=_CREATED_AT_ONCE)
-        self._left |= not self._created.issuperset(piece)  # let it be seen at once
-        self._created = frozenset(piece)
+        # What was tried before, and is wanted still, waits for the next listing in its time.
+        self._left |= len(done) < len(names) or not done <= self._tried
+        self._tried = frozenset(done)
         self._piece = 2 * self._piece if len(piece) < len(names) else _FIRST_PIECE
         await self._delete(decision.deletes)
 

@@ -307,12 +307,9 @@ class _Leases:
         over_now = [x for x in ripe if x[0] == "over"]
         gone = [x for x in over_now if ranges.asked >= self.wanted[x]]
         self.are_new = bool(self.due) or len(gone) < len(over_now)
+        stale = [superseded[x] for kind, x in ripe if kind == "superseded"]
         self.deletes = [(over[x], "its children go on") for _, x in gone]
-        self.deletes += [
-            (superseded[x], "its keys have gone to other ranges")
-            for kind, x in ripe
-            if kind == "superseded"
-        ]
+        self.deletes += [(x, "its keys have gone to other ranges") for x in stale]
 
 
 def _gaps(keymap: KeyMap, ranges: Ranges) -> Iterator[Lease]:
