@@ -140,7 +140,8 @@ async def test_a_receiver_in_trouble_costs_a_host_neither_leases_nor_its_stop(
         await host.stops()
         took = time.monotonic() - began
     assert owners(place) == [None, None]
-    assert [x for x in host.events() if x["level"] in ("warning", "error")] == []
+    ours = host.events("lease.released", "host.stopped", "call.failed")
+    assert {x["level"] for x in ours} <= {"debug", "info"}
     assert took < 8, "a stop waits for no receiver"
 
 
