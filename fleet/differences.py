@@ -1,25 +1,19 @@
-"""In what the hosts of a fleet differ that should be alike: versions and settings.
+"""Whether all hosts of a fleet have one version, as their member records say.
 
-It is what their member records say. A rolling restart makes hosts differ for a while, and that
-is meant; what stays different is a host that was left out.
+A rolling restart makes hosts differ for a while, and that is meant; what stays different is a
+host that was left out.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from changefeed.fleet.status import HostSeen
 from changefeed.runtime.diagnostics import Diagnostic, warning
-
-_OWN = ("leases.capacity", "leases.max_ranges")
-"""The settings that each host has for itself."""
 
 
 def differences(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
     """Find them among the hosts that live. ``software`` is the version of this program."""
     yield from _older_versions(members, software)
-    yield from _different_settings(members)
 
 
 def _older_versions(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
@@ -49,28 +43,6 @@ def _order(version: str) -> tuple[tuple[int, ...], bool]:
     """Compare 0.10 with 0.9 as people do; a release comes after what led to it."""
     numbers, rest = re.match(r"([\d.]*)(.*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
     return tuple(int(x) for x in numbers.split(".") if x), not rest
-
-
-def _different_settings(members: Sequence[HostSeen]) -> Iterator[Diagnostic]:
-    """Say each setting that differs. Hosts that do not say it do not count."""
-    names = sorted({name for x in members for name in x.settings}.difference(_OWN))
-    for name in names:
-        by_value: dict[str, list[str]] = {}
-        for member in members:
-            if name in member.settings:
-                by_value.setdefault(_shown(member.settings[name]), []).append(member.name)
-        if len(by_value) > 1:
-            values = "; ".join(f"{x} on {', '.join(on)}" for x, on in by_value.items())
-            yield warning(
-                "fleet",
-                f"{name} differs between hosts: {values}",
-                "give all hosts the same settings; a rolling restart makes them differ for a "
-                "while",
-            )
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _hosts(names: Sequence[str]) -> str:

@@ -165,8 +165,8 @@ def _foreign(seen: FleetStatus) -> Iterator[Diagnostic]:
 def _uneven(looks: Sequence[FleetStatus], living: set[str]) -> Iterator[Diagnostic]:
     """Find loads that were uneven all the time, while no lease was on its way."""
     loads = [_loads(x, living) for x in looks]
-    if all(map(_by_load, _by_name(looks[-1]).values())):
-        return
+    if looks[-1].balance == "load":
+        return  # they share work, and numbers are as they are
     moving = any(x.next_owner is not None for look in looks for x in look.ranges)
     if moving or not all(x and max(x.values()) - min(x.values()) > 1 for x in loads):
         return
@@ -176,11 +176,6 @@ def _uneven(looks: Sequence[FleetStatus], living: set[str]) -> Iterator[Diagnost
         f"leases are not shared evenly: {shares}",
         "they are, some seconds after hosts came or went: have all the same settings?",
     )
-
-
-def _by_load(member: HostSeen) -> bool:
-    """Whether it shares work; then numbers are as they are."""
-    return member.settings.get("leases.balance") == "load"
 
 
 def _loads(seen: FleetStatus, living: set[str]) -> dict[str, int]:

@@ -72,7 +72,8 @@ class StoreSource:
             reports = await self._peers.ask({x.name: x.address for x in members})
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         ranges = await self._ranges(problems)
-        keymap = KeyMap(leases, root=(await self._container.fleet()).root, ranges=ranges)
+        record = await self._container.fleet()
+        keymap = KeyMap(leases, root=record.root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
         told = {seen.range for x in reports.values() for seen in x.ranges}
@@ -81,7 +82,8 @@ class StoreSource:
             clock=clock,
             feed=self._address,
             place=self._place,
-            expiration=self._expiration,
+            expiration=max(record.expiration, record.before) or self._expiration,
+            balance=record.balance,
             members=members,
             leases=whole,
             keymap=keymap,

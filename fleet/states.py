@@ -9,9 +9,7 @@ it. So the first look goes by stamps, and the next ones by what moved.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
@@ -57,6 +55,7 @@ class Listing:
     figures: Mapping[str, Figures] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
     me: str | None = None
+    balance: str = ""
 
 
 def fleet_status(
@@ -108,6 +107,7 @@ def fleet_status(
         feed=listed.feed,
         leases=listed.place,
         expiration=listed.expiration,
+        balance=listed.balance,
         hosts=hosts,
         ranges=ranges,
         past=past,
@@ -278,20 +278,11 @@ def _hosts(
                 still=round(still[x.name], 1),
                 started_at=told.started_at,
                 loop_lag=told.loop_lag,
-                settings=_settings_in(x),
             )
         )
     others = sorted(owned.keys() - {x.name for x in recorded})
     foreign = [HostSeen(name=x, state="foreign", total=totals(owned[x])) for x in others]
     return [*recorded, *foreign]
-
-
-def _settings_in(member: Member) -> Mapping[str, Any]:
-    """Return what a member record says; nothing, where it says nothing that can be read."""
-    try:
-        return msgspec.json.decode(member.settings or "{}", type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}
 
 
 def problem_of_feed(error: FeedError) -> Problem:

@@ -22,7 +22,7 @@ Times are seconds since 1970, by the clocks of those who wrote them; ages are in
 is not known is ``None``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from math import ceil
 from typing import Any, Literal
 
@@ -102,8 +102,7 @@ class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A host, by its record and by what it says of itself.
 
     ``stamp_age`` is the age of its record by its stamp, ``still`` for how long the record has
-    not moved, as seen from here. ``settings`` are those that hosts of a fleet should have
-    alike, by their names. ``total`` is of the ranges that it owns.
+    not moved, as seen from here. ``total`` is of the ranges that it owns.
     """
 
     name: str
@@ -117,7 +116,6 @@ class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
     still: float = 0.0
     started_at: float | None = None
     loop_lag: float | None = None
-    settings: Mapping[str, Any] = {}
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +159,7 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A fleet at one moment. ``clock`` is when, by a clock of this process that never goes
     back. ``past`` are ranges that have ended and have no lease any more. ``moves`` are the
     newest first; ``moved`` counts all of them. ``hour`` is of the host that looks, if one does,
-    or else of the fleet.
+    or else of the fleet. ``balance`` is what hosts share, as their settings call it.
     """
 
     at: float
@@ -176,6 +174,7 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
     moves: Sequence[Move] = ()
     moved: int = 0
     hour: Sequence[Point] = ()
+    balance: str = ""
 
     @property
     def total(self) -> Totals:

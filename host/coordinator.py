@@ -89,7 +89,7 @@ class Coordinator:
         self._stopping = stopping
         self._send_along = send_along
         self._listing = LeaseListing(container, clock)
-        self._watch = FleetWatch(self._settings.timing, me=me)
+        self._watch = FleetWatch(self._settings.judged, me=me)
         self._own = Own(name=me)
         self._keymap = KeyMap(())
         self._highest_epoch = 0
@@ -127,6 +127,7 @@ class Coordinator:
         self._round_ends, self._left = asked + self._settings.timing.balance_interval, False
         leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        self._watch.judge_by(self._settings.judged)
         fleet = self._watch.take(leases, members, at)
         ranges = self._discovery.ranges
         keymap = self._keymap = KeyMap(

@@ -16,7 +16,7 @@ from math import inf
 from typing import Literal
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.fleet_settings import limits_by_load, limits_to_split
+from changefeed.host.limits import limits_by_load, limits_to_split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.hot_ranges import hot_ranges
@@ -158,7 +158,7 @@ def decide(
     moving = steals.moving or any(
         assignment.get(x) not in (None, own.name) for x in own.reading
     )
-    leases = _Leases(fleet, keymap, past, ranges, patience=settings.expiration)
+    leases = _Leases(fleet, keymap, past, ranges, patience=settings.judged.expiration)
     expiries = [] if fleet.next_expiry is None else [fleet.next_expiry]
     quiet_at = [quiet_since + settings.timing.rebalance_delay] if moving and not quiet else []
     return Decision(
@@ -196,7 +196,7 @@ def _assignment(
     said: Mapping[HostName, str],
     settings: LeaseSettings,
 ) -> Assignment:
-    limits = limits_by_load(alive, said) if settings.balance == "load" else None
+    limits = limits_by_load(alive, said) if settings.by_load else None
     return plan(readable, alive) if limits is None else plan_by_load(readable, limits)
 
 
@@ -227,7 +227,7 @@ class _Steals:
         self._now = now = fleet.at.answered
         # We may have seemed dead, and owners hand over to no dead host: they had no time.
         at = own.past.listed_at
-        was_away = at is not None and now - at >= settings.expiration / 2
+        was_away = at is not None and now - at >= settings.timing.expiration / 2
         self._asked_before = {} if was_away else own.past.asked
         # After so long a lease may have been taken from us as well.
         lasted = 2 * _LONGEST_REST * settings.timing.balance_interval

@@ -5,7 +5,7 @@ no lease: it only replaces what the coordinator decides by, and tells it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -19,7 +19,7 @@ from changefeed.host.first_leases import first_leases
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import settle_root
-from changefeed.leases.lease import End
+from changefeed.leases.lease import End, FleetRecord
 from changefeed.leases.timing import Timing
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -30,8 +30,15 @@ _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _LATER = (StoreUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
 
 
+async def _ignored(_: FleetRecord) -> None:
+    """Go by nothing that the record says."""
+
+
 class Discovery:
-    """Asks the feed for its ranges now and then; calls ``changed`` when there is news."""
+    """Asks the feed for its ranges now and then; calls ``changed`` when there is news.
+
+    ``recorded`` is given the record of the fleet each time.
+    """
 
     def __init__(
         self,
@@ -43,12 +50,14 @@ class Discovery:
         changed: Callable[[], None],
         timing: Timing,
         clock: Clock = elapsed_time,
+        recorded: Callable[[FleetRecord], Awaitable[None]] = _ignored,
     ) -> None:
         self._feed = feed
         self._container = container
         self._settings = settings
         self._events = events
         self._changed = changed
+        self._recorded = recorded
         self._interval = timing.ranges_interval
         self._clock = clock
         self._now = asyncio.Event()
@@ -89,8 +98,10 @@ class Discovery:
         before, asked = self.ranges, self._clock()
         if asked >= before.asked + _SOONEST:
             self.ranges = replace(before, listed=await self._feed.ranges(), asked=asked)
+        record = await self._container.fleet()
+        await self._recorded(record)
         if self.root is None:
-            self.root = await self._settled()
+            self.root = record.root or await self._settled()
         try:
             await self._settle_starts()
         finally:
@@ -98,14 +109,14 @@ class Discovery:
                 self._changed()
 
     async def _settled(self) -> End | None:
-        """Return the root; settle it where there are no leases yet."""
+        """Settle the root where there are no leases yet, and return it."""
         begins, self._begins = self._begins, False
-        root = (await self._container.fleet()).root
-        if root is None and begins:
-            settings = self._settings
-            wanted = await first_leases(self._feed, settings.start, settings.parallelism)
-            root = await settle_root(self._container, wanted)
-            self._changed()
+        if not begins:
+            return None
+        settings = self._settings
+        wanted = await first_leases(self._feed, settings.start, settings.parallelism)
+        root = await settle_root(self._container, wanted)
+        self._changed()
         return root
 
     async def _settle_starts(self) -> None:

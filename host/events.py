@@ -89,6 +89,9 @@ class HostEvents(FailureLog):
     def started(self, incarnation: str, feed: str, container: str) -> None:
         self._log.info("host.started", incarnation=incarnation, feed=feed, leases=container)
 
+    def rules_changed(self, expiration: float, balance: str) -> None:
+        self._log.info("fleet.changed", expiration=expiration, balance=balance)
+
     def waiting_for_name(self, incarnation: str, seconds: float) -> None:
         self._log.info(
             "host.waiting",

@@ -25,8 +25,8 @@ from changefeed.host.activity import Activity
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
-from changefeed.host.fleet_settings import shared_settings
 from changefeed.host.health import Health
+from changefeed.host.limits import said_of
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.renewer import LeaseRenewer
@@ -42,8 +42,10 @@ from changefeed.host.workers.shared import Shared
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import MemberConflict
+from changefeed.leases.fleet import FleetRules
+from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
 from changefeed.observers.call import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.tracing import BatchTracing
@@ -96,6 +98,9 @@ class Host:
         self.name = HostName(settings.host.name)
         start = start or ChildStart.of(self.name, {})
         self.incarnation = Incarnation(start.incarnation)
+        own = settings.leases
+        self._rules = FleetRules(own.timing, own.balance, clock)
+        settings = settings.model_copy(update={"leases": own.going_by(self._rules)})
         self.settings = self._settings = settings
         self.registry = registry
         self.feed = self._feed = bounded_feed(feed, patience=Patience(_PATIENCE))
@@ -109,7 +114,7 @@ class Host:
             timeout=settings.leases.timing.call_timeout,
             on_call=self._events.container_call,
             patience=Patience(_PATIENCE),
-            expiration=settings.leases.expiration,
+            expiration=settings.leases.timing.expiration,
             clock=clock,
             when_failing=partial(self._events.retrying, "write leases"),
         )
@@ -121,7 +126,7 @@ class Host:
                 incarnation=self.incarnation,
                 address=address,
                 software=software_version(),
-                settings=shared_settings(settings),
+                settings=said_of(settings.leases),
             ),
             settings.leases,
             dead={*start.dead},
@@ -283,7 +288,7 @@ class Host:
 
     async def _join(self) -> bool:
         """Join the fleet; ``False`` if asked to stop before that worked out."""
-        joining = asyncio.ensure_future(self._membership.join())
+        joining = asyncio.ensure_future(self._enter())
         asked = asyncio.ensure_future(self._stop.requested.wait())
         try:
             await asyncio.wait((joining, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -307,6 +312,25 @@ class Host:
         self._events.health.on_trouble = renewer.changed
         return renewer
 
+    async def _enter(self) -> None:
+        """Write down by what rules this host was started, and go by them; then be a member."""
+        own = self._settings.leases
+        change = partial(changed_to, expiration=own.expiration, balance=own.balance)
+        record = await Retrier(self._events, self._random).call(
+            "join", partial(join_fleet, self._container, self._feed.identity, change)
+        )
+        self._rules.begin(record)
+        await self._membership.join()
+
+    async def _go_by(self, record: FleetRecord) -> None:
+        """Adopt what the record of the fleet says by now."""
+        if record.expiration and self._rules.adopt(record):
+            self._events.rules_changed(record.expiration, record.balance)
+        timing = self._rules.shown
+        self._bounds.timeout, self._bounds.expiration = timing.call_timeout, timing.expiration
+        if record.before and self._rules.settled:
+            await forget_before(self._container, record)
+
     def _make_discovery(self) -> Discovery:
         return Discovery(
             self._feed,
@@ -315,6 +339,7 @@ class Host:
             events=self._events,
             changed=self._list_now.set,
             timing=self._settings.leases.timing,
+            recorded=self._go_by,
             clock=self._clock,
         )
 

@@ -91,12 +91,7 @@ class Membership:
     ) -> None:
         self._container = container
         self._member = member
-        self._interval = settings.timing.renew_interval
-        at_worst = (_LATEST_ALONG + _PAUSE) * self._interval
-        self._longest_silent = settings.timing.call_timeout + at_worst
-        assert self._longest_silent > self._interval, (
-            f"one that lives may be silent for {self._interval} s: {self._longest_silent} s"
-        )
+        self._settings = settings
         self._dead = {*dead}
         self._events = events
         self._retrier = retrier
@@ -108,6 +103,18 @@ class Membership:
         self._sent = clock()
         self._went_along = asyncio.Event()
         self._listing_answered, self._heartbeat_answered = False, True
+
+    @property
+    def _interval(self) -> float:
+        return self._settings.timing.renew_interval
+
+    @property
+    def _longest_silent(self) -> float:
+        judged = self._settings.judged
+        at_worst = (_LATEST_ALONG + _PAUSE) * judged.renew_interval
+        longest = judged.call_timeout + at_worst
+        assert longest > self._interval, f"one that lives may be silent for {longest} s"
+        return longest
 
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""

@@ -46,26 +46,28 @@ class Kept:
     """One lease, and what its next renewal goes by. Times are in seconds, on the loop's clock.
 
     ``due_at`` is when it is renewed
-    in any case, ``inf`` where heartbeats keep it: then it is due ``reserve`` before its fence.
+    in any case, ``inf`` where heartbeats keep it: then it is due a reserve before its fence,
+    ``spread`` so that not all are due at once.
     ``changed_at`` is since when it says something else of its range than is so.
     """
 
     owned: OwnedLease
     described: Callable[[Lease], Lease]
-    reserve: float
+    spread: float
     due_at: float
     may_say_at: float
     changed_at: float | None = None
     renewal: "asyncio.Task[None] | None" = None
 
-    def due_in(self, now: float) -> float:
+    def due_in(self, now: float, reserve: float) -> float:
         """Return in how many seconds it is to be renewed, by what is known now."""
         if self.owned.lost or self.owned.given_up or self.renewal is not None:
             return inf
         if self.owned.doubted:
             return 0.0
         kept_by_heartbeats = self.due_at == inf
-        due = self.owned.time_left - self.reserve if kept_by_heartbeats else self.due_at - now
+        reserve *= self.spread
+        due = self.owned.time_left - reserve if kept_by_heartbeats else self.due_at - now
         if self.changed_at is not None:
             due = min(due, max(self.changed_at + _MOMENT, self.may_say_at) - now)
         return due
@@ -89,26 +91,33 @@ class LeaseRenewer:
         self._retrier = retrier
         self._random = random
         self._failed = failed
-        self._interval = settings.timing.renew_interval
-        self._by_load = settings.balance == "load" or settings.split_hot
-        self._held_for = settings.expiration - settings.timing.fence_margin
+        self._settings = settings
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._clock = asyncio.get_running_loop().time
         self._kept: dict[RangeId, Kept] = {}
         self._woken = asyncio.Event()
 
+    @property
+    def _interval(self) -> float:
+        return self._settings.timing.renew_interval
+
+    @property
+    def _reserve(self) -> float:
+        timing = self._settings.timing
+        held_for = timing.expiration - timing.fence_margin
+        reserve = max(self._interval, held_for / _LARGEST_PART)
+        assert reserve * _SPREAD < held_for, (
+            f"a renewal {reserve} s before the fence would be due at once: {held_for} s"
+        )
+        return reserve
+
     def keep(self, owned: OwnedLease, described: Callable[[Lease], Lease]) -> None:
         """Renew a lease from now on. ``described`` has it say what is known of its range."""
         now, chance = self._clock(), self._random.random()  # spread them
-        reserve = max(self._interval, self._held_for / _LARGEST_PART)
-        reserve *= 1.0 + (_SPREAD - 1.0) * chance
-        assert reserve < self._held_for, (
-            f"a renewal {reserve} s before the fence would be due at once: {self._held_for} s"
-        )
         self._kept[owned.range_id] = Kept(
             owned=owned,
             described=described,
-            reserve=reserve,
+            spread=1.0 + (_SPREAD - 1.0) * chance,
             due_at=now + self._interval * chance if self._renew_each else inf,
             may_say_at=now,
         )
@@ -154,7 +163,7 @@ class LeaseRenewer:
         """Begin the renewals that are due; return in how many seconds to look again."""
         now, wait = self._clock(), self._interval / 2
         for kept in self._kept.values():
-            due_in = kept.due_in(now)
+            due_in = kept.due_in(now, self._reserve)
             if due_in > 0:
                 wait = min(wait, due_in)
             elif self._is_worth_it(kept, now):
@@ -165,7 +174,7 @@ class LeaseRenewer:
         """Whether it is still due, if what it says of its range was all that it was due for."""
         said = kept.changed_at is not None
         kept.changed_at = None
-        if not said or kept.due_in(now) <= 0:
+        if not said or kept.due_in(now, self._reserve) <= 0:
             return True
         if self._is_outdated(kept):
             kept.may_say_at = now + self._interval
@@ -185,7 +194,7 @@ class LeaseRenewer:
             return True
         if self._renew_each:
             return False
-        if self._by_load:
+        if self._settings.by_load or self._settings.split_hot:
             return (said.load, said.moved) != (now.load, now.moved)
         return (said.load or 0.0) != (now.load or 0.0)
 

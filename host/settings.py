@@ -25,6 +25,7 @@ from pydantic import (
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
+from changefeed.leases.fleet import FleetRules
 from changefeed.leases.timing import Timing
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
@@ -98,11 +99,12 @@ class LeaseSettings(Section):
     checkpoints: Place | None = None
     """Another store for the checkpoints: what is kept at ``address`` is then who owns what."""
     expiration: Seconds = 30.0
-    """A host that shows no sign of life for this long loses its leases."""
+    """A host that shows no sign of life for this long loses its leases. All hosts go by what
+    the one that was started last says, so a rolling deployment changes it."""
     balance: Literal["count", "load"] = "count"
     """What hosts share: ranges, by their number; or the work, by what each range costs its
-    owner. As long as one host of the fleet shares by number (so does a processor of
-    another kind), all do."""
+    owner. All hosts go by what the one that was started last says; beside a processor of
+    another kind, by number."""
     capacity: float = Field(default=1.0, ge=0.01, le=100)
     """By load: how much this host is to have, relative to others."""
     max_ranges: int | None = Field(default=None, ge=1)
@@ -116,6 +118,7 @@ class LeaseSettings(Section):
     """How long the owner of a lease that another host asks for may finish what it has in
     hand. 0 steals at once, and what was in hand is delivered again."""
     _timing: Timing | None = PrivateAttr(default=None)
+    _rules: FleetRules | None = PrivateAttr(default=None)
 
     @property
     def addresses(self) -> tuple[str] | tuple[str, str]:
@@ -125,7 +128,24 @@ class LeaseSettings(Section):
     @property
     def timing(self) -> Timing:
         """When hosts do what, as it follows from ``expiration``."""
+        if self._rules is not None:
+            return self._rules.shown
         return self._timing or Timing.of(self.expiration)
+
+    @property
+    def judged(self) -> Timing:
+        """By what to take others for dead."""
+        return self.timing if self._rules is None else self._rules.judged
+
+    @property
+    def by_load(self) -> bool:
+        return (self.balance if self._rules is None else self._rules.balance) == "load"
+
+    def going_by(self, rules: FleetRules) -> Self:
+        """Return the settings of a host that goes by these rules, whatever they become."""
+        changed = self.model_copy()
+        changed._rules = rules  # noqa: SLF001 - of this class
+        return changed
 
     def with_timing(self, **changes: float) -> Self:
         """Return the settings of a host that does some things more or less often. For tests."""
@@ -136,7 +156,7 @@ class LeaseSettings(Section):
     @property
     def longest_handoff(self) -> float:
         """An owner loses a lease that it was asked for when it is as late as a dead one."""
-        return self.max_handoff_time + self.expiration
+        return self.max_handoff_time + self.judged.expiration
 
 
 class ObserverSettings(Section):

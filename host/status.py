@@ -32,13 +32,14 @@ def of_host(host: Host, *, own: bool = False) -> Listing:
         clock=asyncio.get_running_loop().time(),
         feed=without_secrets(host.settings.feed.address),
         place=without_secrets(leases.address),
-        expiration=leases.expiration,
+        expiration=leases.judged.expiration,
         members=activity.members,
         leases=[_as_written(host, x) for x in keymap.leases.values()],
         keymap=keymap,
         ranges=ranges,
         figures=_figures(host),
         me=host.name,
+        balance="load" if leases.by_load else "count",
     )
 
 
@@ -106,5 +107,5 @@ def _status(
         reports,
         before,
         now=host.wall(),
-        patience=leases.expiration + leases.timing.clock_skew,
+        patience=leases.judged.expiration + leases.timing.clock_skew,
     )

@@ -52,16 +52,21 @@ class ExpiryWatch(Generic[K]):
     def __init__(
         self, *, expiration: float, max_clock_skew: float, renew_interval: float
     ) -> None:
-        self.expiration = expiration
-        self._longest_still = expiration + max_clock_skew
-        self._shortest_watch = min(expiration, 2 * renew_interval)
-        assert 0 < self._shortest_watch <= expiration <= self._longest_still, (
-            f"a stamp may only shorten the wait, and never to nothing: {expiration=}, "
-            f"{max_clock_skew=}, {renew_interval=}"
-        )
+        self._max_clock_skew = max_clock_skew
+        self.judge_by(expiration, renew_interval=renew_interval)
         self._seen: dict[K, tuple[Hashable, float]] = {}
         self._old: set[K] = set()  # by their stamps
         self._expired: set[K] = set()
+
+    def judge_by(self, expiration: float, *, renew_interval: float) -> None:
+        """Change the expiration. What has stood still has done so all the while."""
+        self.expiration = expiration
+        self._longest_still = expiration + self._max_clock_skew
+        self._shortest_watch = min(expiration, 2 * renew_interval)
+        assert 0 < self._shortest_watch <= expiration <= self._longest_still, (
+            f"a stamp may only shorten the wait, and never to nothing: {expiration=}, "
+            f"{self._max_clock_skew=}, {renew_interval=}"
+        )
 
     def expired(self, listed: Mapping[K, Living], at: Moment) -> set[K]:
         """Take in a listing, and return the keys of what is dead."""

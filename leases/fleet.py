@@ -28,11 +28,15 @@ from typing import Final
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import Members
 from changefeed.leases.expiry import ExpiryWatch, Moment
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
+from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member, newest
 from changefeed.leases.timing import Timing
+from changefeed.runtime.clock import Clock
 
 _NEVER: Final = -1
 """The heartbeats of a record that no host wrote."""
+
+_LONGEST_UNSEEN: Final = 60.0
+"""Hosts read the record every half a minute; one answer may be lost."""
 
 _Incarnation = tuple[HostName, Incarnation]
 
@@ -84,6 +88,69 @@ class Fleet:
         return [x for x in self.members.values() if x.name in self.dead - owners]
 
 
+class FleetRules:
+    """What one host goes by, on its clock: its own settings, until it adopts the record's.
+
+    The expiration, and what hosts share, stand in the record of the fleet, so that a rolling
+    deployment changes them without a stop. Until the old expiration has passed once, some hosts
+    may not have seen the new one. So a host shows that it lives by the shorter of the two, and
+    takes others for dead by the longer: neither those that have adopted it nor the others are
+    robbed.
+    """
+
+    def __init__(self, own: Timing, balance: str, clock: Clock) -> None:
+        self.balance = balance
+        self._own = own
+        self._clock = clock
+        self._now = own
+        self._earlier: list[tuple[Timing, float]] = []
+
+    @property
+    def shown(self) -> Timing:
+        """How often, and for how long, this host shows that it lives."""
+        return min(self._valid, key=lambda x: x.expiration)
+
+    @property
+    def judged(self) -> Timing:
+        """By what this host takes others for dead."""
+        return max(self._valid, key=lambda x: x.expiration)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no host goes by an earlier expiration any more."""
+        return len(self._valid) == 1
+
+    @property
+    def _valid(self) -> list[Timing]:
+        now = self._clock()
+        return [self._now, *(x for x, until in self._earlier if now < until)]
+
+    def begin(self, record: FleetRecord) -> None:
+        """Go by a record from the start, in which other hosts may still see what was before."""
+        self.balance = record.balance
+        self._now = self._of(record.expiration)
+        if record.before:
+            self._leave(self._of(record.before))
+
+    def adopt(self, record: FleetRecord) -> bool:
+        """Go by a record from now on; return whether that is another rule than before."""
+        changed = (record.expiration, record.balance) != (self._now.expiration, self.balance)
+        if record.expiration != self._now.expiration:
+            self._leave(self._now)
+            self._now = self._of(record.expiration)
+        self.balance = record.balance
+        return changed
+
+    def _leave(self, timing: Timing) -> None:
+        now = self._clock()
+        until = now + max(timing.expiration, _LONGEST_UNSEEN)
+        self._earlier = [x for x in self._earlier if now < x[1]]
+        self._earlier.append((timing, until))
+
+    def _of(self, expiration: float) -> Timing:
+        return self._own if expiration == self._own.expiration else Timing.of(expiration)
+
+
 class FleetWatch:
     """Remembers what has stood still, from one listing to the next. Times are in seconds.
 
@@ -103,6 +170,12 @@ class FleetWatch:
         self._beats: dict[_Incarnation, Member] = {}
         self._ours = set[HostName | None]()  # hosts of our kind, as a record or a lease said
         self._shared = False
+
+    def judge_by(self, timing: Timing) -> None:
+        """Take for dead what has stood still for so long, from now on."""
+        self.expiration = timing.expiration
+        for watch in (self._leases, self._members):
+            watch.judge_by(timing.expiration, renew_interval=timing.renew_interval)
 
     def take(self, leases: Iterable[Lease], members: Collection[Member], at: Moment) -> Fleet:
         """Take in all leases and records as they were listed ``at`` a moment."""

@@ -10,6 +10,7 @@ checkpoints of another fleet, or a store that was emptied, are no checkpoints th
 A store of ownership that was emptied is found again: the id is that of the checkpoints.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from changefeed.leases.container import LeaseContainer
@@ -19,9 +20,13 @@ from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 _ATTEMPTS = 10
 
 
-async def join_fleet(container: LeaseContainer, feed: str) -> FleetRecord:
+async def join_fleet(
+    container: LeaseContainer,
+    feed: str,
+    change: Callable[[FleetRecord], FleetRecord] = lambda x: x,
+) -> FleetRecord:
     """Return the record of the fleet, which the first host makes; ``feed`` is the identity of
-    its feed.
+    its feed, and ``change`` has the record say what a host brings along.
 
     Raise ``StoreRefused`` if there are leases and they are about another feed, or if the
     checkpoints are those of another fleet. A container without leases takes any feed.
@@ -30,7 +35,7 @@ async def join_fleet(container: LeaseContainer, feed: str) -> FleetRecord:
         found = await _of_feed(container, feed)
         if found.id:
             refuse_other_checkpoints(found)
-        wanted = found.of_feed(feed)
+        wanted = change(found.of_feed(feed))
         stored = found if wanted == found else await container.put_fleet(wanted)
         if stored is not None:
             return stored
@@ -51,6 +56,18 @@ async def adopt_feed(container: LeaseContainer, feed: str) -> FleetRecord:
         if stored is not None:
             return stored
     raise _busy()
+
+
+def changed_to(record: FleetRecord, expiration: float, balance: str) -> FleetRecord:
+    """Return the record with the rules of a host that starts; others remember the old ones."""
+    same = record.expiration in (0.0, expiration)
+    before = record.before if same else max(record.before, record.expiration)
+    return replace(record, expiration=expiration, balance=balance, before=before)
+
+
+async def forget_before(container: LeaseContainer, record: FleetRecord) -> None:
+    """Let the record say no more what hosts went by before. Another write comes first."""
+    await container.put_fleet(replace(record, before=0.0))
 
 
 async def settle_root(container: LeaseContainer, root: End) -> End:

@@ -231,8 +231,8 @@ class KeptCheckpoint:
 class Member:
     """A host as the others see it; ``heartbeats`` is its sign of life.
 
-    A member that is ``stopping`` gets no more leases. ``settings`` are those that hosts of a
-    fleet should have alike, as JSON text. The rest is for people: ``address`` is
+    A member that is ``stopping`` gets no more leases. ``settings`` are what its host
+    can take, as JSON text. The rest is for people: ``address`` is
     where its web endpoints listen, ``software`` the version of the program.
     """
 
@@ -258,12 +258,18 @@ class FleetRecord:
     ``id`` names the fleet, empty before its first host has joined. ``feed`` is the identity of
     its feed, ``root`` what its leases begin in; both are ``None`` before they are settled.
     ``checkpoints`` is the id of the fleet whose checkpoints these are, empty if nobody's.
+    ``expiration`` and ``balance`` are the settings of those names that all hosts go by, 0 and
+    empty before a host has said them; ``before`` is the expiration that some may still go by,
+    0 if none does (``changefeed.leases.fleet``).
     """
 
     id: str = ""
     feed: str | None = None
     root: End | None = None
     checkpoints: str = ""
+    expiration: float = 0.0
+    balance: str = ""
+    before: float = 0.0
     version: Version = Version("")
 
     def of_feed(self, feed: str) -> "FleetRecord":

@@ -83,6 +83,9 @@ class _Fleet(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     feed: str | None = None
     root: End | None = None
+    expiration: float = 0.0
+    balance: str = ""
+    before: float = 0.0
 
 
 class StoredMembers:
@@ -104,7 +107,8 @@ class StoredMembers:
         return FleetRecord() if found is None else self._fleet(found)
 
     async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
-        kept = _Fleet(id=record.id, feed=record.feed, root=record.root)
+        names = _Fleet.__struct_fields__
+        kept = _Fleet(**{x: getattr(record, x) for x in names})
         body = self._fleets.body(kept)
         wanted = Record(kind=FLEET, key=FLEET, body=body, version=record.version)
         written = await self._store.put(wanted)
@@ -113,9 +117,7 @@ class StoredMembers:
     def _fleet(self, record: Record) -> FleetRecord:
         kept = self._fleets.value(record)
         return FleetRecord(
-            id=kept.id,
-            feed=kept.feed,
-            root=kept.root,
+            **msgspec.structs.asdict(kept),
             checkpoints=kept.id,
             version=Version(record.version),
         )

@@ -17,7 +17,7 @@ from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.backend import StoreBackend
 from changefeed.stores.store import Store
 
-_COSMOS = BuiltIn(target="changefeed.stores.cosmos.backend:BACKEND")
+_COSMOS = BuiltIn(target="changefeed.stores.cosmos.opening:BACKEND")
 _POSTGRES = BuiltIn(
     target="changefeed.stores.postgres.backend:BACKEND", package="asyncpg", extra="postgres"
 )

@@ -70,7 +70,7 @@ class OwnedLease:
         self._lease = lease.without_continuation()
         self.stored: Checkpoint = lease.checkpoint
         """The last checkpoint known to be stored."""
-        self._held_for = settings.expiration - settings.timing.fence_margin
+        self._settings = settings
         self._fence_at = sent + self._held_for
         self._beat_at = -inf
         self._seen_at = sent
@@ -91,6 +91,11 @@ class OwnedLease:
         """Whether it was written for the last time."""
         self.noticed: Callable[[], None] = lambda: None
         """Called when others have written to the lease, a request or a pause, or it is lost."""
+
+    @property
+    def _held_for(self) -> float:
+        timing = self._settings.timing
+        return timing.expiration - timing.fence_margin
 
     @property
     def lease(self) -> Lease:
@@ -159,7 +164,7 @@ class OwnedLease:
 
     def _keep_until(self, fence: float) -> None:
         self._fence_at = max(self._fence_at, fence)
-        assert self._fence_at <= self._clock() + self._held_for, (
+        assert self._fence_at <= self._clock() + self._settings.judged.expiration, (
             f"lease {self.range_id!r} of epoch {self._lease.epoch} may be acted upon until "
             f"{self._fence_at}: longer than if its last sign of life were sent now"
         )

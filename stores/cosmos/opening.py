@@ -18,6 +18,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import (
     Account,
     AddressWrong,
@@ -28,7 +29,9 @@ from changefeed.feeds.cosmos.address import (
 )
 from changefeed.feeds.cosmos.client import client_of, hosts_of, lease_options
 from changefeed.feeds.cosmos.errors import no_account
+from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.stores.backend import StoreBackend
 from changefeed.stores.cosmos.document_ids import Names, processor_prefix
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.items import Items
@@ -62,11 +65,10 @@ class Opened:
 
 
 @asynccontextmanager
-async def open_store(
-    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[CosmosStore]:
+async def _open(at: Address, options: OpenOptions) -> AsyncIterator[CosmosStore]:
     """Open the records of a fleet beside its leases, or without any."""
-    async with open_container_at(scheme, place, access, create=create) as opened:
+    opening = open_container_at(at.scheme, at.place, options.cosmos, create=options.create)
+    async with opening as opened:
         yield CosmosStore(opened.items, opened.names)
 
 
@@ -207,3 +209,11 @@ async def _has_leases(leases: ContainerProxy, prefix: str) -> bool:
     begin: dict[str, object] = {"name": "@begin", "value": Names(prefix).leases}
     found = leases.query_items(_ANY, parameters=[begin], max_item_count=1)
     return bool([x async for x in found])
+
+
+BACKEND = StoreBackend(
+    name="cosmos",
+    place="//HOST/DATABASE/CONTAINER",
+    open_store=_open,
+    locating=("prefix", "processor", "feed"),
+)

@@ -11,7 +11,7 @@ from .progress import Violation
 from .running import simulate
 
 R1 = RangeId("r1")
-DEATH = 10_006  # a host is killed, and the others live on
+DEATH = 10_022  # a host is killed, and the others live on
 
 
 def look_until(

@@ -132,20 +132,6 @@ def test_owners_without_a_record_are_foreign_and_a_placeholder_is_no_host() -> N
     assert [x.name for x in status([FREE]).hosts] == ["anna"], "no owner is no host"
 
 
-@pytest.mark.parametrize(
-    ("text", "settings"),
-    [
-        ("", {}),
-        ("{", {}),
-        ("[]", {}),
-        ('{"leases.balance": "load"}', {"leases.balance": "load"}),
-    ],
-)
-def test_settings_are_what_a_record_says(text: str, settings: Mapping[str, str]) -> None:
-    (host,) = status(members=[replace(ALIVE, settings=text)]).hosts
-    assert host.settings == settings
-
-
 # What hosts say of themselves
 
 

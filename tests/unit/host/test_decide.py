@@ -244,7 +244,7 @@ def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> 
 
 
 def by_load(name: HostName, **said: object) -> Member:
-    settings = {"leases.balance": "load", **said}
+    settings = {"leases.capacity": 1.0, **said}
     return replace(member(name), settings=json.dumps(settings))
 
 
@@ -273,14 +273,13 @@ def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None
     "other",
     [
         member(B),
-        replace(member(B), settings='{"leases.balance": "count"}'),
         replace(member(B), settings="no JSON"),
-        replace(member(B), settings='{"leases.balance": ["load"]}'),
-        replace(member(B), settings='{"leases.balance": "load", "leases.capacity": 1e999}'),
+        replace(member(B), settings='{"leases.capacity": ["x"]}'),
+        replace(member(B), settings='{"leases.capacity": 1e999}'),
     ],
-    ids=["says nothing", "count", "unreadable", "of another form", "beyond numbers"],
+    ids=["says nothing", "unreadable", "of another form", "beyond numbers"],
 )
-def test_one_host_that_balances_by_count_makes_all_do_so(other: Member) -> None:
+def test_a_host_that_says_nothing_makes_all_balance_by_count(other: Member) -> None:
     mine = balancer(rebalance_delay=0, balance="load")
     assert to_do(mine, [*HOT, *COLD], [by_load(ME), other], 0, ["r2", "r3"]) == []
     counting = balancer(rebalance_delay=0)
