@@ -41,7 +41,7 @@ _REASONS: Mapping[Reason, Probe] = {
     "busy": Probe.BUSY,
 }
 _TROUBLES = 60.0
-_PATIENCE = 900.0
+_PATIENCE = 300.0
 
 
 class Bugs(logging.Handler):
