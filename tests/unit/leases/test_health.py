@@ -14,11 +14,6 @@ def test_failures_keep_the_time_of_the_first_and_the_text_of_the_last() -> None:
     assert not WELL.in_trouble
 
 
-def test_a_batch_that_is_done_fails_no_more_and_says_nothing_of_what_was_given_before() -> None:
-    assert WELL.failed(2.0, "x").progressed(4.0) == RangeHealth(last_progress=4.0)
-    assert WELL.stuck(3.0).progressed(4.0) == RangeHealth(last_progress=4.0, stuck_since=3.0)
-
-
 def test_an_observer_that_has_nothing_left_to_do_fails_no_more_and_did_no_work() -> None:
     assert WELL.failed(2.0, "cannot open").caught_up() == WELL
 

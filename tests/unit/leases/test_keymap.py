@@ -87,13 +87,6 @@ def test_a_child_comes_when_all_that_held_its_keys_have_ended() -> None:
     assert (due.child.range, names(due.parents)) == (MERGED, ["a", "b"])
 
 
-def test_the_children_of_the_root_come_first() -> None:
-    root = End(children=(Successor(range=LEFT, start=START),))
-    assert [x.child.range for x in KeyMap([], root=root).due()] == [LEFT]
-    assert not KeyMap([lease(LEFT)], root=root).due()
-    assert not KeyMap([ended(LEFT)], root=root).due()
-
-
 def test_a_range_that_comes_back_under_its_name_revives_its_tombstone() -> None:
     again = replace(LEFT, generation=(1, 2))
     joined = spanning("j", 0, 4, (1, 1))
@@ -147,11 +140,6 @@ def test_what_is_lost_for_good_is_reported_and_what_was_closed_for_good_is_not()
     assert not KeyMap([ended(PARENT)]).orphans()
 
 
-def test_begun_leases_that_share_keys_overlap() -> None:
-    ((a, b),) = KeyMap([lease(LEFT), lease(PARENT), lease(RIGHT, epoch=0)]).overlaps()
-    assert {a.range_id, b.range_id} == {"a", "p"}
-
-
 def test_without_bounds_names_alone_say_what_goes_on() -> None:
     parent, child = FeedRange(id=RangeId("p")), FeedRange(id=RangeId("c"), generation=(1, 0))
     assert [x.child.range for x in KeyMap([ended(parent, child)]).due()] == [child]
@@ -160,9 +148,3 @@ def test_without_bounds_names_alone_say_what_goes_on() -> None:
     assert names(KeyMap(going_on).over(())) == ["p"]
     root = End(children=(Successor(range=parent, start=START),))
     assert not KeyMap(going_on, root=root).over(())
-
-
-def test_the_feed_tells_bounds_and_generations_that_a_lease_does_not_have() -> None:
-    bare = lease(FeedRange(id=PARENT.id), epoch=0, stamp=1.0)
-    known = KeyMap([bare], ranges=[replace(PARENT, generation=(3, 0))]).leases[PARENT.id]
-    assert known.range == replace(PARENT, generation=(3, 0))

@@ -1,14 +1,11 @@
 """All leases, known by what has changed since the last listing."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Continuation, RangeId
@@ -22,7 +19,6 @@ from changefeed.stores.postgres.store import PostgresStore
 from changefeed.stores.store import WHOLE
 from tests.support import make
 from tests.support.shown_by_changes import ShownByChanges
-from tests.support.sqlite_leases import SqliteLeases
 
 A, A1 = HostName("a"), Incarnation("a-1")
 
@@ -73,13 +69,6 @@ class Stage:
         return {x.range_id: x for x in known} == {x.range_id: x for x in stored}
 
 
-async def test_at_rest_a_listing_answers_with_nothing_but_the_count() -> None:
-    stage = Stage()
-    assert len(await stage.filled()) == 3
-    assert len(await leases_of(stage.listing)) == 3
-    assert [answered for _, answered in stage.leases.asked] == [3, 0]
-
-
 async def test_where_deletes_are_not_counted_one_is_seen_in_doubt_or_within_a_minute() -> None:
     now = 0.0
     leases = ShownByChanges()
@@ -117,17 +106,6 @@ async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
         await leases_of(stage.listing)
     stage.leases.away = False
     assert await stage.agrees()
-
-
-async def test_members_are_known_by_what_was_written() -> None:
-    container = ShownByChanges()
-    listing = LeaseListing(container, lambda: 0.0)
-    a = await container.put_member(make.member("a"))
-    assert await listing.list_fleet(alone) == ([], [a])
-    b = await container.put_member(make.member("b"))
-    assert await listing.list_fleet(alone) == ([], [a, b])
-    a = await container.put_member(replace(a, heartbeats=1))
-    assert await listing.list_fleet(alone) == ([], [a, b])
 
 
 async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at_most() -> None:
@@ -202,15 +180,3 @@ async def test_after_any_writes_all_that_is_stored_is_known(
     steps: Sequence[tuple[str, int]],
 ) -> None:
     await follow(MemoryLeases(), steps)
-
-
-@pytest.mark.real_time
-@given(STEPS)
-@settings(max_examples=25, deadline=None)
-def test_in_a_file_too(steps: Sequence[tuple[str, int]]) -> None:
-    async def in_a_file(place: Path) -> None:
-        async with SqliteLeases(place / "leases.db") as leases:
-            await follow(leases, steps)
-
-    with TemporaryDirectory() as place:
-        asyncio.run(in_a_file(Path(place)))

@@ -364,20 +364,6 @@ def run_in_order(order: Iterable[int], *steps: Coroutine[Any, Any, Result]) -> R
     return results[0]
 
 
-async def test_a_lease_deleted_while_it_is_read_is_not_there(stores: Stores) -> None:
-    owned = await stores.owned_by_a()
-    deleted = False
-
-    async def deleting(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal deleted
-        if not deleted:
-            deleted = True
-            await stores.leases.delete(owned)
-        return await call()
-
-    assert await stores.with_checkpoints_through(deleting).read(R0) is None
-
-
 async def test_who_is_seen_as_the_next_owner_is_seen_with_the_last_checkpoint(
     stores: Stores,
 ) -> None:

@@ -41,15 +41,6 @@ async def test_a_range_that_was_read_to_its_end_counts_what_it_goes_on_in() -> N
     assert await behind(feed, ("r0", "10")) == [20]
 
 
-async def test_a_range_that_was_split_before_it_was_read_counts_both() -> None:
-    feed = feed_of(10)
-    low, _ = feed.split_range(RangeId("r0"))
-    append(feed, 20)
-    feed.split_range(low.id)
-    append(feed, 30)
-    assert await behind(feed, ("r0", "3")) == [7 + 20 + 30]
-
-
 async def test_what_has_a_lease_of_its_own_counts_there() -> None:
     feed = feed_of(10)
     low, high = feed.split_range(RangeId("r0"))

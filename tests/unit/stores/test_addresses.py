@@ -51,18 +51,6 @@ def test_a_key_is_the_text_itself_or_where_it_is_too_long_a_hash() -> None:
 # PostgreSQL
 
 
-def test_options_of_ours_are_taken_out_for_postgresql_and_the_others_left() -> None:
-    address = postgres.read_address("//u@a,b:1/db?fleet=f%201&sslmode=verify-full&schema=s")
-    assert (address.fleet, address.schema) == ("f 1", "s")
-    assert address.dsn == "postgresql://u@a,b:1/db?sslmode=verify-full"
-    assert address.statement_cache_size > 0
-
-
-def test_an_address_is_printed_without_its_password() -> None:
-    address = postgres.read_address("//u:secret@h/db?password=secret2")
-    assert str(address) == "postgresql://h/db (changefeed, changefeed)"
-
-
 @pytest.mark.real_time
 async def test_what_the_client_does_not_read_in_an_address_is_refused() -> None:
     with pytest.raises(StoreRefused, match=r"postgresql://h:five/d.*'five'"):
@@ -77,13 +65,6 @@ def test_any_text_comes_back_from_one_without_nul(text: str) -> None:
 
 
 # Redis
-
-
-def test_options_of_ours_are_taken_out_for_redis_and_the_others_left() -> None:
-    address = redis.read_address("rediss", "//:p@h:1/2?fleet=f&cluster=true&ssl_ca_certs=/x")
-    assert (address.fleet, address.cluster) == ("f", True)
-    assert address.url == "rediss://:p@h:1/2?ssl_ca_certs=%2Fx"
-    assert str(address) == "rediss://h:1/2 (f)"
 
 
 def test_a_password_in_an_option_reaches_the_client_as_it_was_written() -> None:

@@ -2,14 +2,13 @@
 
 import pytest
 from redis.exceptions import (
-    AuthenticationError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
 )
 
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.redis.errors import translate_errors
 
 
@@ -24,9 +23,3 @@ from changefeed.stores.redis.errors import translate_errors
 def test_what_passes_is_known_with_its_first_word_and_without(error: RedisError) -> None:
     with pytest.raises(StoreUnavailable), translate_errors("redis"):
         raise error
-
-
-def test_what_a_server_refuses_may_pass() -> None:
-    with pytest.raises(StoreRefused) as refused, translate_errors("redis"):
-        raise AuthenticationError("invalid username-password pair")
-    assert refused.value.may_pass

@@ -13,7 +13,7 @@ from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.cosmos.document_ids import Names, processor_prefix
+from changefeed.stores.cosmos.document_ids import Names
 from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
@@ -106,11 +106,6 @@ def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     # .NET says nothing but its bounds.
     theirs = documents.lease_in(document | {"_etag": "e", "properties": {}}).range
     assert theirs == replace(part, parents=(), of=None)
-
-
-def test_properties_are_a_table_of_strings_whatever_is_in_them() -> None:
-    document = ours()
-    assert {type(x) for x in document["properties"].values()} == {str}
 
 
 def test_a_renewal_carries_no_continuation_and_a_checkpoint_nothing_else() -> None:
@@ -351,13 +346,6 @@ def test_the_leases_of_another_mode_are_refused(found: str | None, mode: str) ->
     with pytest.raises(StoreRefused, match="a prefix of their own"):
         documents.check_mode(DOTNET_OWNED | {"Mode": found}, mode)
     documents.check_mode(DOTNET_OWNED | {"Mode": found}, found or documents.INCREMENTAL)
-
-
-def test_the_prefix_of_a_processor_is_that_of_dotnet() -> None:
-    assert (
-        processor_prefix("orders", "acc.documents.azure.com", "jNpiAA==", "jNpiAOOJ3Lo=")
-        == PREFIX
-    )
 
 
 def test_ids_are_names_where_cosmos_takes_them_and_hashes_elsewhere() -> None:
