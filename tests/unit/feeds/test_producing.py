@@ -33,15 +33,6 @@ def test_a_path_is_a_path_also_with_a_colon(address: str, directory: str) -> Non
     assert log_directory(address) == Path(directory)
 
 
-def test_a_path_of_a_program_is_no_address() -> None:
-    assert log_directory(Path("sqlite:x")) == Path("sqlite:x")
-
-
-def test_a_name_with_a_colon_is_taken_where_there_is_such_a_directory(here: Path) -> None:
-    (here / "logs:a").mkdir()
-    assert log_directory("logs:a/today") == Path("logs:a/today")
-
-
 def test_what_an_earlier_mistake_has_made_does_not_make_it_right(here: Path) -> None:
     (here / "broker:" / "h").mkdir(parents=True)
     with pytest.raises(FeedRefused, match="did you mean brokers://h"):

@@ -53,16 +53,6 @@ def test_brokers_are_among_the_feeds() -> None:
     assert FEEDS.name("brokers://h:1/orders") == "brokers"
 
 
-def test_how_long_brokers_are_waited_for_comes_from_the_environment() -> None:
-    given = BrokerAccess.of_environment(
-        {
-            "CHANGEFEED_BACKENDS__BROKERS__WAIT": "2",
-            "CHANGEFEED_BACKENDS__BROKERS__CALL_TIMEOUT": "20",
-        }
-    )
-    assert (given.wait, given.call_timeout) == (2.0, 20.0)
-
-
 def test_a_token_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path: Path) -> None:
     given = BrokerAccess.of_environment({"CHANGEFEED_BACKENDS__BROKERS__TOKEN": "secret"})
     assert given.headers == {"Authorization": "Bearer secret"}

@@ -14,7 +14,6 @@ from changefeed.feeds.brokers.catalog import (
     first_catalog,
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.feed import RangeId
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 
@@ -26,24 +25,8 @@ def a_catalog() -> Catalog:
     return open_first_era(created, rows, 2)
 
 
-def test_a_catalog_is_read_as_it_was_written() -> None:
-    catalog = a_catalog()
-    assert decode_catalog(encode_catalog(catalog), 2, IDENTITY) == catalog
-
-
 def test_the_bytes_of_a_catalog_are_frozen() -> None:
     assert encode_catalog(a_catalog()) == FROZEN
-
-
-def test_chosen_homes_are_written_where_there_are_any() -> None:
-    catalog = a_catalog()
-    chosen = {RangeId("e1.p01.v00-ff"): "broker-1"}
-    (collection,) = catalog.collections
-    moved = replace(catalog, collections=(replace(collection, homes=chosen),))
-    data = encode_catalog(moved)
-    assert data.endswith(b',"homes":{"e1.p01.v00-ff":"broker-1"}}]}')
-    assert decode_catalog(data, 2, IDENTITY) == moved
-    assert collection.chosen_homes == {}
 
 
 def test_a_catalog_with_a_wrong_byte_is_refused() -> None:

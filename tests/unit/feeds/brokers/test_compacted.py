@@ -17,7 +17,7 @@ from changefeed.feeds.brokers.compacted import (
     encode_run,
 )
 from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
-from changefeed.feeds.brokers.names import segment_key, segments_prefix
+from changefeed.feeds.brokers.names import segments_prefix
 from changefeed.feeds.eventlog.segment_rows import Group
 from changefeed.feeds.feed import RangeId
 
@@ -67,13 +67,6 @@ def test_no_segment_is_read_twice_and_none_that_another_makes_needless(
             assert after.segment is not None
 
 
-def test_the_name_of_a_segment_says_what_it_holds_and_sorts_by_it() -> None:
-    keys = [segment_key("orders", P1, *x) for x in [(1, 9), (10, 99), (100, 100)]]
-    assert keys == sorted(keys)
-    assert [bounds_of(x) for x in keys] == [(1, 9), (10, 99), (100, 100)]
-    assert all(x.startswith(segments_prefix("orders", P1)) for x in keys)
-
-
 @pytest.mark.parametrize(
     "name",
     ["1-9.parquet", f"{9:019}-{1:019}.parquet", f"{0:019}-{1:019}.parquet", f"{1:019}.parquet"],
@@ -104,13 +97,6 @@ RUN = CompactedRun(
         ),
     ),
 )
-
-
-def test_what_was_compacted_is_read_as_it_was_written() -> None:
-    found = decode_run(encode_run(RUN), RUN.cluster, 3, "broker-1", 65)
-    assert found == RUN
-    assert found.segments[0].file.bounds(1) == (16, 20)
-    assert bounds_of(found.segments[0].key) == (11, 20)
 
 
 @given(st.integers(0, len(encode_run(RUN)) - 1), st.integers(1, 255))

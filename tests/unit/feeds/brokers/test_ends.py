@@ -111,20 +111,6 @@ async def test_a_broker_that_always_has_news_does_not_keep_those_of_a_slow_one_u
     assert {*await ends.news(routes, at([first, second]))} == {first, second}
 
 
-async def test_parts_of_a_partition_are_asked_for_by_the_one_that_is_behind() -> None:
-    client, ends, routes = await given(1)
-    whole = min(routes.by_id)
-    low, high = part_id(whole, 0, 127), part_id(whole, 128, 255)
-    client.move(whole, 9)
-    positions = {**at([low], 9), **at([high], 5)}
-    assert await ends.news(routes, positions) == [high]
-    assert [x[1] for x in client.asked] == [{whole: 5}]
-    assert await ends.lags(routes, positions) == {low: 0, high: 4}
-    beyond = {**at([low], 9), **at([high], 12)}
-    assert await ends.news(routes, beyond) == [high]
-    assert await ends.lags(routes, beyond) == {low: 0}
-
-
 async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has_news() -> None:
     client, ends, _ = await given(1)
     client.cluster.begin_era(1)

@@ -4,13 +4,10 @@ import asyncio
 from random import Random
 from typing import Any, cast
 
-import pytest
-
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End
-from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange
 from tests.support.model_cluster import ModelCluster
 
 
@@ -71,10 +68,3 @@ async def test_eras_that_are_over_are_named_to_a_feed_once_a_minute_at_most() ->
     await asyncio.sleep(61)
     await feed.ranges()
     assert brokers.named[-1] == 1  # there is no newer catalog
-
-
-async def test_a_range_that_no_catalog_has_is_unknown() -> None:
-    brokers = LateBrokers()
-    feed = BrokersFeed(cast("Any", brokers), await brokers.routes(), wait=0.0)
-    with pytest.raises(RangeUnknown):
-        await feed.start(FeedRange(id=RangeId("e9.p09.v00-ff")), "beginning")

@@ -17,9 +17,7 @@ from changefeed.feeds.brokers.flush import (
     decode_header,
     encode_flush,
     ends_after,
-    has_table,
     section_columns,
-    table_before,
 )
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.feed import RangeId
@@ -74,15 +72,6 @@ sections = st.builds(
 ).map(
     lambda x: replace(x, count=sum(y.records for y in x.batches), checks=(17,) * len(x.batches))
 )
-
-
-@given(st.lists(sections, max_size=5))
-def test_a_flush_is_read_as_it_was_written(new: list[NewSection]) -> None:
-    data = encode_flush(header(), new)
-    read = decode_header(data, CLUSTER, PLACE)
-    assert [x.partition for x in read.sections] == [x.partition for x in new]
-    assert [x.batches for x in read.sections] == [x.batches for x in new]
-    assert [section_columns(data, x) for x in read.sections] == [x.columns for x in new]
 
 
 @given(st.lists(sections, min_size=1, max_size=3), st.data())
@@ -160,13 +149,6 @@ def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> Non
     assert (found.last, found.stored, found.written_us) == (6, 50, 5)
     assert {(x.producer, x.sequence) for x in found.producers} == {("a", 5), ("b", 1)}
     assert (ends["orders", p2].last, ends["orders", p2].producers) == (1, (Reached("a", 1, 5),))
-
-
-@given(st.integers(1, 10_000))
-def test_the_table_before_a_number_is_at_most_63_back(number: int) -> None:
-    at = table_before(number)
-    assert has_table(at)
-    assert 0 <= number - at < 64
 
 
 FROZEN = (

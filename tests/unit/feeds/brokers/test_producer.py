@@ -69,14 +69,6 @@ async def test_nothing_is_lost_doubled_or_overtaken_through_faults_eras_splits_a
     assert len(cluster.changes()) == sent
 
 
-async def test_records_that_come_while_a_request_is_under_way_share_the_next_one() -> None:
-    cluster = ModelCluster(1, 1, Random(1))
-    async with producing(cluster) as producer:
-        await asyncio.gather(*(producer.send("k", n) for n in range(1000)))
-    assert stored(cluster) == {"k": list(range(1000))}
-    assert cluster.requests < 10
-
-
 @pytest.mark.parametrize(
     ("silent", "seconds"),
     [

@@ -24,12 +24,6 @@ def test_an_address_names_endpoint_database_container_and_options() -> None:
     assert str(read) == "https://acc.example:444/shop/or ders"
 
 
-def test_plain_http_is_a_scheme_of_its_own() -> None:
-    read = read_address("cosmos+http", "//[::1]:8081/d/c", known=())
-    assert read.endpoint == "http://[::1]:8081/"
-    assert account_of(read, CosmosAccess()).host == "::1"
-
-
 @pytest.mark.parametrize(
     ("place", "named"),
     [
@@ -121,8 +115,3 @@ def test_an_account_may_be_named_otherwise_than_in_the_connection_string(
     read = read_address("cosmos", f"//{addressed}/d/c", known=())
     account = account_of(read, CosmosAccess(connection_string=string))
     assert account.endpoint == f"https://{addressed}/"
-
-
-def test_a_key_may_come_with_the_line_break_of_the_file_it_was_read_from() -> None:
-    away = read_address("cosmos", "//acc.example/d/c", known=())
-    assert account_of(away, CosmosAccess(key=Secret.of(f"{SECRET}\n"))).key == Secret.of(SECRET)

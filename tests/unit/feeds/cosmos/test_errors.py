@@ -5,7 +5,7 @@ import errno
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
-from changefeed.feeds.cosmos.errors import Problem, Translator, one_line, problem_of
+from changefeed.feeds.cosmos.errors import Problem, Translator, problem_of
 from changefeed.feeds.cosmos.requests import answering
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -49,13 +49,6 @@ def test_a_throttled_request_says_when_to_ask_again() -> None:
 def test_a_refusal_carries_the_advice_of_its_status() -> None:
     refused = str(TRANSLATOR.error("here", Problem(status=404, message="gone")))
     assert refused == "here: 404 gone; create it"
-
-
-def test_a_message_of_the_service_becomes_one_line() -> None:
-    wrapped = 'Message: {"Errors":["Entity is\\nthere"]}\r\nActivityId: 1'
-    assert one_line(wrapped) == "Entity is\\nthere"
-    assert one_line("a\n  b") == "a b"
-    assert len(one_line("x" * 1000)) == 301
 
 
 NO_HANDLES = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many")]

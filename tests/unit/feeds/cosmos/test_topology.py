@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
-from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 
 
@@ -33,22 +33,6 @@ def parts(found: Place | tuple[FeedRange, ...]) -> tuple[FeedRange, ...]:
 
 def ids(found: Place | tuple[FeedRange, ...]) -> list[str]:
     return [x.id for x in parts(found)]
-
-
-def test_a_range_that_is_there_is_read_as_it_is() -> None:
-    found = Topology(physical=[LOW, HIGH]).find(HIGH)
-    assert found == Place(
-        physical=RangeId("2"), bounds=Bounds(low="20", high="FF"), original=False
-    )
-    whole = Topology(physical=[WHOLE]).find(WHOLE)
-    assert isinstance(whole, Place)
-    assert whole.original
-
-
-def test_what_was_never_there_is_unknown() -> None:
-    for name in ("7", "nowhere", "", "-", "FF-00", "20-20", "x-y"):
-        with pytest.raises(RangeUnknown):
-            Topology(physical=[LOW, HIGH]).find(made(name, "", ""))
 
 
 def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:

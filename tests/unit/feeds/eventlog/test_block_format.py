@@ -46,19 +46,6 @@ def test_a_key_stays_in_its_part_and_virtual_part_for_good(
     assert place_of(key, 12) == place
 
 
-def test_a_hash_spreads_keys_over_parts_and_virtual_parts() -> None:
-    places = [place_of(f"key-{n}", 12) for n in range(48_000)]
-    for part in range(12):
-        assert 3_700 < sum(x == part for x, _ in places) < 4_300
-    assert {x for _, x in places} == set(range(256))
-    assert len(set(places)) == 12 * 256
-
-
-def test_half_a_surrogate_pair_has_no_place() -> None:
-    with pytest.raises(UnicodeEncodeError):
-        place_of("\ud83e", 12)
-
-
 def test_ranges_and_positions_are_written_the_way_leases_keep_them() -> None:
     assert range_id(era=1, part=3, low=0, high=255) == "e1.p03.v00-ff"
     assert range_id(era=12, part=107, low=128, high=191) == "e12.p107.v80-bf"
@@ -158,10 +145,6 @@ def test_a_block_that_does_not_hold_what_it_says_is_damage(
 ) -> None:
     with pytest.raises(BlockDamaged):
         changes_of(RANGE, 1, count, LAID_OUT._replace(**damage))
-
-
-def test_a_record_without_a_time_gets_that_of_the_append() -> None:
-    assert encode_record(Record(key="k"), 9)[0] == 9
 
 
 @pytest.mark.parametrize(

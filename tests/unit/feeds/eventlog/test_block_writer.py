@@ -54,16 +54,3 @@ def test_blocks_hold_every_record_in_order_and_know_what_they_hold(
         assert len(owned) <= BLOCK_RECORDS
         assert sum(LEAST + size for _, size in owned[:-1]) < BLOCK_BYTES
     assert last == len(records)
-
-
-def test_small_appends_share_a_block_until_it_is_full() -> None:
-    tail, firsts = Tail(partition=1), []
-    for _ in range(BLOCK_RECORDS + 1):
-        tail, (addition,) = fill(tail, [record(1)])
-        firsts.append(addition.first)
-    assert firsts == [1] * BLOCK_RECORDS + [BLOCK_RECORDS + 1]
-
-
-def test_large_records_do_not_share_one() -> None:
-    _, additions = fill(Tail(partition=1), [record(BLOCK_BYTES)] * 3)
-    assert [(x.first, x.last) for x in additions] == [(1, 1), (2, 2), (3, 3)]
