@@ -64,6 +64,6 @@ def try_again(
             if failures == TRIES or stop.asked:
                 raise WorkerLost(reason) from error
             delay = delay_after(failures)
-            _log.warning("spark.worker_lost", error=reason, again_after=delay)
+            _log.warning("query.failed", error=reason, again_after=delay)
             stop.wait(delay)
     raise AssertionError("the last try returns or raises")

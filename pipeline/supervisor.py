@@ -190,7 +190,10 @@ def _come_to_rest(
             stop.wait(_REST_INTERVAL)
     for one in working:
         _log.warning(
-            "batch.broken_off", table=one.name, advice="it is repeated at the next start"
+            "query.failed",
+            table=one.name,
+            error="a batch was broken off",
+            advice="it is repeated at the next start",
         )
 
 

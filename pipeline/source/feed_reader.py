@@ -274,7 +274,7 @@ class FeedAccess:
                     if self.order(after) >= until:
                         return
             except OSError as error:
-                _log.debug("pages.not_found", file=piece.kept, reason=str(error))
+                _log.debug("pages.not_kept", file=piece.kept, reason=str(error))
         yield from self._rows(feed, _range_at(piece.range_id, piece), after, piece.end)
 
     def _rows(
