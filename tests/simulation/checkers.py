@@ -6,7 +6,8 @@ was stored in the container and by whom, and when observers were called and retu
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change, FeedRange, RangeId
@@ -38,6 +39,8 @@ class Checker:
 
     def __init__(self, lines: Lines, *, strict: bool) -> None:
         self.progress = Progress(lines)
+        self.violation: Violation | None = None
+        """The first that was seen, whatever became of it."""
         self._strict = strict
         self._range: dict[RangeId, FeedRange] = {}
         self.leases: dict[RangeId, Lease] = {}
@@ -183,6 +186,15 @@ class Checker:
             if writer == OPERATOR:
                 self.progress.moved(found, position)
             self.progress.checkpoint_stored(found, position)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep the first violation: a host takes it for a fault of its observer or store."""
+        try:
+            yield
+        except Violation as violation:
+            self.violation = self.violation or violation
+            raise
 
     def deleted(self, lease: Lease, writer: str) -> None:
         """``writer`` deleted a lease."""

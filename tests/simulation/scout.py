@@ -74,7 +74,8 @@ class Scout(Checker):
         else:
             assert isinstance(before, Lease)
             self._of_lease(before, after, writer)
-        super().stored(before, after, writer)
+        with self.keeping():
+            super().stored(before, after, writer)
 
     def _of_creation(self, lease: Lease) -> None:
         range_id = lease.range_id
@@ -151,7 +152,8 @@ class Scout(Checker):
 
     def deleted(self, lease: Lease, writer: str) -> None:
         self.hit(Probe.TOMBSTONE_DELETED, where=lease.ended)
-        super().deleted(lease, writer)
+        with self.keeping():
+            super().deleted(lease, writer)
 
     def ownership_forgotten(self) -> None:
         self.hit(Probe.OWNERSHIP_FORGOTTEN, where=bool(self._being_read))

@@ -115,7 +115,6 @@ class World:
         self.calls: Counter[tuple[str, str]] = Counter()
         """How often each process has called what."""
         self._written = 0
-        self._violation: Violation | None = None
         self.down: set[str] = set()
         self.stopping: set[str] = set()
         self._faults = Faults(self)
@@ -199,12 +198,8 @@ class World:
         self.story.append(f"{asyncio.get_running_loop().time():8.2f}  {what}")
 
     def check(self, claim: Callable[[], None]) -> None:
-        """Keep the first violation: the host would take it for a failing observer."""
-        try:
+        with self.checker.keeping():
             claim()
-        except Violation as violation:
-            self._violation = self._violation or violation
-            raise
 
     def _right_time(self) -> float:
         return right_time(asyncio.get_running_loop().time())
@@ -461,8 +456,8 @@ class World:
         except Violation as violation:
             raise self._told(violation) from None
         finally:
-            if self._violation is not None:
-                raise self._told(self._violation)
+            if self.checker.violation is not None:
+                raise self._told(self.checker.violation)
         loop = asyncio.get_running_loop()
         return Outcome(
             seed=self.seed,
@@ -528,5 +523,5 @@ class World:
             await self.operators.resume_all()
 
     def raise_violation(self) -> None:
-        if self._violation is not None:
-            raise self._violation
+        if self.checker.violation is not None:
+            raise self.checker.violation
