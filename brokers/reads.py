@@ -71,7 +71,7 @@ class Reads:
             blocks=blocks,
             last=last if partition.last is None else partition.last,
             ended=ended,
-            successors=_successors(index, partition) if ended else (),
+            children=_children(index, partition) if ended else (),
         )
 
     async def _blocks(
@@ -126,8 +126,8 @@ class Reads:
         return row
 
 
-def _successors(index: CollectionIndex, partition: Partition) -> tuple[FeedRange, ...]:
-    return tuple(index.as_range(x) for x in index.successors(partition))
+def _children(index: CollectionIndex, partition: Partition) -> tuple[FeedRange, ...]:
+    return tuple(index.as_range(x) for x in index.children(partition))
 
 
 def _beyond(partition: Partition, after: int) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from changefeed.feeds.eventlog.sealing import SealPolicy
     from changefeed.feeds.feed import (
         Change,
+        Child,
         Continuation,
         Feed,
         FeedRange,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         RangeEnded,
         RangeId,
         StartAt,
-        Successor,
     )
     from changefeed.feeds.memory import MemoryFeed
     from changefeed.feeds.producer import Producer
@@ -140,7 +140,7 @@ _GROUPS = {
         "Continuation": "feeds.feed",
         "Page": "feeds.feed",
         "StartAt": "feeds.feed",
-        "Successor": "feeds.feed",
+        "Child": "feeds.feed",
         "RangeEnded": "feeds.feed",
         "MemoryFeed": "feeds.memory",
         "open_feed": "feeds.addresses",
@@ -177,6 +177,7 @@ _MODULES = {name: module for names in _GROUPS.values() for name, module in names
 __all__ = [
     "AsgiApp",
     "Change",
+    "Child",
     "CloseReason",
     "Context",
     "Continuation",
@@ -221,7 +222,6 @@ __all__ = [
     "StoreError",
     "StoreRefused",
     "StoreUnavailable",
-    "Successor",
     "SyncProducer",
     "UserError",
     "WebSettings",

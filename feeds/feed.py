@@ -136,7 +136,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Successor:
+class Child:
     """A range that takes over from an ended one, and where to start reading it."""
 
     range: FeedRange
@@ -146,13 +146,13 @@ class Successor:
 class RangeEnded(Exception):
     """The range was split, merged or closed, and has been read to its very end."""
 
-    def __init__(self, range_id: RangeId, successors: tuple[Successor, ...]) -> None:
-        super().__init__(range_id, successors)  # args as given, so that it pickles
+    def __init__(self, range_id: RangeId, children: tuple[Child, ...]) -> None:
+        super().__init__(range_id, children)  # args as given, so that it pickles
         self.range_id = range_id
-        self.successors = successors
+        self.children = children
 
     def __str__(self) -> str:
-        names = ", ".join(x.range.id for x in self.successors) or "nothing"
+        names = ", ".join(x.range.id for x in self.children) or "nothing"
         return f"range {self.range_id!r} has ended; it goes on in {names}"
 
 
@@ -166,7 +166,7 @@ class Feed(ABC):
     range than its id; a feed may then refuse what only bounds would show.
     """
 
-    successors_inherit_positions: bool = False
+    children_inherit_positions: bool = False
     """Whether a range ends where its reader is as soon as the feed has split or merged it, and
     is not listed any more: those that hold its keys by then go on from there."""
 
@@ -244,9 +244,9 @@ class Feed(ABC):
     #
     # A sub-range is a range as any other, but none that ``ranges`` lists, and has no parents.
     # A position in a range is one in each sub-range as well: it passes over what lies before
-    # it, and nothing else. A sub-range ends with its range, and goes on in those successors of
+    # it, and nothing else. A sub-range ends with its range, and goes on in those children of
     # it that share keys with it, which name the range as their parent, and not its sub-ranges.
-    # Where ``successors_inherit_positions``, it ends only where its keys come apart.
+    # Where ``children_inherit_positions``, it ends only where its keys come apart.
 
     def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         """Cut the keys of a range into so many parts (at least 2), of about as many keys each.

@@ -30,6 +30,7 @@ from changefeed.feeds.feed import (
     MAX_TIME_US,
     MIN_TIME_US,
     Change,
+    Child,
     Continuation,
     Feed,
     FeedRange,
@@ -38,7 +39,6 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
     StartAt,
-    Successor,
 )
 from changefeed.feeds.timestamps import instant_us
 from changefeed.runtime.backends import Address
@@ -61,7 +61,7 @@ class _Range:
     depth: int = 0
     changes: list[Change] = field(default_factory=list)
     latest: list[int] = field(default_factory=list)
-    successors: tuple[RangeId, ...] | None = None  # None: still open
+    children: tuple[RangeId, ...] | None = None  # None: still open
 
     def seen_from_outside(self) -> FeedRange:
         return FeedRange(
@@ -121,8 +121,8 @@ class MemoryFeed(Feed):
             changes = self._in_part(held, found.id, begin, limit)
         if changes:
             return Page(changes=changes, continuation=_position(changes[-1].sequence))
-        if held.successors is not None:
-            raise RangeEnded(found.id, self._successors(found.id, held.successors))
+        if held.children is not None:
+            raise RangeEnded(found.id, self._children(found.id, held.children))
         return Page(changes=[], continuation=_position(len(held.changes)))
 
     def position_after(self, change: Change) -> Continuation:
@@ -137,7 +137,7 @@ class MemoryFeed(Feed):
             found = self._range(range_id)
         except RangeUnknown:
             return True  # its reader finds out
-        return found.successors is not None or after != _position(len(found.changes))
+        return found.children is not None or after != _position(len(found.changes))
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         await asyncio.sleep(0)
@@ -211,9 +211,9 @@ class MemoryFeed(Feed):
         (merged,) = self._replace((first, second), 1)
         return merged
 
-    def close(self, range_id: RangeId, successors: int = 1) -> tuple[FeedRange, ...]:
+    def close(self, range_id: RangeId, children: int = 1) -> tuple[FeedRange, ...]:
         """End one range; so many fresh ones share its hashes. With 0, nothing goes on."""
-        return self._replace((self._open_range(range_id),), successors)
+        return self._replace((self._open_range(range_id),), children)
 
     def begin_era(self, ranges: int) -> tuple[FeedRange, ...]:
         """End every open range; so many fresh ones share all hashes.
@@ -233,7 +233,7 @@ class MemoryFeed(Feed):
             new.parents = tuple(old.id for old in closing if _overlap(old, new))
             new.depth = 1 + max(old.depth for old in closing if _overlap(old, new))
         for old in closing:
-            old.successors = tuple(new.id for new in opened if _overlap(old, new))
+            old.children = tuple(new.id for new in opened if _overlap(old, new))
             self._holders.remove(old)
         return tuple(new.seen_from_outside() for new in opened)
 
@@ -275,7 +275,7 @@ class MemoryFeed(Feed):
         found = self._range(range_id)
         if found.id != range_id:
             raise ValueError(f"{range_id!r} is a part of a range: name the range {found.id!r}")
-        if found.successors is not None:
+        if found.children is not None:
             raise ValueError(f"range {range_id!r} has ended and takes no more changes")
         return found
 
@@ -299,10 +299,10 @@ class MemoryFeed(Feed):
         own = filter(is_in_part, islice(found.changes, begin, None))
         return list(islice(own, limit))
 
-    def _successors(self, ended: RangeId, names: Iterable[RangeId]) -> tuple[Successor, ...]:
+    def _children(self, ended: RangeId, names: Iterable[RangeId]) -> tuple[Child, ...]:
         low, high = self._bounds(ended)
         return tuple(
-            Successor(range=found.seen_from_outside(), start=_position(0))
+            Child(range=found.seen_from_outside(), start=_position(0))
             for found in map(self._ranges.__getitem__, names)
             if found.low < high and low < found.high
         )

@@ -42,7 +42,7 @@ class _BoundedFeed(Feed):
         self._feed = feed
         self._timeout = timeout
         self._patience = patience
-        self.successors_inherit_positions = feed.successors_inherit_positions
+        self.children_inherit_positions = feed.children_inherit_positions
 
     @property
     def identity(self) -> str:

@@ -125,9 +125,9 @@ class _Reading:
         try:
             await self.feed.read(stored.range, stored.continuation, 1)
         except RangeEnded as ended:
-            successors = ", ".join(x.range.id for x in ended.successors)
-            text = f"range {name} has ended where its lease is; it goes on in {successors}"
-            return fine("leases", text) if successors else None
+            children = ", ".join(x.range.id for x in ended.children)
+            text = f"range {name} has ended where its lease is; it goes on in {children}"
+            return fine("leases", text) if children else None
         except RangeUnknown:
             text = f"the feed has no range {name}, and never had"
             return problem("leases", text, _OTHER_LEASES)

@@ -56,7 +56,7 @@ def named(
         if lease is None:
             raise UserError(no_lease(name, known))
         if lease.ended and not also_ended:
-            raise UserError(f"range {name} has ended: its successors have its keys now")
+            raise UserError(f"range {name} has ended: its children have its keys now")
         found.append(lease)
     return found
 

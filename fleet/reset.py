@@ -5,7 +5,7 @@ paused. A new epoch without an owner comes first, so that no checkpoint of a for
 can follow; then the new position is written under it. A host that acquires the lease in
 between wins: the position is left as it was, and ``RangeInUse`` says so.
 
-Limits: changes of ranges that have ended are not read again, whatever their successors
+Limits: changes of ranges that have ended are not read again, whatever their children
 are reset to. How many changes a move repeats or skips is as exact as the feed's own lag.
 """
 

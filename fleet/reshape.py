@@ -21,12 +21,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from changefeed.feeds.feed import (
+    Child,
     Continuation,
     Feed,
     FeedRange,
     RangeEnded,
     RangeId,
-    Successor,
 )
 from changefeed.fleet.claims import (
     MERGING,
@@ -190,7 +190,7 @@ class _Apart(Exception):
 
 
 def _end_in(joined: FeedRange, position: Continuation) -> End:
-    return End(children=(Successor(range=joined, start=position),), by="merge")
+    return End(children=(Child(range=joined, start=position),), by="merge")
 
 
 def _has_gone_to(lease: Lease, joined: FeedRange) -> bool:

@@ -402,5 +402,5 @@ def _with_load(child: Lease, parents: Sequence[Lease]) -> Lease:
         load = known(parent.load)
         if parent.end is not None and parent.end.by == "split" and load is not None:
             part = coarse(load / len(parent.end.children), None)
-            return replace(child, load=part, moved=True)
+            return replace(child, load=part, cooling=True)
     return child

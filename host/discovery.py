@@ -63,9 +63,7 @@ class Discovery:
         self._now = asyncio.Event()
         self._begins = False
         self._gaps: Mapping[RangeId, FeedRange] = {}
-        self.ranges = Ranges(
-            inherits=feed.successors_inherit_positions, sub_range=feed.sub_range
-        )
+        self.ranges = Ranges(inherits=feed.children_inherit_positions, sub_range=feed.sub_range)
         self.root: End | None = None
         """What the leases of the fleet begin in, once that is settled."""
         self.starts: dict[RangeId, Continuation] = {}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import ceil
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, StartAt, Successor
+from changefeed.feeds.feed import Child, Feed, FeedRange, RangeEnded, RangeId, StartAt
 from changefeed.leases.lease import End
 from changefeed.runtime.for_each import for_each
 
@@ -33,7 +33,7 @@ async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
     return End(children=tuple(_in_pieces(feed, first, parallelism)))
 
 
-def _in_pieces(feed: Feed, first: Sequence[Successor], parallelism: int) -> Sequence[Successor]:
+def _in_pieces(feed: Feed, first: Sequence[Child], parallelism: int) -> Sequence[Child]:
     """Cut ranges into as many sub-ranges each as it takes to have so many leases of them.
 
     Raise ``FeedRefused`` where the feed does not cut its ranges.
@@ -53,10 +53,10 @@ def _in_pieces(feed: Feed, first: Sequence[Successor], parallelism: int) -> Sequ
 
 async def _starts(
     feed: Feed, ranges: Sequence[FeedRange], start: StartAt
-) -> Sequence[Successor | None]:
-    async def resolved(found: FeedRange) -> Successor | None:
+) -> Sequence[Child | None]:
+    async def resolved(found: FeedRange) -> Child | None:
         try:
-            return Successor(range=found, start=await feed.start(found, start))
+            return Child(range=found, start=await feed.start(found, start))
         except RangeRefused:
             return None
 
@@ -64,7 +64,7 @@ async def _starts(
 
 
 async def _over(
-    feed: Feed, ranges: Sequence[FeedRange], starts: dict[RangeId, Successor]
+    feed: Feed, ranges: Sequence[FeedRange], starts: dict[RangeId, Child]
 ) -> frozenset[RangeId]:
     """Return the ranges that have ended by their start, and so have all that share a child."""
     parents = {y for x in ranges for y in x.parents}

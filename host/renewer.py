@@ -195,7 +195,7 @@ class LeaseRenewer:
         if self._renew_each:
             return False
         if self._settings.by_load or self._settings.split_hot:
-            return (said.load, said.moved) != (now.load, now.moved)
+            return (said.load, said.cooling) != (now.load, now.cooling)
         return (said.load or 0.0) != (now.load or 0.0)
 
     async def _renew(self, kept: Kept) -> None:

@@ -9,7 +9,7 @@ such a range splits it. A range is split where
 Loads may be wrong, so nothing depends on them alone:
 
 * of one range of the feed, one lease at a time is split, the heaviest. Its parts carry the
-  mark ``moved``: until each of them has had an owner for a cooldown, no other lease of that
+  mark ``cooling``: until each of them has had an owner for a cooldown, no other lease of that
   range is;
 * none is split while a lease of its range of the feed is paused (an operator may be splitting
   or merging it), is asked for, or has not been read yet;
@@ -70,7 +70,7 @@ def hot_ranges(
 
 def _is_settled(lease: Lease) -> bool:
     """Whether it has been read for a while, and goes on to be read by its owner."""
-    kept = lease.paused is None and lease.next_owner is None and not lease.moved
+    kept = lease.paused is None and lease.next_owner is None and not lease.cooling
     return kept and lease.epoch > 0 and lease.owner is not None
 
 

@@ -19,7 +19,7 @@ owned for the first time has to be so in two listings in a row.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.lease import End, Lease, newest
 
 
@@ -30,7 +30,7 @@ class Due:
     name, which it replaces.
     """
 
-    child: Successor
+    child: Child
     parents: Sequence[Lease]
     revived: Lease | None = None
 
@@ -89,7 +89,7 @@ class KeyMap:
         """Return the children whose leases are to be created."""
         return self._due
 
-    def start_of(self, lease: Lease) -> Successor | None:
+    def start_of(self, lease: Lease) -> Child | None:
         """Return what the tombstones of all its keys say of a lease: where it begins.
 
         One that no host has owned yet may have been made for keys that seemed to have no lease.
@@ -257,7 +257,7 @@ class KeyMap:
 class _Named:
     """A child, and the tombstones that name it."""
 
-    child: Successor
+    child: Child
     by: list[Lease]
     of_root: bool = False
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Literal, NewType
 from uuid import uuid4
 
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, Feed, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
@@ -21,7 +21,7 @@ WriteId = NewType("WriteId", str)
 class End:
     """What an ended range goes on in, and who has ended it."""
 
-    children: tuple[Successor, ...]
+    children: tuple[Child, ...]
     by: Literal["feed", "split", "merge"] = "feed"
 
     @classmethod
@@ -35,7 +35,7 @@ class End:
             f"{cut} are not all keys of {found}"
         )
         assert all(x.high == y.low for x, y in pairwise(cut)), f"{cut} leave keys of {found}"
-        return cls(children=tuple(Successor(range=x, start=at) for x in cut), by="split")
+        return cls(children=tuple(Child(range=x, start=at) for x in cut), by="split")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class Lease:
     lease. ``paused`` says why no host may read the range, until it is resumed.
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
     ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
-    before it was measured. ``moved`` says that another host had it a short while ago: it is not
-    moved to balance until its owner has written otherwise. ``stamp`` is wall-clock time, for
+    before it was measured. ``cooling`` says that another host had it a short while ago: it does
+    not move to balance until its owner has written otherwise. ``stamp`` is wall-clock time, for
     people and for other processors. The container writes a new ``version`` on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
     answer was lost can find out whether it was his.
@@ -69,7 +69,7 @@ class Lease:
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN
     load: float | None = None
-    moved: bool = False
+    cooling: bool = False
     stamp: float | None = None
     checkpoint: Checkpoint | None = None
     checkpoint_epoch: int = 0
@@ -95,7 +95,7 @@ class Lease:
         """Whether a host owns it that keeps a member record, as a processor of another kind
         does not: it wrote its incarnation, or has asked for the lease and has not begun yet.
         """
-        asked_for_it = self.owner is not None and self.moved
+        asked_for_it = self.owner is not None and self.cooling
         return self.incarnation is not None or asked_for_it
 
     def taken_by(self, host: HostName, incarnation: Incarnation) -> "Lease":
@@ -110,7 +110,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
-            moved=self.moved or self.owner not in (None, host),
+            cooling=self.cooling or self.owner not in (None, host),
         )
 
     def renewed(self) -> "Lease":
@@ -153,7 +153,7 @@ class Lease:
             epoch=self.epoch + 1,
             renewals=self.renewals + 1,
             next_owner=None,
-            moved=True,
+            cooling=True,
         )
 
     def paused_because(self, reason: str | None) -> "Lease":
@@ -164,9 +164,9 @@ class Lease:
         """Say how the observer of its owner gets on."""
         return replace(self, health=health)
 
-    def with_load(self, load: float | None, *, moved: bool) -> "Lease":
+    def with_load(self, load: float | None, *, cooling: bool) -> "Lease":
         """Say what the range costs its owner, and whether it came a short while ago."""
-        return replace(self, load=load, moved=moved)
+        return replace(self, load=load, cooling=cooling)
 
     def released(self) -> "Lease":
         return replace(
@@ -180,14 +180,14 @@ class Lease:
     def ended_in(self, end: End) -> "Lease":
         """The range has been read to its end: no host owns it, and others have its keys."""
         assert self.end is None, f"lease {self.range_id!r} has ended already"
-        return replace(self.released(), end=end, moved=False)
+        return replace(self.released(), end=end, cooling=False)
 
     def reopened(self) -> "Lease":
         """The range goes on after all: none of what it was to go on in has come."""
         assert self.end is not None, f"lease {self.range_id!r} has not ended"
         return replace(self, end=None, renewals=self.renewals + 1)
 
-    def revived_as(self, child: Successor) -> "Lease":
+    def revived_as(self, child: Child) -> "Lease":
         """A range comes back under the name of one that has ended. Epochs only grow."""
         assert self.end is not None, f"lease {self.range_id!r} is read, and comes back"
         return replace(

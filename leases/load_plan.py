@@ -11,7 +11,7 @@ the largest that fits elsewhere where not. A range that alone is more than a fai
 its host no other, and does not count for the fair share of the rest. What cannot be brought
 within the tolerance is moved only for a real gain.
 
-No lease moves that carries the mark ``moved``: its new owner takes that off after
+No lease moves that carries the mark ``cooling``: its new owner takes that off after
 the cooldown. No more than ``AT_ONCE`` of the leases are on their way at a time.
 What has no owner is assigned at once, heaviest first, to the host with most room.
 
@@ -72,7 +72,7 @@ def plan_by_load(
         else:
             moving = lease.next_owner == holder != lease.owner
             on_their_way += moving
-            draft.put(lease.range_id, weight, holder, movable=not (moving or lease.moved))
+            draft.put(lease.range_id, weight, holder, movable=not (moving or lease.cooling))
     draft.fill(unowned)
     draft.balance(max(1, ceil(len(listed) * at_once)) - on_their_way)
     assert len(draft.assigned) <= len(listed), "each lease is assigned once at the most"

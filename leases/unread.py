@@ -7,7 +7,7 @@ changes count as the lease's: a fleet that is scaled by its lag would never wake
 from collections.abc import Collection, Iterable, Sequence
 
 from changefeed.feeds.backlog import Backlog, measure_backlog
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, Feed, FeedRange, RangeEnded, RangeId
 
 
 class Unread:
@@ -26,13 +26,13 @@ class Unread:
     async def behind(self, found: FeedRange, after: Continuation) -> Backlog:
         """Return what lies behind a position. Raise what feeds raise."""
         total = own = await measure_backlog(self._feed, found, after)
-        for child, start in await self._successors(found, after, own.changes):
+        for child, start in await self._children(found, after, own.changes):
             if child.id not in self._counted:
                 self._counted.add(child.id)
                 total = total.with_more(await self.behind(child, start))
         return total
 
-    async def beyond(self, children: Iterable[Successor]) -> Backlog | None:
+    async def beyond(self, children: Iterable[Child]) -> Backlog | None:
         """Return what lies in the children of an ended range that have no lease yet, if any."""
         total: Backlog | None = None
         for child in children:
@@ -42,14 +42,14 @@ class Unread:
                 total = more if total is None else total.with_more(more)
         return total
 
-    async def _successors(
+    async def _children(
         self, found: FeedRange, after: Continuation, lag: int
     ) -> list[tuple[FeedRange, Continuation]]:
         if not lag:  # it may have ended here, and says where it goes on
             try:
                 await self._feed.read(found, after, 1)
             except RangeEnded as ended:
-                return [(x.range, x.start) for x in ended.successors]
+                return [(x.range, x.start) for x in ended.children]
             return []
         children = [x for x in self._ranges if _goes_on_in(found, x)]
         return [(x, await self._feed.start(x, "beginning")) for x in children]

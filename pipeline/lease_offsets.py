@@ -40,7 +40,7 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
     """Return the offset of a query that continues where hosts have stopped."""
     if not leases:
         raise PipelineRefused("there are no leases to start from: has a host ever run here?")
-    inherits = access.successors_inherit_positions
+    inherits = access.children_inherit_positions
     keymap = KeyMap(leases, ranges=access.ranges())
     leases = [x.reopened() if _cut_off(x, keymap) else x for x in leases]
     leases += _to_come(keymap, inherits=inherits)
@@ -104,7 +104,7 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
 def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
     """Return the leases of hosts that continue where a query has stopped.
 
-    Where successors do not take over the positions of ended ranges, these get the leases of
+    Where children do not take over the positions of ended ranges, these get the leases of
     ranges that have ended: a host creates what they go on in, as far as it is not there.
     """
     access.check_feed(offset)
@@ -115,7 +115,7 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
         for found, at, end in over.values()
     ]
     for name, mark in offset.marks.items():
-        if name in over or (mark.ended and access.successors_inherit_positions):
+        if name in over or (mark.ended and access.children_inherit_positions):
             continue
         found = known.get(name, FeedRange(id=name, low=mark.low, high=mark.high))
         leases.append(Lease(range=found, checkpoint=Checkpoint(mark.continuation)))
@@ -130,9 +130,9 @@ def _over(
     """
     ended = {x: mark for x, mark in offset.marks.items() if mark.ended and x in known}
     over = {
-        name: (known[name], ended[name].continuation, End(children=sight.successors))
+        name: (known[name], ended[name].continuation, End(children=sight.children))
         for name, sight in access.look(ended).items()
-        if sight.successors is not None
+        if sight.children is not None
     }
     left_out = ancestors(offset.marks, known) - offset.marks.keys()
     for name, at in access.starts(sorted(left_out), "now").items():

@@ -50,7 +50,7 @@ def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
 
 
 def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
-    """Return the status of the ranges of an offset, and of their successors."""
+    """Return the status of the ranges of an offset, and of their children."""
     access.check_feed(offset)
     marks, new = dict(offset.marks), dict(offset.marks)
     lags = dict.fromkeys(marks, 0)
@@ -59,14 +59,14 @@ def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
         asked = {
             x: mark
             for x, mark in new.items()
-            if not (mark.ended and access.successors_inherit_positions)
+            if not (mark.ended and access.children_inherit_positions)
         }
         sights = access.look(asked)
         lags |= {x: sight.lag for x, sight in sights.items()}
         new = {
             x.range.id: mark_of(access, x.range, x.start, 0)
             for sight in sights.values()
-            for x in sight.successors or ()
+            for x in sight.children or ()
             if x.range.id not in marks
         }
         marks |= new

@@ -11,12 +11,12 @@ import pytest
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
+    Child,
     Continuation,
     Feed,
     FeedRange,
     RangeEnded,
     RangeId,
-    Successor,
 )
 
 RANGES = 3
@@ -95,24 +95,24 @@ async def busiest(feed: Feed) -> FeedRange:
     return max(counts, key=lambda x: counts[x])
 
 
-async def ended(feed: Feed, found: FeedRange, after: Continuation) -> tuple[Successor, ...]:
-    """Read a range to its end, which must have successors."""
+async def ended(feed: Feed, found: FeedRange, after: Continuation) -> tuple[Child, ...]:
+    """Read a range to its end, which must have children."""
     with pytest.raises(RangeEnded) as caught:
         await pages_from(feed, found, after, 1000)
     assert caught.value.range_id == found.id
-    return caught.value.successors
+    return caught.value.children
 
 
 async def to_its_end(
     feed: Feed, found: FeedRange, after: Continuation
-) -> tuple[list[Change], tuple[Successor, ...]]:
+) -> tuple[list[Change], tuple[Child, ...]]:
     """Read what an ended range still gives, and what goes on with its keys."""
     changes: list[Change] = []
     while True:
         try:
             page = await feed.read(found, after, 7)
         except RangeEnded as ended:
-            return changes, ended.successors
+            return changes, ended.children
         assert page.changes
         changes += page.changes
         after = page.continuation

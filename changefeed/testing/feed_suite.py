@@ -308,4 +308,4 @@ async def test_changes_and_successors_survive_the_trip_between_processes(
     with pytest.raises(RangeEnded) as caught:
         await pages_from(given.feed, found, given.feed.position_after(changes[-1]), 10)
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (again.successors, str(again)) == (caught.value.successors, str(caught.value))
+    assert (again.children, str(again)) == (caught.value.children, str(caught.value))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
@@ -166,17 +166,17 @@ async def test_the_load_of_a_range_is_carried_with_a_lease_and_a_new_owner_finds
 ) -> None:
     owned = await owned_by_a(leases)
     renewed = await leases.replace(
-        owned.without_continuation().renewed().with_load(0.35, moved=False)
+        owned.without_continuation().renewed().with_load(0.35, cooling=False)
     )
-    assert (renewed.load, renewed.moved) == (0.35, False)
+    assert (renewed.load, renewed.cooling) == (0.35, False)
     assert [x.load for x in await leases.list()] == [0.35]
     advanced = await leases.checkpoint((await whole(leases)).advanced_to(C1))
     assert advanced.load == 0.35
     await leases.replace(replace(advanced.without_continuation(), next_owner=B).handed_over())
     won = await leases.acquire((await whole(leases)).taken_by(B, B1))
-    assert (won.load, won.moved) == (0.35, True)
-    await leases.replace(won.without_continuation().with_load(0.0, moved=False))
-    assert [(x.load, x.moved) for x in await leases.list()] == [(0.0, False)]
+    assert (won.load, won.cooling) == (0.35, True)
+    await leases.replace(won.without_continuation().with_load(0.0, cooling=False))
+    assert [(x.load, x.cooling) for x in await leases.list()] == [(0.0, False)]
 
 
 # Epochs
@@ -262,7 +262,7 @@ async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> No
 
 END = End(
     children=(
-        Successor(
+        Child(
             range=FeedRange(
                 id=RangeId("r1~0-8"), low="0", high="8", of=RangeId("r1"), generation=(2, 1)
             ),

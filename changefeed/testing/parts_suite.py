@@ -40,7 +40,7 @@ async def in_parts(given: FeedHarness) -> Feed:
 async def of_lasting_ranges(given: FeedHarness) -> Feed:
     """Return it likewise; skip the test if its ranges are not kept when they have ended."""
     feed = await in_parts(given)
-    if feed.successors_inherit_positions:
+    if feed.children_inherit_positions:
         pytest.skip("not this feed: its parts do not end with their range")
     return feed
 
@@ -137,9 +137,9 @@ async def test_a_part_ends_with_its_range_and_goes_on_in_what_shares_keys(
         with pytest.raises(RangeEnded) as ended:
             await feed.read(part, changes[-1], 10)
         assert ended.value.range_id == part.id
-        successors = [x.range for x in ended.value.successors]
-        assert successors == [x for x in children if x.shares_keys_with(part)]
-        assert 0 < len(successors) < len(children)
+        following = [x.range for x in ended.value.children]
+        assert following == [x for x in children if x.shares_keys_with(part)]
+        assert 0 < len(following) < len(children)
 
 
 async def whole_to_its_end(feed: Feed, found: FeedRange) -> list[Continuation]:

@@ -32,16 +32,16 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
     beginning = await given.feed.start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 1000)
     assert page.changes == before  # its own changes first, then the news of its end
-    successors = await ended(given.feed, parent, page.continuation)
+    children = await ended(given.feed, parent, page.continuation)
     assert await lag_of(given.feed, parent, page.continuation) in {None, 0}
-    assert [x.range.parents for x in successors] == [(parent.id,), (parent.id,)]
+    assert [x.range.parents for x in children] == [(parent.id,), (parent.id,)]
     after = []
-    for x in successors:
+    for x in children:
         changes, _ = await pages_from(given.feed, x.range, x.start, 1000)
         assert changes == await whole(given.feed, x.range)
         assert changes
         after += changes
-    seen = {parent.id, *(x.range.id for x in successors)}
+    seen = {parent.id, *(x.range.id for x in children)}
     others = [
         x
         for r in await given.feed.ranges()
@@ -62,10 +62,10 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
     owned = {x.key for x in await whole(given.feed, parent)}
     await given.split(parent.id)
     await given.append(numbered(100))
-    rest, successors = await to_its_end(given.feed, parent, page.continuation)
-    assert [x.range.parents for x in successors] == [(parent.id,), (parent.id,)]
+    rest, children = await to_its_end(given.feed, parent, page.continuation)
+    assert [x.range.parents for x in children] == [(parent.id,), (parent.id,)]
     after = []
-    for x in successors:
+    for x in children:
         assert x.range in await given.feed.ranges()
         after += (await pages_from(given.feed, x.range, x.start, 7))[0]
     keys = [x.key for x in [*page.changes, *rest, *after]]

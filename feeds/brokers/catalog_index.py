@@ -61,7 +61,7 @@ class CollectionIndex:
     def parents(self, child: Partition) -> tuple[Partition, ...]:
         return self._sharing_keys(child, child.era - 1)
 
-    def successors(self, parent: Partition) -> tuple[Partition, ...]:
+    def children(self, parent: Partition) -> tuple[Partition, ...]:
         return self._sharing_keys(parent, parent.era + 1)
 
     def in_era(self, era: int, of: Partition) -> tuple[Partition, ...]:

@@ -28,13 +28,13 @@ from changefeed.feeds.eventlog.ids import (
 )
 from changefeed.feeds.feed import (
     Change,
+    Child,
     Continuation,
     FeedRange,
     Page,
     RangeEnded,
     RangeId,
     StartAt,
-    Successor,
 )
 from changefeed.feeds.parts import range_in_name
 from changefeed.feeds.timestamps import instant_us
@@ -149,7 +149,7 @@ class BrokersFeed(parts_of.FeedOfPartitions):
             )
         changes = _decoded(range_id, last, found.blocks)
         if not changes and found.ended:
-            starts = (Successor(range=x, start=self._position(0)) for x in found.successors)
+            starts = (Child(range=x, start=self._position(0)) for x in found.children)
             raise RangeEnded(range_id, tuple(starts))
         if not changes:
             await self._check_reached(partition, last)

@@ -124,13 +124,13 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     ``blocks`` follow each other; the first may begin before what was asked for, never after.
     None of them means that the end was reached for now. ``last`` is the last sequence that
     this broker knows in the partition. ``ended``: the partition is closed, and these blocks
-    are all that follows; it goes on in ``successors``, each from its beginning.
+    are all that follows; it goes on in ``children``, each from its beginning.
     """
 
     blocks: Sequence[Block]
     last: int
     ended: bool = False
-    successors: tuple[FeedRange, ...] = ()
+    children: tuple[FeedRange, ...] = ()
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ class Routes:
         return {x.range.id: x for x in self.topology.partitions}
 
     @cached_property
-    def successors(self) -> Mapping[RangeId, Sequence[FeedRange]]:
+    def children(self) -> Mapping[RangeId, Sequence[FeedRange]]:
         """The ranges that go on with the keys of each, of those that have such."""
         found: dict[RangeId, list[FeedRange]] = {}
         for x in self.topology.partitions:

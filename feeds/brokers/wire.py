@@ -65,7 +65,7 @@ class ReadHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     check: int
     last: int
     ended: bool
-    successors: tuple[FeedRange, ...]
+    children: tuple[FeedRange, ...]
     blocks: tuple[BlockHead, ...]
 
 
@@ -218,7 +218,7 @@ def framed_read(result: ReadResult) -> list[bytes]:
         check=_checksum(columns),
         last=result.last,
         ended=result.ended,
-        successors=result.successors,
+        children=result.children,
         blocks=blocks,
     )
     return _frame(head, columns)
@@ -230,9 +230,7 @@ def parsed_read(body: bytes) -> ReadResult:
         Block(first=x.first, count=x.count, columns=layout)
         for x, layout in _cut(columns, head.check, head.blocks)
     ]
-    return ReadResult(
-        blocks=blocks, last=head.last, ended=head.ended, successors=head.successors
-    )
+    return ReadResult(blocks=blocks, last=head.last, ended=head.ended, children=head.children)
 
 
 def _split(body: bytes | bytearray, kind: type[_Head]) -> tuple[_Head, memoryview]:

@@ -53,6 +53,7 @@ from changefeed.feeds.errors import (
 )
 from changefeed.feeds.feed import (
     Change,
+    Child,
     Continuation,
     Feed,
     FeedRange,
@@ -60,7 +61,6 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
     StartAt,
-    Successor,
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.feeds.timestamps import instant_us
@@ -127,7 +127,7 @@ class CosmosFeed(Feed):
     Lag is in LSNs, which is changes where each was written by itself.
     """
 
-    successors_inherit_positions = True
+    children_inherit_positions = True
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class CosmosFeed(Feed):
         try:
             _, answer = await self._ask(found, since=since, limit=1)
         except _Ended as ended:
-            raise RangeUnknown(found.id) from ended  # its successors start afresh
+            raise RangeUnknown(found.id) from ended  # its children start afresh
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
         return position(self._head(found.id, answer.body, answer.etag).lsn - 1)
@@ -255,7 +255,7 @@ class CosmosFeed(Feed):
         try:
             _, answer = await self._ask(found, after=after, limit=1)
         except _Ended:
-            return 0  # what is left of it counts as its successors'
+            return 0  # what is left of it counts as its children'
         if answer.status == _NOT_MODIFIED:
             return 0
         head = self._head(found.id, answer.body, answer.etag)
@@ -309,10 +309,10 @@ class CosmosFeed(Feed):
         return {"continuation": token}
 
     async def _end(self, ended: FeedRange, after: Continuation) -> RangeEnded:
-        await self._look()  # so that the successors are the latest there are
+        await self._look()  # so that the children are the latest there are
         found = self._topology.find(ended)
         assert not isinstance(found, Place), "what is gone never comes back"
-        return RangeEnded(ended.id, tuple(Successor(range=x, start=after) for x in found))
+        return RangeEnded(ended.id, tuple(Child(range=x, start=after) for x in found))
 
     async def _find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         try:

@@ -16,7 +16,7 @@ from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.eventlog.database import opened, typed
 from changefeed.feeds.eventlog.ids import part_in, position, range_id
 from changefeed.feeds.eventlog.schema import CATALOG, FORMAT, RECORDS
-from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, FeedRange, RangeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +86,9 @@ class Catalog:
             raise RangeUnknown(wanted)
         return found
 
-    def successors(self, ended: RangeId) -> tuple[Successor, ...]:
+    def children(self, ended: RangeId) -> tuple[Child, ...]:
         return tuple(
-            Successor(range=x.as_range(), start=position(self.identity, 0))
+            Child(range=x.as_range(), start=position(self.identity, 0))
             for x in self.partitions
             if ended in x.parents
         )

@@ -226,7 +226,7 @@ class EventLog(parts_of.FeedOfPartitions):
             await self._refresh()
             partition = self._catalog.partition(partition.id)
             if partition.closed:
-                raise RangeEnded(partition.id, self._catalog.successors(partition.id))
+                raise RangeEnded(partition.id, self._catalog.children(partition.id))
         return Page(changes=(), continuation=after)
 
     async def _sealed_page(self, segment: Segment, last: int, limit: int) -> Page:

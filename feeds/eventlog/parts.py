@@ -22,13 +22,13 @@ from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import part_id, part_in, position, sequence_in
 from changefeed.feeds.feed import (
     Change,
+    Child,
     Continuation,
     Feed,
     FeedRange,
     Page,
     RangeEnded,
     RangeId,
-    Successor,
 )
 from changefeed.feeds.parts import refuse_other_wholes, sub_range_of
 
@@ -119,12 +119,12 @@ class Part(Generic[P]):
         _, low, high = found
         return cls(id=range_id, partition=partition, low=low, high=high)
 
-    def successors_in(self, successors: Sequence[Successor]) -> tuple[Successor, ...]:
+    def children_in(self, children: Sequence[Child]) -> tuple[Child, ...]:
         whole = self.partition.as_range()
         prefix = whole.low[:-3]
         low, high = f"{prefix}{self.low:03x}", f"{prefix}{self.high + 1:03x}"
         found = part_between(whole, low, high)
-        return tuple(x for x in successors if x.range.shares_keys_with(found))
+        return tuple(x for x in children if x.range.shares_keys_with(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class PartReader(Generic[P]):
 
 def _of_part(error: RangeEnded | RangeRefused, part: Part[P]) -> Exception:
     if isinstance(error, RangeEnded):
-        return RangeEnded(part.id, part.successors_in(error.successors))
+        return RangeEnded(part.id, part.children_in(error.children))
     return type(error)(part.id, error.reason.replace(part.partition.id, part.id))
 
 

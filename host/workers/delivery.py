@@ -193,7 +193,7 @@ class Delivery:
                 if self.in_hand:
                     break  # the worker drains: the next owner finds the end again
                 self._checkpoints.advance()
-                self.end = End(children=page.successors)
+                self.end = End(children=page.children)
                 self._events.ended(page.range_id, self.end)
                 return CloseReason.RANGE_ENDED
             if page.changes:

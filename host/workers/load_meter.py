@@ -71,7 +71,7 @@ class LoadMeter:
         self._acquired_at = self._since = clock()
         self._counted_to = shared.now()
         self._cooldown = cooldown
-        self._moved = lease.moved
+        self._cooling = lease.cooling
         self._load = known(lease.load)
         self._calls = 0
         self._busy = 0.0
@@ -108,8 +108,8 @@ class LoadMeter:
         load = known(lease.load)
         if self._load is not None:
             load = coarse(self._load * self._arrivals.for_each_done, load)
-        moved = self._moved and self._clock() - self._acquired_at < self._cooldown
-        return lease.with_load(load, moved=moved)
+        cooling = self._cooling and self._clock() - self._acquired_at < self._cooldown
+        return lease.with_load(load, cooling=cooling)
 
     def _measure(self) -> None:
         self._count()

@@ -69,7 +69,7 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: str | None = None
     health: RangeHealth | None = None
     load: float | None = None
-    moved: bool = False
+    cooling: bool = False
     stamp: float | None = None
     parents: tuple[str, ...] = ()
     sub_range_of: str | None = None
@@ -324,7 +324,7 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
         "paused": ours.paused,
         "health": ours.health or NOTHING_KNOWN,
         "load": ours.load,
-        "moved": ours.moved,
+        "cooling": ours.cooling,
         "stamp": ours.stamp,
         "checkpoint_epoch": written.checkpoint_epoch,
         "write_id": written.write_id,
@@ -387,7 +387,7 @@ def _ownership_text(lease: Lease) -> str:
             paused=lease.paused,
             health=None if lease.health == NOTHING_KNOWN else lease.health,
             load=lease.load,
-            moved=lease.moved,
+            cooling=lease.cooling,
             stamp=lease.stamp,
             parents=lease.range.parents,
             sub_range_of=lease.range.of,

@@ -2,7 +2,7 @@
 
     offsets          how far a query has got: frozen values, and their JSON
     planning         decides how many changes each range gets, and where a batch ends
-    lineage          ranges that end, and the successors that own their keys next
+    lineage          ranges that end, and the children that own their keys next
     reader           what the planner and its tasks need of a feed (``Access``)
     feed_reader      ``Access`` for any feed, through the contract of feeds
     eventlog_reader  ``Access`` for an event log, read in bulk

@@ -29,7 +29,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.eventlog.ids import position, sequence_of
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.feed_reader import PATIENCE
 from changefeed.pipeline.source.lineage import narrowed
@@ -84,7 +84,7 @@ class CollectionAccess:
     position of it is looked at again for ``behind`` seconds: a broker may be behind another.
     """
 
-    successors_inherit_positions = False
+    children_inherit_positions = False
     positions_count_changes = True
 
     def __init__(
@@ -206,13 +206,13 @@ class CollectionAccess:
         done = self.order(at)
         if done < partition.start:
             raise PositionGone(name, done, partition.start)
-        successors = None if partition.last is None else self._successors(name)
-        return Availability(lag=last - done, successors=successors)
+        children = None if partition.last is None else self._children(name)
+        return Availability(lag=last - done, children=children)
 
-    def _successors(self, name: RangeId) -> tuple[Successor, ...]:
+    def _children(self, name: RangeId) -> tuple[Child, ...]:
         start = self._scale.position(0)
-        following = self._routes.successors.get(name, ())
-        return tuple(Successor(range=x, start=start) for x in following)
+        following = self._routes.children.get(name, ())
+        return tuple(Child(range=x, start=start) for x in following)
 
     def _before(self, names: Collection[RangeId], time_us: int) -> Mapping[RangeId, int]:
         ask = partial(self._reader.sequence_before, time_us=time_us)

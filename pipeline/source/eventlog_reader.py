@@ -17,7 +17,7 @@ from changefeed.runtime.paths import expanded
 class LogAccess:
     """See ``Access``. The catalog is read again whenever ranges are looked at."""
 
-    successors_inherit_positions = False
+    children_inherit_positions = False
     positions_count_changes = True
 
     def __init__(self, path: str, *, only: Collection[RangeId] = ()) -> None:
@@ -62,8 +62,8 @@ class LogAccess:
                     f"Start the query again with a new checkpoint directory"
                 )
             over = end.closed
-            successors = self._log.catalog.successors(name) if over else None
-            sights[name] = Availability(lag=end.last - done, successors=successors)
+            children = self._log.catalog.children(name) if over else None
+            sights[name] = Availability(lag=end.last - done, children=children)
         return sights
 
     def order(self, position: Continuation) -> int:

@@ -6,7 +6,7 @@ is limited is found by reading up to it; the tasks get what was read from a file
 transactions of the largest size would fit, or without a limit, the end is where the feed is
 now, and only the tasks read.
 
-A range that was split or merged after a batch was planned is read on through the successors
+A range that was split or merged after a batch was planned is read on through the children
 that took over its position, up to the planned end: nothing is lost or repeated, and changes
 come in the order and under the name of the planned range. So a repeated batch is the same,
 even after its ranges have split or merged.
@@ -108,7 +108,7 @@ class FeedAccess:
         except BaseException:
             self._loop.close()
             raise
-        self.successors_inherit_positions = self._inner.successors_inherit_positions
+        self.children_inherit_positions = self._inner.children_inherit_positions
 
     def identity(self) -> str:
         return self._kind.identity(self._inner)
@@ -180,7 +180,7 @@ class FeedAccess:
             if not (await feed.read(found, after, 1)).changes:
                 return Availability(lag=0)
         except RangeEnded as ended:
-            return Availability(lag=0, successors=ended.successors)
+            return Availability(lag=0, children=ended.children)
         return Availability(lag=max(1, await lag_of(feed, found, after) or 1))
 
     async def _advanced(self, feed: RetryingFeed, name: RangeId, step: Step) -> StepResult:
@@ -237,7 +237,7 @@ class FeedAccess:
     def _pages(
         self, found: FeedRange, after: Continuation, end: Continuation
     ) -> Iterator[Sequence[Change]]:
-        """Yield the changes between two positions, also from successors of the range."""
+        """Yield the changes between two positions, also from children of the range."""
         until, each = self.order(end), 1
         while self.order(after) < until:
             limit = min(PAGE, each * self.distance(after, end))
@@ -352,13 +352,13 @@ class FeedAccess:
     def _taken_over(
         self, ended: RangeEnded, after: Continuation, end: Continuation
     ) -> Iterator[Sequence[Change]]:
-        """Continue in the successors that take over the position of an ended range."""
-        if any(x.start != after for x in ended.successors):
+        """Continue in the children that take over the position of an ended range."""
+        if any(x.start != after for x in ended.children):
             raise FeedRefused(
                 f"range {ended.range_id!r} ended at {after!r}, before {end!r}, which was seen "
                 f"earlier: the feed was restored from an older copy. Start from the beginning"
             )
-        lines = [self._pages(x.range, after, end) for x in ended.successors]
+        lines = [self._pages(x.range, after, end) for x in ended.children]
         changes = heapq.merge(*map(chain.from_iterable, lines), key=attrgetter("sequence"))
         while page := list(islice(changes, PAGE)):
             yield page

@@ -1,13 +1,13 @@
-"""Ranges that end, and the successors that own their keys next.
+"""Ranges that end, and the children that own their keys next.
 
 A range is read once all that had its keys before have been read to their ends: only so do
 the changes of a key stay in order. Ranges are seen in two ways: as the feed lists them,
-each with its parents, and as an ended one names its successors.
+each with its parents, and as an ended one names its children.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 
-from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.reader import Access, Availability
@@ -84,12 +84,12 @@ def with_successors(
     marks: Mapping[RangeId, Mark],
     sights: Mapping[RangeId, Availability],
 ) -> Offset:
-    """Add the successors of ended ranges, and drop the ranges no successor waits for.
+    """Add the children of ended ranges, and drop the ranges no child waits for.
 
     Where positions are taken over, ``sights`` has none of ranges that had ended before.
     """
-    following = {x: sights[x].successors or () for x in sights if marks[x].ended}
-    if access.successors_inherit_positions:
+    following = {x: sights[x].children or () for x in sights if marks[x].ended}
+    if access.children_inherit_positions:
         fresh = _taking_over(marks, following)
         done = {x for x, mark in start.marks.items() if mark.ended} - fresh.keys()
     else:
@@ -102,7 +102,7 @@ def with_successors(
 
 
 def _taking_over(
-    marks: Mapping[RangeId, Mark], following: Mapping[RangeId, Sequence[Successor]]
+    marks: Mapping[RangeId, Mark], following: Mapping[RangeId, Sequence[Child]]
 ) -> Mapping[RangeId, Mark]:
     """Introduce those that take over positions, each from the one range that held its keys.
 
@@ -116,22 +116,22 @@ def _taking_over(
             low=x.range.low,
             high=x.range.high,
         )
-        for name, successors in following.items()
-        for x in successors
+        for name, children in following.items()
+        for x in children
     }
 
 
 def _starting_over(
     access: Access,
     marks: Mapping[RangeId, Mark],
-    following: Mapping[RangeId, Sequence[Successor]],
+    following: Mapping[RangeId, Sequence[Child]],
 ) -> Mapping[RangeId, Mark]:
     """Introduce those whose parents have all been read to their ends."""
-    claims: dict[RangeId, list[tuple[Mark, Successor]]] = {}
-    for name, successors in following.items():
-        for successor in successors:
-            if successor.range.id not in marks:
-                claims.setdefault(successor.range.id, []).append((marks[name], successor))
+    claims: dict[RangeId, list[tuple[Mark, Child]]] = {}
+    for name, children in following.items():
+        for child in children:
+            if child.range.id not in marks:
+                claims.setdefault(child.range.id, []).append((marks[name], child))
     waited_for = _unread(access, marks) if claims else set()
     return {
         name: Mark(
@@ -147,20 +147,20 @@ def _unread(access: Access, marks: Mapping[RangeId, Mark]) -> set[RangeId]:
     """Return the ranges that are being read, or will be once their parents have ended.
 
     What was read and left out again is among them, but no range waits for it: it was left
-    out only after all its successors were introduced.
+    out only after all its children were introduced.
     """
     names = {x.id for x in access.ranges()} | marks.keys()
     return {x for x in names if x not in marks or not marks[x].ended}
 
 
 def _droppable(start: Offset, sights: Mapping[RangeId, Availability]) -> set[RangeId]:
-    """Return the ended ranges whose successors are all introduced since the last batch.
+    """Return the ended ranges whose children are all introduced since the last batch.
 
     Not those with a parent that is still there, read to its end or not: it would introduce
     them again.
     """
-    following = {x: sights[x].successors or () for x in start.marks}
-    children = {x.range.id for successors in following.values() for x in successors}
+    following = {x: sights[x].children or () for x in start.marks}
+    children = {x.range.id for some in following.values() for x in some}
     return {
         name
         for name, mark in start.marks.items()

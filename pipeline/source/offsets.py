@@ -12,8 +12,8 @@ text, so the keys are always in order.
 A range that goes on with the keys of ended ones is *introduced*: it appears in the end
 offset of a batch at the position where reading it starts, and is first read in the batch
 after. So a batch says by itself what it reads, and a key's changes never come from an
-ended range and from its successor in one batch. An ended range stays for as long as a
-successor of it waits for another parent, and for one batch more.
+ended range and from its child in one batch. An ended range stays for as long as a
+child of it waits for another parent, and for one batch more.
 """
 
 from collections.abc import Mapping

@@ -92,7 +92,7 @@ def fair_shares(lags: Mapping[Name, int], limit: int, turn: int = 0) -> Mapping[
 def first_offset(access: Access, start: StartAt) -> Offset:
     """Return where reading begins: of each line of descent, the oldest with a change left."""
     marks = _settled(access, start)
-    if access.successors_inherit_positions:  # what is gone is not listed, so all are the oldest
+    if access.children_inherit_positions:  # what is gone is not listed, so all are the oldest
         return Offset(marks=marks, feed=access.identity())
     sights = access.look(marks)
     chosen: dict[RangeId, Mark] = {}
@@ -100,15 +100,15 @@ def first_offset(access: Access, start: StartAt) -> Offset:
     for x in access.ranges():
         if x.id not in marks or any(y in marks and y not in over for y in x.parents):
             continue  # it is introduced once its parents have been read
-        if sights[x.id].lag == 0 and sights[x.id].successors is not None:
+        if sights[x.id].lag == 0 and sights[x.id].children is not None:
             over[x.id] = marks[x.id].at_its_end()
         else:
             chosen[x.id] = marks[x.id]
     reached = chosen.keys() | over.keys()
-    awaited = {  # a successor of theirs still waits for another parent
+    awaited = {  # a child of theirs still waits for another parent
         name: mark
         for name, mark in over.items()
-        if any(x.range.id not in reached for x in sights[name].successors or ())
+        if any(x.range.id not in reached for x in sights[name].children or ())
     }
     return Offset(marks=chosen | awaited, feed=access.identity())
 
@@ -116,12 +116,12 @@ def first_offset(access: Access, start: StartAt) -> Offset:
 def target_at(access: Access, end: StartAt | Offset) -> Target:
     """Return how far to read to get to a point, for every range there is now.
 
-    A range that an offset no longer names, because all its successors were introduced, is
+    A range that an offset no longer names, because all its children were introduced, is
     read to its end.
     """
     if isinstance(end, Offset):
         access.check_feed(end)
-        if access.successors_inherit_positions:  # bounds say what its successors are
+        if access.children_inherit_positions:  # bounds say what its children are
             return Target.of(end.marks)
         known = {x.id: x for x in access.ranges()}
         passed = sorted(ancestors(end.marks, known) - end.marks.keys())
@@ -139,7 +139,7 @@ def next_offset(
     asked = {
         x: m
         for x, m in start.marks.items()
-        if not (m.ended and access.successors_inherit_positions)
+        if not (m.ended and access.children_inherit_positions)
     }
     sights = access.look(asked)
     steps = {
@@ -241,7 +241,7 @@ def _settled_once(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
 
 def mark_of(access: Access, x: FeedRange, at: Continuation, generation: int) -> Mark:
     """Mark a range, with its bounds where they would be forgotten."""
-    low, high = (x.low, x.high) if access.successors_inherit_positions else ("", "")
+    low, high = (x.low, x.high) if access.children_inherit_positions else ("", "")
     return Mark(continuation=at, generation=generation, low=low, high=high)
 
 
@@ -286,4 +286,4 @@ def _is_over(access: Access, before: Mark, after: Mark, sight: Availability) -> 
     """Whether a range has ended, and is read to its end."""
     gone = access.order(after.continuation) - access.order(before.continuation)
     assert gone >= 0, f"a range would go back from {before} to {after}"
-    return sight.successors is not None and gone >= sight.lag
+    return sight.children is not None and gone >= sight.lag

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.feed import Change, Child, Continuation, FeedRange, RangeId, StartAt
 from changefeed.pipeline.source.offsets import Mark, Offset
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """What follows a position: about how many changes, or the successors after the end.
+    """What follows a position: about how many changes, or the children after the end.
 
-    ``successors`` is ``None`` as long as the range may get more changes, and empty where
+    ``children`` is ``None`` as long as the range may get more changes, and empty where
     an ended range has none.
     """
 
     lag: int
-    successors: tuple[Successor, ...] | None = None
+    children: tuple[Child, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,8 @@ class Access(Protocol):
     planning takes about as long for many as for one.
     """
 
-    successors_inherit_positions: bool
-    """Whether successors take over the positions of ended ranges, whose bounds the feed
+    children_inherit_positions: bool
+    """Whether children take over the positions of ended ranges, whose bounds the feed
     forgets: marks must then carry them. See ``Feed``."""
 
     positions_count_changes: bool

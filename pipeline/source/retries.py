@@ -34,7 +34,7 @@ class RetryingFeed(Feed):
         self._few = asyncio.Semaphore(_AT_ONCE)
         self._timeout = timeout
         self._patience = patience
-        self.successors_inherit_positions = feed.successors_inherit_positions
+        self.children_inherit_positions = feed.children_inherit_positions
 
     @property
     def identity(self) -> str:

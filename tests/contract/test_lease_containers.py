@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import (
     adopt_feed,
@@ -29,7 +29,7 @@ from tests.support.lease_containers import Connect
 
 pytestmark = pytest.mark.real_time
 
-END = End(children=(Successor(range=FeedRange(id=RangeId("r1")), start=Continuation("0")),))
+END = End(children=(Child(range=FeedRange(id=RangeId("r1")), start=Continuation("0")),))
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, Successor
+from changefeed.feeds.feed import Child, Continuation
 from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -21,7 +21,7 @@ Facts = dict[str, tuple[str | None, End | None, str | None, int]]
 
 R0 = make.feed_range("r0", "", "8")
 R1 = replace(make.feed_range("r1", "", "8"), generation=(1, 0))
-END = End(children=(Successor(range=R1, start=Continuation("0")),))
+END = End(children=(Child(range=R1, start=Continuation("0")),))
 SAVED = [
     make.lease(R0, at="9", end=END, epoch=4),
     make.lease(R1, at="3", epoch=2),

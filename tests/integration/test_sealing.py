@@ -189,7 +189,7 @@ async def test_sealing_names_what_it_was_asked_for_and_does_nothing_twice(path: 
         whole = await log.start(FeedRange(id=HURT), "now")
         with pytest.raises(RangeEnded) as ended:
             await log.read(FeedRange(id=HURT), whole, 10)
-    assert len(ended.value.successors) == 2
+    assert len(ended.value.children) == 2
     assert changes == await written(path, SOUND)
 
 

@@ -185,10 +185,10 @@ class DotNetLikeHost:
         if stored is None or stored["Owner"] != self.name:
             raise LeaseLost
         self._around.at_the_end(end.range_id)
-        for successor in end.successors:
-            found = successor.range
+        for child in end.children:
+            found = child.range
             made = new_lease(prefix, found.id, found.low, found.high)
-            made |= {"ContinuationToken": successor.start, "properties": stored["properties"]}
+            made |= {"ContinuationToken": child.start, "properties": stored["properties"]}
             with suppress(ItemExists):
                 await _in_time(items.create(made))
         with suppress(ItemNotFound, PreconditionFailed):

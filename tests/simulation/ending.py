@@ -111,7 +111,7 @@ class Ending:
         """
         leases = await self._open_leases()
         by_load = any(x.host.settings.leases.by_load for x in self._our_running())
-        return by_load and any(x.load or x.moved for x in leases)
+        return by_load and any(x.load or x.cooling for x in leases)
 
     async def _loads_to_say(self) -> bool:
         """Whether leases that heartbeats keep are still written, to say what ranges cost."""

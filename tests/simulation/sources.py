@@ -76,7 +76,7 @@ class MemorySource:
 
     def open_ranges(self) -> Sequence[FeedRange]:
         return [
-            x.seen_from_outside() for x in self._feed._ranges.values() if x.successors is None
+            x.seen_from_outside() for x in self._feed._ranges.values() if x.children is None
         ]
 
     def is_read_by(self, owned: Sequence[FeedRange]) -> bool:

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from changefeed.feeds.feed import FeedRange, Successor
+from changefeed.feeds.feed import Child, FeedRange
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import End, KeptCheckpoint, Lease, Member
@@ -30,7 +30,7 @@ _RANGES = st.builds(
 )
 _ENDS = st.builds(
     End,
-    children=st.lists(st.builds(Successor, range=_RANGES, start=_TEXT), max_size=3).map(tuple),
+    children=st.lists(st.builds(Child, range=_RANGES, start=_TEXT), max_size=3).map(tuple),
     by=st.sampled_from(["feed", "split", "merge"]),
 )
 _SETTINGS = st.dictionaries(_TEXT, _TEXT | _COUNTS | st.booleans(), max_size=3).map(
@@ -48,7 +48,7 @@ LEASES = st.builds(
     paused=st.none() | _TEXT,
     health=_HEALTHS,
     load=st.none() | st.floats(min_value=0, max_value=1e3),
-    moved=st.booleans(),
+    cooling=st.booleans(),
     stamp=_STAMPS,
     checkpoint=_TEXT.map(Checkpoint.of_text),
     checkpoint_epoch=_COUNTS,

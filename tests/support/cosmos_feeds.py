@@ -78,7 +78,7 @@ async def cosmos_world(*, ranges: int = 1) -> AsyncIterator[CosmosWorld]:
 class Unwrapped(Feed):
     """A Cosmos DB feed whose items each hold one record: their ids and bodies are its."""
 
-    successors_inherit_positions = True
+    children_inherit_positions = True
 
     def __init__(self, feed: CosmosFeed) -> None:
         self._feed = feed

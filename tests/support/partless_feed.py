@@ -13,7 +13,7 @@ class PartlessFeed(MemoryFeed):
 class Handing(PartlessFeed):
     """A feed whose ranges hand on the positions of their readers."""
 
-    successors_inherit_positions = True
+    children_inherit_positions = True
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         name = RangeId(f"{low}-{high}")

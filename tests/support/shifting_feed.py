@@ -27,6 +27,7 @@ from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
+    Child,
     Continuation,
     Feed,
     FeedRange,
@@ -35,7 +36,6 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
     StartAt,
-    Successor,
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
 
@@ -115,7 +115,7 @@ class ShiftingStore:
 
 
 class ShiftingReader(Feed):
-    successors_inherit_positions = True
+    children_inherit_positions = True
 
     def __init__(self, store: ShiftingStore) -> None:
         self._store = store
@@ -151,7 +151,7 @@ class ShiftingReader(Feed):
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         place = await self._place(found)
         if not isinstance(place, Place):
-            raise RangeEnded(found.id, tuple(Successor(range=x, start=after) for x in place))
+            raise RangeEnded(found.id, tuple(Child(range=x, start=after) for x in place))
         behind = self._behind(place, after)
         if not behind:
             return Page(changes=(), continuation=position(self._store.lsns[place.physical]))

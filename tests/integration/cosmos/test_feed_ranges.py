@@ -49,7 +49,7 @@ class Reader:
                 page = await feed.read(owned, after, limit)
             except RangeEnded as ended:
                 del self.leases[range_id]
-                for x in ended.successors:
+                for x in ended.children:
                     assert x.range.id not in self.leases
                     self.leases[x.range.id] = (x.range, x.start)
                     await self._read_range(feed, x.range.id, pages, limit)
@@ -133,7 +133,7 @@ async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(
         for start in ('"0"', '"3"'):
             with pytest.raises(RangeEnded) as ended:
                 await first.read(FeedRange(id=RangeId("0")), Continuation(start), 5)
-            assert [x.start for x in ended.value.successors] == [start, start]
+            assert [x.start for x in ended.value.children] == [start, start]
 
 
 async def test_while_a_split_is_going_on_the_reader_is_asked_to_wait_with_one_request(
@@ -154,7 +154,7 @@ async def test_what_goes_on_after_a_range_is_the_latest_there_is(
     children = await world.by_hand.split(range=low["id"])
     with pytest.raises(RangeEnded) as ended:
         await feed.read(FeedRange(id=RangeId("0")), Continuation('"0"'), 5)
-    names = [x.range.id for x in ended.value.successors]
+    names = [x.range.id for x in ended.value.children]
     assert names == [*(x["id"] for x in children), high["id"]]
 
 
@@ -169,7 +169,7 @@ async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
     )
     with pytest.raises(RangeEnded) as ended:
         await feed.read(one, Continuation('"0"'), 5)
-    (half,) = ended.value.successors
+    (half,) = ended.value.children
     (listed,) = await feed.ranges()
     assert listed.id == merged["id"]
     tombstone = Lease(range=one, epoch=1).ended_in(End(children=(half,)))

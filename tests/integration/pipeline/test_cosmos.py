@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.lease_offsets import offset_of
@@ -294,9 +294,7 @@ def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_wit
     below = (bounds[one][0], bounds[two][1])
     whole = lease("0", '"40"', ("", "FF"), 0)
     lower, upper = lease(low, '"40"', below, 1), lease(high, '"43"', bounds[high], 1)
-    children = tuple(
-        Successor(range=x.range, start=Continuation('"40"')) for x in (lower, upper)
-    )
+    children = tuple(Child(range=x.range, start=Continuation('"40"')) for x in (lower, upper))
     over = whole.ended_in(End(children=children))
     expected = {low: '"40"', high: '"43"'}
     with cosmos.access(mode) as access:

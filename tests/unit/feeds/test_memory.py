@@ -65,7 +65,7 @@ async def test_a_new_era_passes_hashes_on_across_every_boundary() -> None:
     assert [x.parents for x in fresh] == [("r0",), ("r0", "r1"), ("r1",)]
     with pytest.raises(RangeEnded, match="goes on in r2, r3") as caught:
         await feed.read(r0, await feed.start(r0, "now"), 1)
-    assert [x.range for x in caught.value.successors] == list(fresh[:2])
+    assert [x.range for x in caught.value.children] == list(fresh[:2])
 
 
 async def test_a_range_closed_for_good_goes_on_in_nothing_and_its_keys_are_refused() -> None:

@@ -21,7 +21,7 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 async def test_a_bounded_feed_can_what_the_feed_can() -> None:
     store = ShiftingStore()
     bounded = bounded_feed(ShiftingReader(store), timeout=1)
-    assert bounded.successors_inherit_positions
+    assert bounded.children_inherit_positions
     (whole,) = await bounded.ranges()
     low, high = bounded.split(whole, 2)
     assert bounded.merge([low, high]).id == whole.id
@@ -29,7 +29,7 @@ async def test_a_bounded_feed_can_what_the_feed_can() -> None:
     store.split(whole.id)
     with pytest.raises(RangeEnded) as ended:
         await bounded.read(whole, Continuation('"0"'), 1)
-    assert [x.range.id for x in ended.value.successors] == ["1", "2"]
+    assert [x.range.id for x in ended.value.children] == ["1", "2"]
 
 
 async def test_a_feed_that_does_not_answer_is_unavailable() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, RangeId
 from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.keymap import KeyMap
@@ -14,7 +14,7 @@ from tests.support import make
 
 WHOLE = make.feed_range("r0", "0", "8")
 CHILD = replace(WHOLE, id=RangeId("r1"), generation=(1, 0))
-END = End(children=(Successor(range=CHILD, start=Continuation("0")),))
+END = End(children=(Child(range=CHILD, start=Continuation("0")),))
 
 
 async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_after_it() -> None:

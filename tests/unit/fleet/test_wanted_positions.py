@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.leases.checkpoint import Checkpoint
@@ -28,9 +28,7 @@ async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
         at = await feed.start(x, "now")
         leases.append(make.lease(x, at=at, epoch=1))
     children = tuple(
-        Successor(range=x.range, start=Continuation("0"))
-        for x in leases
-        if "r0" in x.range.parents
+        Child(range=x.range, start=Continuation("0")) for x in leases if "r0" in x.range.parents
     )
     leases[0] = leases[0].ended_in(End(children=children))
     return feed, leases

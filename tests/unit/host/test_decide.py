@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.host.decide import Decision, Own, Ranges, decide
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import Moment
@@ -248,8 +248,8 @@ def by_load(name: HostName, **said: object) -> Member:
     return replace(member(name), settings=json.dumps(settings))
 
 
-HOT = [lease(n, B).with_load(0.5, moved=False) for n in range(2)]
-COLD = [lease(n, ME).with_load(0.0, moved=False) for n in range(2, 4)]
+HOT = [lease(n, B).with_load(0.5, cooling=False) for n in range(2)]
+COLD = [lease(n, ME).with_load(0.0, cooling=False) for n in range(2, 4)]
 
 
 def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
@@ -306,7 +306,7 @@ def test_capacities_and_most_ranges_are_what_member_records_say() -> None:
 
 
 def of_b(n: int) -> Lease:
-    return replace(lease(n, B), incarnation=None, moved=False)
+    return replace(lease(n, B), incarnation=None, cooling=False)
 
 
 # What is to come, and what is over
@@ -319,7 +319,7 @@ LOW, HIGH = (
     for x in (("low", "0", "4"), ("high", "4", "8"))
 )
 ENDED = make.lease(WHOLE, epoch=1).ended_in(
-    End(children=(Successor(range=LOW, start=START), Successor(range=HIGH, start=START)))
+    End(children=(Child(range=LOW, start=START), Child(range=HIGH, start=START)))
 )
 READ = [make.lease(x, "b", renewals=1) for x in (LOW, HIGH)]
 FEED = Ranges(listed=[LOW, HIGH], asked=0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.feed import Child, Continuation, Feed, FeedRange, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer, ListedFleet
@@ -47,7 +47,7 @@ async def begun(leases: LeaseContainer) -> None:
 async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: str) -> None:
     stored = await lease_in(leases, name)
     start = Continuation(at)
-    ends = End(children=tuple(Successor(range=x, start=start) for x in children))
+    ends = End(children=tuple(Child(range=x, start=start) for x in children))
     await leases.replace(stored.ended_in(ends))
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
@@ -158,7 +158,7 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
 async def end(container: LeaseContainer, name: RangeId, *children: FeedRange, at: int) -> None:
     """End a range as its reader does, at one position."""
     start = Continuation(str(at))
-    ends = End(children=tuple(Successor(range=x, start=start) for x in children))
+    ends = End(children=tuple(Child(range=x, start=start) for x in children))
     await container.replace((await lease_in(container, name)).ended_in(ends))
 
 

@@ -32,7 +32,7 @@ class Stubborn:
 
 def _renewed(lease: Lease) -> Lease:
     epoch = lease.epoch + (lease.owner != NET)
-    bare = replace(lease.renewed(), incarnation=None, next_owner=None, moved=False)
+    bare = replace(lease.renewed(), incarnation=None, next_owner=None, cooling=False)
     return replace(bare, owner=NET, epoch=epoch)
 
 

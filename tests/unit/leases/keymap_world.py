@@ -13,7 +13,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Protocol
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease, Version
@@ -105,7 +105,7 @@ class LogFeed:
         if partition.children is None:
             return []
         children = [x for x in partition.children if x.shares_keys_with(found)]
-        return End(children=tuple(Successor(range=x, start=_start(0)) for x in children))
+        return End(children=tuple(Child(range=x, start=_start(0)) for x in children))
 
     def sub_range(self, found: FeedRange, low: int, high: int, depth: int) -> FeedRange:
         whole = found.of or found.id
@@ -166,11 +166,11 @@ class CosmosFeed:
             return [(key, at) for key in keys_of(found)] if at < self._events else []
         return End(children=tuple(self._gone_on(x, found, at) for x in holders))
 
-    def _gone_on(self, holder: FeedRange, found: FeedRange, at: int) -> Successor:
+    def _gone_on(self, holder: FeedRange, found: FeedRange, at: int) -> Child:
         low, high = max(holder.low, found.low), min(holder.high, found.high)
         whole = (low, high) == (holder.low, holder.high)
         part = spanning(f"{low}-{high}", int(low), int(high), holder.generation)
-        return Successor(range=holder if whole else part, start=_start(at))
+        return Child(range=holder if whole else part, start=_start(at))
 
     def sub_range(self, found: FeedRange, low: int, high: int, depth: int) -> FeedRange:
         """One that has all keys of a physical range has its name, too."""
@@ -383,12 +383,12 @@ class World:
             return self._cut_somewhere()
         listed = self.feed.listed()
         oldest = [x for x in listed if x.generation == min(y.generation for y in listed)]
-        return End(children=tuple(Successor(range=x, start=_start(0)) for x in oldest))
+        return End(children=tuple(Child(range=x, start=_start(0)) for x in oldest))
 
     def _cut_somewhere(self) -> End:
         children = []
         for found, at, event in self.feed.somewhere():
-            children.append(Successor(range=found, start=_start(at)))
+            children.append(Child(range=found, start=_start(at)))
             for key in keys_of(found):
                 self.done[key] = event - 1
         return End(children=tuple(children))
@@ -470,7 +470,7 @@ class World:
             self.feed.sub_range(lease.range, *x, 1) for x in ((low, middle), (middle, high))
         ]
         start = lease.continuation or _start(0)
-        end = End(children=tuple(Successor(range=x, start=start) for x in parts), by="split")
+        end = End(children=tuple(Child(range=x, start=start) for x in parts), by="split")
         self.splits += self._replace(lease, _ended(lease, end)) is not None
         return True
 
@@ -495,7 +495,7 @@ class World:
 
     def _merge_into(self, merged: FeedRange, a: Lease, b: Lease) -> None:
         end = End(
-            children=(Successor(range=merged, start=a.continuation or _start(0)),), by="merge"
+            children=(Child(range=merged, start=a.continuation or _start(0)),), by="merge"
         )
         first = self._replace(a, _paused(a), sure=True)
         second = self._replace(b, _paused(b), sure=True)

@@ -48,7 +48,7 @@ def grown(steps: Sequence[str]) -> Sequence[Lease]:
             case "released":
                 lease = lease.released()
             case "loaded":
-                lease = lease.renewed().with_load(n / 10, moved=False)
+                lease = lease.renewed().with_load(n / 10, cooling=False)
         copies.append(replace(lease, version=Version(str(n + 8))))
     return copies
 

@@ -49,7 +49,7 @@ def test_a_range_that_is_more_than_a_fair_share_is_split_into_so_many_shares() -
 @pytest.mark.parametrize(
     "changed",
     [
-        {"moved": True},
+        {"cooling": True},
         {"paused": "being merged"},
         {"next_owner": HostName("h1")},
         {"epoch": 0, "owner": None},
@@ -97,7 +97,7 @@ def some_listing(random: Random) -> tuple[list[FeedRange], list[Lease]]:
         found.remove(chosen)
         found += halves(chosen)
     listed = [lease(x, random.choice(LOADS)) for x in found]
-    return ranges, [replace(x, moved=random.random() < 0.1) for x in listed]
+    return ranges, [replace(x, cooling=random.random() < 0.1) for x in listed]
 
 
 def eligible(
@@ -108,7 +108,7 @@ def eligible(
     total = sum(sure) + (len(listed) - len(sure)) * (sum(sure) / len(sure) if sure else 0.0)
     busy = [x for x in listed if (known(x.load) or 0.0) >= LEAST_BUSY]
     heavy = [x for x in busy if (known(x.load) or 0.0) * fleet > tolerance * total]
-    fresh = [whole_of(x, ranges) for x in listed if x.moved]
+    fresh = [whole_of(x, ranges) for x in listed if x.cooling]
     return [x for x in heavy if whole_of(x, ranges) not in fresh]
 
 
@@ -151,7 +151,7 @@ def test_loads_that_say_anything_at_any_time_end_with_two_parts_for_each_host(
     listed = [lease(x, None) for x in ranges]
     splits = 0
     for _ in range(200):
-        listed = [replace(x, load=random.choice(LOADS), moved=False) for x in listed]
+        listed = [replace(x, load=random.choice(LOADS), cooling=False) for x in listed]
         found = hot_ranges(listed, hosts(fleet), ranges)
         for range_id, into in found.items():
             (whole,) = [x for x in listed if x.range_id == range_id]

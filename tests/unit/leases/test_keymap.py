@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, HostName, Lease, Version, newest
 from tests.unit.leases.keymap_world import Trouble, World, spanning
@@ -56,7 +56,7 @@ def lease(found: FeedRange, *, epoch: int = 1, **more: Any) -> Lease:
 
 
 def ended(found: FeedRange, *children: FeedRange) -> Lease:
-    end = End(children=tuple(Successor(range=x, start=START) for x in children))
+    end = End(children=tuple(Child(range=x, start=START) for x in children))
     return Lease(range=found, epoch=1, end=end)
 
 
@@ -146,5 +146,5 @@ def test_without_bounds_names_alone_say_what_goes_on() -> None:
     going_on = [ended(parent, child), lease(child)]
     assert not KeyMap(going_on).due()
     assert names(KeyMap(going_on).over(())) == ["p"]
-    root = End(children=(Successor(range=parent, start=START),))
+    root = End(children=(Child(range=parent, start=START),))
     assert not KeyMap(going_on, root=root).over(())

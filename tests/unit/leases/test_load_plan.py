@@ -24,8 +24,10 @@ ALL_AT_ONCE = 1.0
 NO_LOADS = [None, math.nan, math.inf, -math.inf, -0.5]
 
 
-def lease(n: int, owner: HostName | None, load: float | None, *, moved: bool = False) -> Lease:
-    return make.lease(f"r{n:03}", owner, epoch=1, load=load, moved=moved)
+def lease(
+    n: int, owner: HostName | None, load: float | None, *, cooling: bool = False
+) -> Lease:
+    return make.lease(f"r{n:03}", owner, epoch=1, load=load, cooling=cooling)
 
 
 def leases(**loads: Sequence[float | None]) -> list[Lease]:
@@ -167,9 +169,9 @@ def test_what_has_no_owner_goes_heaviest_first_to_the_host_with_most_room() -> N
 
 
 def test_a_lease_that_was_moved_stays_until_its_owner_says_otherwise() -> None:
-    before = [lease(n, A, 0.5, moved=True) for n in range(4)]
+    before = [lease(n, A, 0.5, cooling=True) for n in range(4)]
     assert moved(before, plan_by_load(before, alike(A, B), at_once=ALL_AT_ONCE)) == []
-    settled = [replace(x, moved=False) for x in before]
+    settled = [replace(x, cooling=False) for x in before]
     assert len(moved(settled, plan_by_load(settled, alike(A, B), at_once=ALL_AT_ONCE))) == 2
 
 
@@ -184,7 +186,7 @@ def test_a_share_of_the_leases_is_on_its_way_at_a_time() -> None:
     assert plan_by_load(asked, alike(A, B)) == first
     (*others, last) = asked
     assert last.next_owner == B
-    arrived = [*others, replace(last, owner=B, next_owner=None, moved=True)]
+    arrived = [*others, replace(last, owner=B, next_owner=None, cooling=True)]
     more = plan_by_load(arrived, alike(A, B))
     assert len([x for x in arrived if more[x.range_id] != (x.next_owner or x.owner)]) == 1
 
@@ -245,8 +247,8 @@ def test_any_loads_give_one_plan_whatever_the_order_and_moves_within_bounds(
     random: Random,
 ) -> None:
     before = [
-        lease(n, None if owner < 0 else HOSTS[owner], load, moved=moved)
-        for n, (owner, load, moved) in enumerate(found)
+        lease(n, None if owner < 0 else HOSTS[owner], load, cooling=cooling)
+        for n, (owner, load, cooling) in enumerate(found)
     ]
     assigned = plan_by_load(before, hosts)
     shuffled = dict(random.sample(sorted(hosts.items()), k=len(hosts)))
@@ -254,7 +256,7 @@ def test_any_loads_give_one_plan_whatever_the_order_and_moves_within_bounds(
     living = [x for x in before if x.owner in hosts]
     gone = [x for x in living if assigned[x.range_id] != x.owner]
     assert len(gone) <= max(1, math.ceil(AT_ONCE * len(before)))
-    assert not any(x.moved for x in gone)
+    assert not any(x.cooling for x in gone)
     sizes, had = Counter(assigned.values()), Counter(x.owner for x in living)
     for name, limits in hosts.items():
         assert limits.max_ranges is None or sizes[name] <= max(limits.max_ranges, had[name])
@@ -282,7 +284,7 @@ class Fleet:
             if load is not None and math.isfinite(load):
                 load = coarse(load, one.load)
             cooling = at - self.since.get(one.range_id, -self.cooldown) < self.cooldown
-            self.leases[n] = one.with_load(load, moved=cooling)
+            self.leases[n] = one.with_load(load, cooling=cooling)
         after = plan_by_load(self.leases, alike(*self.hosts))
         gone = moved(self.leases, after)
         assert len(gone) <= math.ceil(AT_ONCE * len(self.leases))

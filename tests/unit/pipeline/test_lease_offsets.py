@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import (
@@ -69,11 +69,11 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
 
 def goes_on(lease: Lease, *ranges: FeedRange, by: Literal["feed", "split", "merge"]) -> End:
     start = require_continuation(lease)
-    return End(children=tuple(Successor(range=x, start=start) for x in ranges), by=by)
+    return End(children=tuple(Child(range=x, start=start) for x in ranges), by=by)
 
 
 def of_two_halves() -> tuple[ShiftingStore, Sequence[Lease]]:
-    """Return a feed of one range whose successors take over positions, and leases of its
+    """Return a feed of one range whose children take over positions, and leases of its
     halves, which hosts have read up to its second and third change.
     """
     store = ShiftingStore()

@@ -48,7 +48,7 @@ def test_what_was_read_comes_out_as_it_went_in() -> None:
         blocks=[Block(first=4, count=3, columns=columns(3))],
         last=6,
         ended=True,
-        successors=(FeedRange(id=RangeId("e2.p01.v00-ff"), parents=(RangeId("e1"),)),),
+        children=(FeedRange(id=RangeId("e2.p01.v00-ff"), parents=(RangeId("e1"),)),),
     )
     assert parsed_read(b"".join(framed_read(found))) == found
     nothing = ReadResult(blocks=[], last=0)

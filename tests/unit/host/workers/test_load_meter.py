@@ -100,7 +100,7 @@ def test_reads_count_that_brought_changes_and_none_that_may_have_waited_for_some
 
 def test_a_new_owner_goes_on_from_the_load_that_it_found() -> None:
     time = Time()
-    found = OWNED.with_load(1.0, moved=False)
+    found = OWNED.with_load(1.0, cooling=False)
     meter = metered(found, time)
     assert meter.written_to(found).load == 1.0
     assert 0.6 < (busy_for(meter, time, 0, 10).load or 0) < 0.8
@@ -111,7 +111,7 @@ def test_a_new_owner_that_finds_what_is_no_load_measures_from_the_beginning(
     found: float,
 ) -> None:
     time = Time()
-    meter = metered(OWNED.with_load(found, moved=False), time)
+    meter = metered(OWNED.with_load(found, cooling=False), time)
     assert meter.written_to(OWNED).load is None
     assert busy_for(meter, time, 4, 10).load == 0.4
 
@@ -137,9 +137,9 @@ def test_a_load_is_stored_in_steps_and_stays_on_one_while_it_is_near(
 
 
 def test_a_lease_that_a_host_had_or_found_free_was_not_moved() -> None:
-    assert not OWNED.moved
-    assert not OWNED.taken_by(A, Incarnation("a-2")).moved
-    assert not OWNED.released().taken_by(B, Incarnation("b-1")).moved
-    assert OWNED.taken_by(B, Incarnation("b-1")).moved
+    assert not OWNED.cooling
+    assert not OWNED.taken_by(A, Incarnation("a-2")).cooling
+    assert not OWNED.released().taken_by(B, Incarnation("b-1")).cooling
+    assert OWNED.taken_by(B, Incarnation("b-1")).cooling
     handed_over = OWNED.asked_by(B).handed_over()
-    assert handed_over.released().taken_by(A, Incarnation("a-1")).moved
+    assert handed_over.released().taken_by(A, Incarnation("a-1")).cooling

@@ -49,9 +49,9 @@ async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -
         await fleet.balanced()
         fleet.start("b")
         await asyncio.sleep(40)
-        assert any(x.moved for x in (await listed(fleet)).values())
+        assert any(x.cooling for x in (await listed(fleet)).values())
         await asyncio.sleep(60)
-        assert not any(x.moved for x in (await listed(fleet)).values())
+        assert not any(x.cooling for x in (await listed(fleet)).values())
 
 
 async def test_where_ranges_are_counted_an_idle_one_is_not_written_to_say_so() -> None:

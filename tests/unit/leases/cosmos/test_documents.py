@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.health import RangeHealth
@@ -232,14 +232,14 @@ def test_the_leases_of_java_are_not_shared() -> None:
 
 def test_health_and_load_of_a_range_are_carried_until_another_processor_writes() -> None:
     failing = RangeHealth(last_progress=STAMP, failing_since=STAMP, last_error="KeyError: 'x'")
-    lease = documents.lease_in(ours()).with_health(failing).with_load(0.35, moved=True)
+    lease = documents.lease_in(ours()).with_health(failing).with_load(0.35, cooling=True)
     document = written(ours(), lease)
     found = documents.lease_in(document)
-    assert (found.health, found.load, found.moved) == (failing, 0.35, True)
-    well = written(document, found.with_health(RangeHealth()).with_load(None, moved=False))
+    assert (found.health, found.load, found.cooling) == (failing, 0.35, True)
+    well = written(document, found.with_health(RangeHealth()).with_load(None, cooling=False))
     assert not {"health", "load", "moved"} & set(json.loads(well["properties"]["changefeed"]))
     theirs = documents.lease_in(document | {"timestamp": "2026-08-01T11:00:00.0000000Z"})
-    assert (theirs.health, theirs.load, theirs.moved) == (RangeHealth(), None, False)
+    assert (theirs.health, theirs.load, theirs.cooling) == (RangeHealth(), None, False)
 
 
 def test_a_lease_that_dotnet_took_from_us_is_in_a_new_epoch() -> None:
@@ -263,7 +263,7 @@ def test_what_dotnet_writes_resumes_no_paused_range_and_begins_no_ended_one(
     assert documents.lease_in(paused | theirs).paused == "maintenance"
     end = End(
         children=tuple(
-            Successor(
+            Child(
                 range=FeedRange(id=RangeId(x), low=low, high=high, generation=(1, 0)),
                 start=Continuation('"7052"'),
             )

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Feed, RangeEnded, StartAt, Successor
+from changefeed.feeds.feed import Child, Feed, RangeEnded, StartAt
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import (
     End,
@@ -174,7 +174,7 @@ async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> No
             page = await feed.read(owned.range, after, random.choice([1, 3, 50]))
         except RangeEnded as ended:
             dies = random.random() < 0.2
-            end = End(children=tuple(ended.successors))
+            end = End(children=tuple(ended.children))
             await container.replace(owned.released() if dies else owned.ended_in(end))
             continue
         story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]
@@ -189,10 +189,10 @@ def left(owned: Lease, feed: Feed, random: Random) -> Lease:
     event = random.random()
     if event < 0.1:
         return owned.released().paused_because("tired")
-    if event < 0.2 and feed.successors_inherit_positions:
+    if event < 0.2 and feed.children_inherit_positions:
         with suppress(FeedRefused):
             at = require_continuation(owned)
-            parts = [Successor(range=x, start=at) for x in feed.split(owned.range, 2)]
+            parts = [Child(range=x, start=at) for x in feed.split(owned.range, 2)]
             return owned.ended_in(End(children=tuple(parts), by="split"))
     return owned.released()
 
@@ -205,7 +205,7 @@ async def merge(feed: Feed, container: MemoryLeases, random: Random) -> None:
         if one.range.high != two.range.low or one.continuation != two.continuation:
             continue
         with suppress(FeedRefused):
-            joined = Successor(
+            joined = Child(
                 range=feed.merge([one.range, two.range]), start=require_continuation(one)
             )
             end = End(children=(joined,), by="merge")
