@@ -10,7 +10,7 @@ created again by its owner (``OwnedLease``); the others leave it to the owner fo
 dead one would have kept it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
@@ -59,7 +59,7 @@ class Past:
     """What a host remembers of earlier listings. Times are in seconds, on its clock.
 
     ``alive`` has been so since ``quiet_since``; ``said`` are the settings that hosts of it said
-    last. ``begun`` are leases that were read, and were not seen to end; ``empty`` says that
+    last. ``begun`` are ranges whose lease was read, and not seen to end; ``empty`` says that
     there was none at all.
     """
 
@@ -72,7 +72,7 @@ class Past:
     readable: frozenset[RangeId] = frozenset()
     wanted: Mapping[Want, float] = field(default_factory=dict)
     empty: bool = False
-    begun: frozenset[RangeId] = frozenset()
+    begun: Mapping[RangeId, FeedRange] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,9 +277,13 @@ class _Leases:
     ) -> None:
         self._now = now = fleet.at.answered
         self._patience = patience
-        open_names = {x.range_id for x in fleet.leases.values() if x.epoch and not x.ended}
-        deleted = past.begun - fleet.leases.keys()
-        self.begun = frozenset(open_names | deleted)
+        read = {n: x.range for n, x in fleet.leases.items() if x.epoch and not x.ended}
+        deleted = {
+            name: found
+            for name, found in past.begun.items()
+            if name not in fleet.leases and not _is_any_of(found, read.values())
+        }
+        self.begun = read | deleted
         if ranges.asked == -inf:
             due, gaps, over, superseded = {}, {}, {}, {}  # what the feed has, nobody knows
         else:
@@ -298,7 +302,9 @@ class _Leases:
         self.wanted = {x: past.wanted.get(x, now) for x in named}
         self.are_unsure = not self.wanted.keys() <= past.wanted.keys()
         sure = [x for x in named if x in past.wanted]
-        late = [x for x in sure if x[0] == "gap" or (x[0] == "due" and x[1] in deleted)]
+        # Its owner may create a deleted lease again, until it has expired.
+        its_own = {x for x in due if _is_any_of(due[x].child.range, deleted.values())}
+        late = [x for x in sure if x[0] == "gap" or (x[0] == "due" and x[1] in its_own)]
         waiting = {x for x in late if now - self.wanted[x] < patience}
         self.moments = [self.wanted[x] + patience for x in waiting]
         ripe = [x for x in sure if x not in waiting]
@@ -310,6 +316,11 @@ class _Leases:
         stale = [superseded[x] for kind, x in ripe if kind == "superseded"]
         self.deletes = [(over[x], "its children go on") for _, x in gone]
         self.deletes += [(x, "its keys have gone to other ranges") for x in stale]
+
+
+def _is_any_of(found: FeedRange, others: Iterable[FeedRange]) -> bool:
+    """Whether it is one of the others, or has keys of one."""
+    return any(x.id == found.id or x.shares_keys_with(found) for x in others)
 
 
 def _gaps(keymap: KeyMap, ranges: Ranges) -> Iterator[Lease]:

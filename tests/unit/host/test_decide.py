@@ -351,6 +351,19 @@ def test_children_are_created_when_two_listings_in_a_row_want_them() -> None:
     assert wants(fresh.look([ENDED], [], 1))[0] == {"low", "high"}
 
 
+def test_keys_of_a_deleted_lease_are_left_to_its_owner_under_whatever_name() -> None:
+    root = End(children=(Child(range=WHOLE, start=START),))
+    mine = Mind(FEED)
+    mine.look(READ, [], 0, root=root)
+    for at in (1, 2, 30):  # the tombstone is gone, so only the root knows of the keys
+        assert wants(mine.look([], [], at, root=root)) == NOTHING
+    assert wants(mine.look([], [], 31, root=root))[0] == {"w"}
+    mine = Mind(FEED)
+    mine.look(READ, [], 0, root=root)
+    mine.look([], [], 1, root=root)
+    assert wants(mine.look(READ, [], 2, root=root)) == NOTHING
+
+
 def test_before_the_feed_has_said_its_ranges_nothing_is_created_or_deleted() -> None:
     mine = Mind()
     mine.look([ENDED], [], 0)
