@@ -126,7 +126,7 @@ async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_nam
                 "dead_letters": f"jsonl:{tmp_path / 'letters.jsonl'}",
                 "retry": {"attempts": 2, "max_delay": 0.1},
             },
-            "web": {"enabled": False},
+            "web": {"port": "off"},
         },
     )
     async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
