@@ -33,8 +33,7 @@ async def join_fleet(
     """
     for _ in range(_ATTEMPTS):
         found = await _of_feed(container, feed)
-        if found.id:
-            refuse_other_checkpoints(found)
+        refuse_other_checkpoints(found)
         wanted = change(found.of_feed(feed))
         stored = found if wanted == found else await container.put_fleet(wanted)
         if stored is not None:
@@ -82,8 +81,11 @@ async def settle_root(container: LeaseContainer, root: End) -> End:
 
 
 def refuse_other_checkpoints(record: FleetRecord) -> None:
-    """Raise ``StoreRefused`` if the checkpoints are not those of the fleet."""
-    if record.checkpoints == record.id:
+    """Raise ``StoreRefused`` if the checkpoints are not those of the fleet. A record that has
+    no id is of a store of ownership that is new, or was emptied: it gets that of the
+    checkpoints.
+    """
+    if not record.id or record.checkpoints == record.id:
         return
     found = "has none of this fleet" if not record.checkpoints else "has those of another fleet"
     raise StoreRefused(

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from changefeed.leases.fleet import FleetRules
-from changefeed.leases.fleet_record import changed_to
+from changefeed.leases.fleet_record import changed_to, refuse_other_checkpoints
 from changefeed.leases.lease import FleetRecord
 from changefeed.leases.timing import Timing
+from changefeed.runtime.errors import StoreRefused
 
 THIRTY = replace(Timing.of(30), handoff_poll=0.1)  # as a test may have it
 
@@ -69,3 +70,11 @@ def test_the_record_says_what_was_before_until_that_has_passed() -> None:
     assert (second.expiration, second.balance, second.before) == (6, "load", 30)
     assert changed_to(second, 6, "load") == second
     assert changed_to(second, 10, "load").before == 30
+
+
+def test_checkpoints_are_of_another_fleet_only_where_ownership_says_which_fleet_it_is() -> None:
+    refuse_other_checkpoints(FleetRecord(id="one", checkpoints="one"))
+    refuse_other_checkpoints(FleetRecord(checkpoints="one"))  # ownership was emptied
+    for other in ("", "two"):
+        with pytest.raises(StoreRefused):
+            refuse_other_checkpoints(FleetRecord(id="one", checkpoints=other))
