@@ -14,7 +14,7 @@ from changefeed.runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
-_LATER = (FeedUnavailable, StoreUnavailable, StoreUnavailable)
+_LATER = (FeedUnavailable, StoreUnavailable)
 
 
 class Retrier:
@@ -31,8 +31,8 @@ class Retrier:
         *,
         longest_delay: float = _LONGEST_DELAY,
     ) -> T:
-        """Await ``operation()`` until it raises no ``FeedUnavailable``,
-        ``StoreUnavailable`` or ``StoreUnavailable``; ``doing`` names it in the log.
+        """Await ``operation()`` until it raises no ``FeedUnavailable`` and no
+        ``StoreUnavailable``; ``doing`` names it in the log.
         """
         try:
             return await operation()  # nearly always enough, and much cheaper than what follows
