@@ -108,6 +108,7 @@ class Host:
         self._tracing = tracing
         self._events = events or HostEvents(self.name, wall=wall)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
+        self._retrier = Retrier(self._events, self._random)
         self._clock = clock
         self.wall = wall
         self._bounds = Bounds(
@@ -131,14 +132,15 @@ class Host:
             settings.leases,
             dead={*start.dead},
             events=self._events,
-            retrier=Retrier(self._events, self._random),
+            retrier=self._retrier,
             wall=wall,
             clock=clock,
             on_beat=self._beat,
             may_beat=lambda: not self._bounds.failing,
         )
-        retrier = Retrier(self._events, self._random)
-        self._idle = IdleRanges(self._feed, settings.feed, retrier=retrier, random=self._random)
+        self._idle = IdleRanges(
+            self._feed, settings.feed, retrier=self._retrier, random=self._random
+        )
         self._loop_lag = LoopLag(self._events, limit=settings.leases.timing.fence_margin)
         self._pool: WorkerPool | None = None
         self._renewer: LeaseRenewer | None = None
@@ -305,7 +307,7 @@ class Host:
             self._settings.leases,
             renew_each=self._container.renew_each,
             events=self._events,
-            retrier=Retrier(self._events, self._random),
+            retrier=self._retrier,
             random=self._random,
             failed=self._record_failure,
         )
@@ -316,7 +318,7 @@ class Host:
         """Write down by what rules this host was started, and go by them; then be a member."""
         own = self._settings.leases
         change = partial(changed_to, expiration=own.expiration, balance=own.balance)
-        record = await Retrier(self._events, self._random).call(
+        record = await self._retrier.call(
             "join", partial(join_fleet, self._container, self._feed.identity, change)
         )
         self._rules.begin(record)
@@ -372,7 +374,7 @@ class Host:
             settings=self._settings,
             idle=self._idle,
             events=self._events,
-            retrier=Retrier(self._events, self._random),
+            retrier=self._retrier,
             shared_time=SharedTime(self._clock),
         )
 
@@ -391,7 +393,7 @@ class Host:
         # A claim without an answer may be ours: that its release is lost too is no rarity.
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(2 * self._settings.leases.timing.call_timeout):
-                await Retrier(self._events, self._random).call(
+                await self._retrier.call(
                     "release", coordinator.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
                 )
 
