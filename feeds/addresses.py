@@ -7,13 +7,12 @@ theirs by the entry point ``changefeed.feeds``; see ``changefeed.feeds.backend``
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 
-from changefeed.feeds.backend import FeedBackend, OpenOptions
+from changefeed.feeds.backend import FeedBackend, OpenOptions, prepared
 from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed
-from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
+from changefeed.runtime.backends import BackendTable, BuiltIn
 from changefeed.runtime.diagnostics import Diagnostic
 
 _BROKERS = BuiltIn(target="changefeed.feeds.brokers.backend:BACKEND")
@@ -48,7 +47,7 @@ def open_feed(
     environment. Raise ``FeedRefused``, with advice, for an address of no known kind, at
     once; and for one that leads to no feed, on entering the block.
     """
-    backend, where, own = _prepared(address, options)
+    backend, where, own = prepared(FEEDS, address, options)
     return backend.open(where, own)
 
 
@@ -56,15 +55,7 @@ async def check_feed(
     address: str, options: OpenOptions | None = None
 ) -> AsyncIterator[Diagnostic]:
     """Yield what the backend of a feed has to say about the place that it is in."""
-    backend, where, own = _prepared(address, options)
+    backend, where, own = prepared(FEEDS, address, options)
     if backend.check is not None:
         async for found in backend.check(where, own):
             yield found
-
-
-def _prepared(
-    address: str, options: OpenOptions | None
-) -> tuple[FeedBackend, Address, OpenOptions]:
-    backend, where = FEEDS.find(address)
-    options = options or OpenOptions()
-    return backend, where, replace(options, settings=own_settings(backend, options.backends))

@@ -3,14 +3,14 @@
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, Feed
-from changefeed.runtime.backends import Address
+from changefeed.runtime.backends import Address, BackendT, BackendTable, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
 
 _SECTIONS = "CHANGEFEED_BACKENDS__"
@@ -49,6 +49,18 @@ def backend_sections(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
         if variable.upper().startswith(_SECTIONS) and key:
             sections.setdefault(name, {})[key] = value
     return sections
+
+
+def prepared(
+    table: BackendTable[BackendT], address: str, options: OpenOptions | None
+) -> tuple[BackendT, Address, OpenOptions]:
+    """Return what opens an address: its backend, its parts, and options with the settings of
+    that backend. Without ``options``, they are taken from the environment.
+    """
+    backend, where = table.find(address)
+    options = options or OpenOptions()
+    assert options.settings is None, "settings are those of one backend: found here"
+    return backend, where, replace(options, settings=own_settings(backend, options.backends))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

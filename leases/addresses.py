@@ -3,17 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.backend import OpenOptions, prepared
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.diagnostics import Diagnostic, problem
-from changefeed.runtime.errors import (
-    StoreError,
-    StoreMissing,
-    StoreUnavailable,
-)
-from changefeed.stores.addresses import open_store, prepared, without_secrets
+from changefeed.runtime.errors import StoreError, StoreMissing, StoreUnavailable
+from changefeed.stores.addresses import STORES, open_store, without_secrets
 from changefeed.stores.store import Store
 
 
@@ -25,7 +21,7 @@ def open_container(
     Without ``options``, secrets and the settings of backends are taken from the
     environment. Raise ``StoreRefused`` for an address that cannot be one.
     """
-    backend, where, own = prepared(address, options)
+    backend, where, own = prepared(STORES, address, options)
     if backend.name == "cosmos":
         # In the documents of .NET's processor; who has no such leases does not load all that.
         from changefeed.leases.cosmos.opening import open_leases  # noqa: PLC0415
@@ -71,7 +67,7 @@ async def check_leases(
     no such container.
     """
     try:
-        backend, where, own = prepared(address, options)
+        backend, where, own = prepared(STORES, address, options)
         if backend.check is not None:
             async for found in backend.check(where, own, feed=feed):
                 yield found

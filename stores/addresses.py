@@ -8,11 +8,10 @@ by the entry point ``changefeed.stores``; see ``changefeed.stores.backend``.
 
 import re
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 
-from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.backend import OpenOptions, prepared
 from changefeed.runtime.address_options import read_options, write_options
-from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
+from changefeed.runtime.backends import BackendTable, BuiltIn
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.backend import StoreBackend
 from changefeed.stores.store import Store
@@ -55,20 +54,8 @@ def open_store(
     Without ``options``, secrets and the settings of backends are taken from the
     environment. Raise ``StoreRefused`` for an address that cannot be one.
     """
-    backend, where, own = prepared(address, options)
+    backend, where, own = prepared(STORES, address, options)
     return backend.open_store(where, own)
-
-
-def prepared(
-    address: str, options: OpenOptions | None
-) -> tuple[StoreBackend, Address, OpenOptions]:
-    """Return what opens an address: its backend, its parts, and options with the settings of
-    that backend.
-    """
-    backend, where = STORES.find(address)
-    options = options or OpenOptions()
-    assert options.settings is None, "settings are those of one backend: found here"
-    return backend, where, replace(options, settings=own_settings(backend, options.backends))
 
 
 def shared_place(address: str) -> str:
