@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from changefeed.feeds.eventlog import EventLogWriter
+from changefeed.feeds.eventlog import EventLogWriter, Record
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.timing import Timing
 from tests.support.lease_place import LeasePlace
@@ -167,8 +167,16 @@ async def hosts_over(
 
 
 @asynccontextmanager
-async def producing(place: Path, rate: int, *, every: float = 0.02) -> AsyncIterator[None]:
-    """Append so many changes a second while the block runs, a few at a time."""
+async def producing(
+    place: Path,
+    rate: int,
+    *,
+    every: float = 0.02,
+    made: Callable[[int, int], Sequence[Record]] = records,
+) -> AsyncIterator[None]:
+    """Append so many changes a second while the block runs, a few at a time. ``made`` makes
+    them, from their first number and their count.
+    """
     each = round(rate * every)
 
     async def produce() -> None:
@@ -176,7 +184,7 @@ async def producing(place: Path, rate: int, *, every: float = 0.02) -> AsyncIter
         next_at = loop.time()
         async with EventLogWriter.open(place / "log", synchronous="off") as writer:
             while True:
-                await writer.append(records(number, each))
+                await writer.append(made(number, each))
                 number += each
                 next_at += every
                 await asyncio.sleep(max(0.0, next_at - loop.time()))

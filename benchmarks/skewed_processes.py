@@ -9,8 +9,7 @@ Times are those that fleets have by default.
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -20,17 +19,17 @@ from time import sleep
 
 import msgspec
 
-from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog import Record, create_log
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.observer import CloseReason, Context
 
-from .processes import Hosts
+from .processes import Hosts, producing
 from .result import Result, at_most
 
 HOSTS, RANGES, KEYS = 4, 24, 400
 _TAKES = 0.005
 _USE = 0.8
-_AFTER, _WINDOW = 120.0, 10.0
+_AFTER = 120.0
 _SETTINGS = {"feed.poll_interval": 0.2, "web.port": "off", "log.format": "json"}
 _connection = Lock()
 
@@ -82,7 +81,8 @@ async def _most_loaded(balance: str) -> float:
         async with Hosts(place, observer=observer, settings=settings) as hosts:
             for n in range(HOSTS):
                 await hosts.start(f"h{n}")
-            async with _writing(place, rates):
+            rate = round(HOSTS * _USE / _TAKES)
+            async with producing(place, rate, every=0.1, made=_by_rate(rates)):
                 await asyncio.sleep(_AFTER)
                 hosts.check()
             owned = await hosts.owned()
@@ -105,26 +105,14 @@ def _ranges_of_keys(place: Path) -> Mapping[str, RangeId]:
     return {key: range_id for range_id, keys in batches for key in keys}
 
 
-@asynccontextmanager
-async def _writing(place: Path, rates: Mapping[str, float]) -> AsyncIterator[None]:
-    """Append changes of keys by their rates while the block runs, ten times a second."""
+def _by_rate(rates: Mapping[str, float]) -> Callable[[int, int], Sequence[Record]]:
+    """Return what makes changes of keys as often as their rates say."""
     random = Random(1)
     keys, bounds = list(rates), list(accumulate(rates.values()))
-    each = round(HOSTS * _USE / _TAKES / 10)
 
-    async def write() -> None:
-        loop = asyncio.get_running_loop()
-        next_at = loop.time()
-        async with EventLogWriter.open(place / "log", synchronous="off") as writer:
-            while True:
-                chosen = random.choices(keys, cum_weights=bounds, k=each)
-                await writer.append([Record(key=x, body=b"{}") for x in chosen])
-                next_at += 0.1
-                await asyncio.sleep(max(0.0, next_at - loop.time()))
+    def made(_: int, count: int) -> Sequence[Record]:
+        return [
+            Record(key=x, body=b"{}") for x in random.choices(keys, cum_weights=bounds, k=count)
+        ]
 
-    writer = asyncio.create_task(write())
-    try:
-        yield
-    finally:
-        writer.cancel()
-        await asyncio.wait([writer])
+    return made
