@@ -2,7 +2,7 @@
 
 What can be seen in one look are states and problems of the last one. The others take time:
 whether a host gives signs of life, whether a range gets on, and what the clocks of the hosts
-say. In what living hosts differ is found by ``differences``.
+say. Which hosts are of an older version is found by ``older_versions``.
 
 Limits: a clock is compared with this machine's, which may be the one that is wrong; if all
 are off by the same, it is this one. Differences below two seconds and the time
@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 
-from changefeed.fleet.differences import differences
 from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import BAD, FleetStatus, HostSeen, RangeSeen
+from changefeed.fleet.versions import older_versions
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
 
 _SMALL_DIFFERENCE = 2.0
@@ -41,7 +41,7 @@ def diagnose(
         *_clocks(looks, max_skew),
         *_standing_still(looks),
         *_foreign(last),
-        *differences(staying, software),
+        *older_versions(staying, software),
         *_uneven(looks, living),
     ]
 
@@ -126,7 +126,7 @@ def _clocks(looks: Sequence[FleetStatus], most: float) -> Iterator[Diagnostic]:
         yield say(
             f"host {name}",
             f"its clock is {by:.0f} s {word} this machine's",
-            "let both keep time by NTP; a fleet bears a difference of 300 s",
+            f"let both keep time by NTP; a fleet bears a difference of {most:g} s",
         )
 
 

@@ -73,7 +73,9 @@ def fleet_status(
     differ.
     """
     members = [x for x in listed.members if not is_placeholder(x)]
-    still = {x.name: _still(x, before, listed.clock, now) for x in members}
+    known = {} if before is None else {x.name: x for x in before.hosts}
+    passed = 0.0 if before is None else listed.clock - before.clock
+    still = {x.name: _still(x, known.get(x.name), passed, now) for x in members}
     dead = {x for x, seconds in still.items() if seconds > listed.expiration}
     leases = newest(listed.leases).values()
     stamps = newest_stamps(leases, members)
@@ -240,12 +242,13 @@ def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeSeen:
     )
 
 
-def _still(member: Member, before: FleetStatus | None, clock: float, now: float) -> float:
-    """Return for how long a record has not moved; who sees it first goes by its stamp."""
-    for x in () if before is None else before.hosts:
-        if x.name == member.name:
-            same = (x.incarnation, x.heartbeats) == member.sign_of_life
-            return x.still + clock - before.clock if same and before is not None else 0.0
+def _still(member: Member, before: HostSeen | None, passed: float, now: float) -> float:
+    """Return for how long a record has not moved, ``passed`` seconds after the look before; who
+    sees it first goes by its stamp.
+    """
+    if before is not None:
+        same = (before.incarnation, before.heartbeats) == member.sign_of_life
+        return before.still + passed if same else 0.0
     return 0.0 if member.stamp is None else max(0.0, now - member.stamp)
 
 

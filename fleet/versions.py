@@ -11,12 +11,8 @@ from changefeed.fleet.status import HostSeen
 from changefeed.runtime.diagnostics import Diagnostic, warning
 
 
-def differences(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
+def older_versions(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
     """Find them among the hosts that live. ``software`` is the version of this program."""
-    yield from _older_versions(members, software)
-
-
-def _older_versions(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
     known = [x for x in members if x.version]
     unknown = [x.name for x in members if not x.version]
     if unknown and software:
