@@ -85,7 +85,8 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Let a file, or the names in a folder, outlive a loss of power."""
     with _opened(path) as descriptor:
         os.fsync(descriptor)
 
@@ -198,7 +199,7 @@ class FrameWriter:
         try:
             if self._descriptor is None:
                 _write_number(self._folder / _DURABLE, 0)
-            _sync(self._folder)
+            sync(self._folder)
         except OSError:
             os.close(descriptor)  # the next attempt finds the file, and the row closed
             raise
@@ -267,7 +268,7 @@ def _end(folder: Path) -> int | None:
 def _make_closed(folder: Path) -> None:
     with _opened(folder / _CLOSED, os.O_WRONLY | os.O_CREAT):
         pass
-    _sync(folder)
+    sync(folder)
 
 
 def _decide(folder: Path, number: int) -> None:
@@ -275,13 +276,13 @@ def _decide(folder: Path, number: int) -> None:
     aside = folder / f"{_END}.{os.getpid()}.{time.monotonic_ns()}"
     _write_number(aside, number)
     try:
-        _sync(aside)
+        sync(aside)
         os.link(aside, folder / _END)
     except FileExistsError:
         pass
     finally:
         _delete(aside)
-    _sync(folder)
+    sync(folder)
 
 
 def close_frames(folder: Path, make_folder: Callable[[Path], None]) -> int:

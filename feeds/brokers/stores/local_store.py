@@ -32,6 +32,7 @@ from changefeed.feeds.brokers.stores.file_rows import (
     RowClosed,
     close_frames,
     read_frame,
+    sync,
 )
 from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -177,7 +178,7 @@ class LocalStore:
             return False
         finally:
             aside.unlink(missing_ok=True)
-        _sync(path.parent)
+        sync(path.parent)
         self._check_place()
         return True
 
@@ -201,7 +202,7 @@ class LocalStore:
             return
         self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
+        sync(folder.parent)
 
     def _read(self, key: str, start: int, end: int | None) -> bytes | None:
         assert end is None or 0 <= start <= end, f"{key}: bytes {start} to {end}"
@@ -273,11 +274,3 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
