@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from time import perf_counter
 
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
@@ -23,34 +23,22 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.middleware.stack import wrap
+from tests.support.four_methods import FourMethods
 
 Parts = Mapping[str, Mapping[str, object]]
 """Settings that differ from the defaults, by part."""
 
 
-class HeldShut(Feed):
+class HeldShut(FourMethods):
     """A feed that nothing can be read from before ``open`` is set."""
 
     def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+        super().__init__(feed)
         self.open = asyncio.Event()
-
-    @property
-    def identity(self) -> str:
-        return self._feed.identity
-
-    async def ranges(self) -> Sequence[FeedRange]:
-        return await self._feed.ranges()
-
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
-        return await self._feed.start(found, at)
 
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
         await self.open.wait()
-        return await self._feed.read(found, after, limit)
-
-    def position_after(self, change: Change) -> Continuation:
-        return self._feed.position_after(change)
+        return await super().read(found, after, limit)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)

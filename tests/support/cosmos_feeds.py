@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from changefeed.feeds.cosmos import CosmosFeed, Mode, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.eventlog import Record
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId
 from changefeed.testing.feed_harness import FeedAbility
 from tests.integration.emulator.running import DOCS, Hand, running
+from tests.support.four_methods import FourMethods
 
 THROUGHPUT_OF_A_RANGE = 10_000
 _UPSERT = {"x-ms-documentdb-is-upsert": "True"}
@@ -75,32 +76,16 @@ async def cosmos_world(*, ranges: int = 1) -> AsyncIterator[CosmosWorld]:
         yield made
 
 
-class Unwrapped(Feed):
+class Unwrapped(FourMethods):
     """A Cosmos DB feed whose items each hold one record: their ids and bodies are its."""
 
     children_inherit_positions = True
 
-    def __init__(self, feed: CosmosFeed) -> None:
-        self._feed = feed
-
-    @property
-    def identity(self) -> str:
-        return self._feed.identity
-
-    async def ranges(self) -> Sequence[FeedRange]:
-        return await self._feed.ranges()
-
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
-        return await self._feed.start(found, at)
-
     async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
-        page = await self._feed.read(found, after, limit)
+        page = await super().read(found, after, limit)
         return Page(
             changes=[_unwrapped(x) for x in page.changes], continuation=page.continuation
         )
-
-    def position_after(self, change: Change) -> Continuation:
-        return self._feed.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.support.lease_place import LeasePlace
 from tests.support.proxies import delaying, proxied
 from tests.support.thirdparty import importable, site_with_shelf
 
+T = TypeVar("T")
 Connect = Callable[[], Awaitable[LeaseContainer]]
 """Makes one more client to the same data; it is closed with the harness."""
 Harness = Callable[[Path], AbstractAsyncContextManager[Connect]]
@@ -27,13 +28,17 @@ Harness = Callable[[Path], AbstractAsyncContextManager[Connect]]
 KEYS: Final = {"blob": servers.Azurite.key}
 
 
-def same_object(make: Callable[[], LeaseContainer]) -> Harness:
-    @asynccontextmanager
-    async def harness(_: Path) -> AsyncIterator[Connect]:
-        container = make()
+def same_object(
+    make: Callable[[], T],
+) -> Callable[[Path], AbstractAsyncContextManager[Callable[[], Awaitable[T]]]]:
+    """Return a harness whose clients are one object."""
 
-        async def connect() -> LeaseContainer:
-            return container
+    @asynccontextmanager
+    async def harness(_: Path) -> AsyncIterator[Callable[[], Awaitable[T]]]:
+        made = make()
+
+        async def connect() -> T:
+            return made
 
         yield connect
 

@@ -1,75 +1,31 @@
 """The contracts as one test each, for feeds and leases of others; and that they bite."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from changefeed import (
-    Change,
-    Continuation,
     Feed,
-    FeedRange,
-    MemoryFeed,
-    Page,
-    StartAt,
 )
 from changefeed import Record as Produced
-from changefeed.backends import WHOLE, Listed, Record, Store, written_over
+from changefeed.backends import WHOLE, Listed, Record, written_over
 from changefeed.stores.memory import MemoryStore
 from changefeed.testing import (
-    ConnectStore,
     FeedHarness,
     feed_contract,
     store_contract,
 )
 from changefeed.testing.contracts import Test
 from tests.contract.test_feeds import InMemory, in_memory
+from tests.support.four_methods import FourMethods
+from tests.support.lease_containers import same_object
 
-Open = Callable[[Path], AbstractAsyncContextManager[ConnectStore]]
-
-
-def in_one_object(make: Callable[[], Store]) -> Open:
-    @asynccontextmanager
-    async def opened(_: Path) -> AsyncIterator[ConnectStore]:
-        store = make()
-
-        async def connect() -> Store:
-            return store
-
-        yield connect
-
-    return opened
-
-
-test_store_in_memory = store_contract(in_one_object(MemoryStore))
+test_store_in_memory = store_contract(same_object(MemoryStore))
 test_feed_in_memory = feed_contract(in_memory)
-
-
-class FourMethods(Feed):
-    """A feed that has what every feed must have, and nothing else."""
-
-    def __init__(self, feed: MemoryFeed) -> None:
-        self._feed = feed
-
-    @property
-    def identity(self) -> str:
-        return self._feed.identity
-
-    async def ranges(self) -> Sequence[FeedRange]:
-        return await self._feed.ranges()
-
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
-        return await self._feed.start(found, at)
-
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
-        return await self._feed.read(found, after, limit)
-
-    def position_after(self, change: Change) -> Continuation:
-        return self._feed.position_after(change)
 
 
 class InFourMethods:
@@ -199,8 +155,8 @@ class PositionsGo(MemoryStore):
 def test_a_broken_store_does_not_pass(
     broken: type[MemoryStore], case: str, tmp_path: Path
 ) -> None:
-    assert fails(store_contract(in_one_object(broken)), case, tmp_path)
-    assert not fails(store_contract(in_one_object(MemoryStore)), case, tmp_path)
+    assert fails(store_contract(same_object(broken)), case, tmp_path)
+    assert not fails(store_contract(same_object(MemoryStore)), case, tmp_path)
 
 
 def test_a_feed_that_loses_a_change_does_not_pass(tmp_path: Path) -> None:

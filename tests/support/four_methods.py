@@ -1,0 +1,26 @@
+"""A feed over another one, which has what every feed must have, and nothing else."""
+
+from collections.abc import Sequence
+
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, StartAt
+
+
+class FourMethods(Feed):
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    @property
+    def identity(self) -> str:
+        return self._feed.identity
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return await self._feed.ranges()
+
+    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+        return await self._feed.start(found, at)
+
+    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        return await self._feed.read(found, after, limit)
+
+    def position_after(self, change: Change) -> Continuation:
+        return self._feed.position_after(change)
