@@ -1,7 +1,7 @@
 """Bytes that requests may take of a broker's memory at once.
 
-What is to come is counted before any of it is read: so however many clients send, what they
-send fits. Who does not fit is told to come again.
+The broker counts a request by its length, before it reads any of the body. So the bodies of
+all clients together fit. A request that does not fit gets 429, and the client sends it again.
 """
 
 from collections.abc import Iterator
@@ -32,4 +32,4 @@ class Budget:
             yield
         finally:
             self.used -= size
-            assert self.used >= 0, f"{-self.used} bytes were given back that nobody took"
+            assert self.used >= 0, f"a request gave back {-self.used} bytes more than it took"

@@ -6,9 +6,9 @@
     /scale    how many hosts the fleet should have, for KEDA's metrics-api
 
 It reads leases and feed as ``changefeed status`` does, and asks the members' endpoints for what
-only they know. It looks at most every few seconds, however often it is asked, and each half a
-minute if nobody asks, for the picture of the last hour. Where a look takes longer than those
-who ask would wait, they get the one before, with its age in seconds (``Age``).
+only they know. However often clients ask, it looks every few seconds at most; without clients
+it looks every 30 s, to draw the last hour. If a look takes longer than a client waits, the
+client gets the look before, with its age in seconds (``Age``).
 """
 
 from collections.abc import Awaitable, Callable

@@ -171,7 +171,9 @@ class LeaseRenewer:
         return wait
 
     def _is_worth_it(self, kept: Kept, now: float) -> bool:
-        """Whether it is still due, if what it says of its range was all that it was due for."""
+        """Whether to renew it: not if only what it says of its range made it due, and that is
+        true again.
+        """
         said = kept.changed_at is not None
         kept.changed_at = None
         if not said or kept.due_in(now, self._reserve) <= 0:

@@ -97,7 +97,7 @@ class LeaseSettings(Section):
     create: bool = False
     """Create the container (Cosmos DB, Blob) or the tables (PostgreSQL) if there are none."""
     checkpoints: Place | None = None
-    """Another store for the checkpoints: what is kept at ``address`` is then who owns what."""
+    """Another store for the checkpoints: ``address`` then keeps ownership alone."""
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases. All hosts go by what
     the one that was started last says, so a rolling deployment changes it."""

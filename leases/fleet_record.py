@@ -42,13 +42,15 @@ async def join_fleet(
 
 
 async def compare_feeds(container: LeaseContainer, feed: str) -> None:
-    """Raise as ``join_fleet`` for another feed; write nothing: for who changes some leases."""
+    """Raise as ``join_fleet`` for another feed, and write nothing. Commands that change some
+    leases ask this first.
+    """
     await _of_feed(container, feed)
 
 
 async def adopt_feed(container: LeaseContainer, feed: str) -> FleetRecord:
     """Let the leases be about this feed, and the checkpoints be theirs, whatever they were
-    before: for who has moved all of them.
+    before. Commands that have moved all leases call this.
     """
     for _ in range(_ATTEMPTS):
         stored = await container.put_fleet((await container.fleet()).of_feed(feed))

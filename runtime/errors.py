@@ -51,8 +51,8 @@ class StoreRefused(StoreError, UserError):
 
 
 class StoreMissing(StoreRefused):
-    """There is no such store, or its name is wrong. ``made_by_run`` says that
-    ``changefeed run`` makes it without being told to.
+    """The store does not exist, or its name is wrong. With ``made_by_run``, ``changefeed run``
+    creates it by default.
     """
 
     def __init__(self, reason: str, *, made_by_run: bool = False) -> None:

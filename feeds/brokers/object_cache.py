@@ -16,7 +16,7 @@ V = TypeVar("V")
 HEADER_BYTES: Final = 64 * 1024 * 1024
 """Twenty headers of thousands of ranges: more than engines read ahead."""
 _AS_OBJECTS: Final = 8
-"""So many times what a header has in bytes is what it takes as values of Python."""
+"""A header takes so many times its bytes as values of Python."""
 
 
 class Cache(Generic[K, V]):

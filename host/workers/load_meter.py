@@ -9,8 +9,8 @@ A range that falls behind needs more than it gets. So its work counts as often a
 for each change that was done. The feed's lags show how many came. A range that catches up needs
 all that it gets.
 
-Limits: who waits long for a lock of the observer looks as busy as who holds it. On a feed that
-counts no lags, a range needs what it gets.
+Limits: a call that waits long for a lock of the observer looks as busy as the call that holds
+it. On a feed that counts no lags, a range needs what it gets.
 """
 
 from collections.abc import Callable, Iterator

@@ -3,7 +3,7 @@
     wal/ERA/BROKER/.frames/
         000000000001.log    frames from this number on; another file each 64 MiB
         durable             the last number that outlives a loss of power, as its writer knows
-        closed              nobody writes frames any more, whatever he thinks
+        closed              the row takes no frames any more, even if its writer does not know
         end                 the last frame that counts: decided once
 
 A *frame* is an object of a row: 32 bytes (``_HEAD``: its number, size, time, and checksums),
@@ -11,16 +11,17 @@ and the object. Numbers follow each other from 1. Objects behind the last frame 
 are files of their own, as all others of a store are: so is a seal that others put at the end
 of a row.
 
-**Who writes** is who made the first file, and nobody ever opens one again to write. Frames
-are written where the last one ended, the file is synced, and only then ``durable`` moves and
-callers are answered. What waits meanwhile is written and synced together, without a clock.
+**The writer** is the process that made the first file. No process opens a file again to
+write. It writes frames where the last one ended and syncs the file. Only then ``durable``
+moves, and callers are answered. Objects that wait meanwhile are written and synced together,
+without a clock.
 
-**Closing** decides how far the frames of somebody else go, who may be dead, or be frozen and
-come back. ``closed`` is made first. A writer looks for it after each sync, before it answers:
-so what it has answered was there when ``closed`` was made. Then the files are synced, frames
-are read up to the first that is not whole, and ``end`` is created if there is none. A writer
-that finds itself closed answers nothing any more from frames; the caller finds its object
-among them, or tries to create it behind them, and learns there who was first.
+**Closing** decides where the frames of another process end. That process may be dead, or
+frozen and come back. ``closed`` is made first. A writer looks for it after each sync, before it
+answers: so what it has answered was there when ``closed`` was made. Then the files are synced,
+frames are read up to the first that is not whole, and ``end`` is created if there is none. A
+writer that finds itself closed answers nothing any more from frames; the caller finds its
+object among them, or tries to create it behind them, and learns there who was first.
 
 **Readers** go up to ``end``, or up to ``durable`` before there is one, so none sees what a
 loss of power takes back. They need no right to write.
@@ -286,7 +287,7 @@ def _decide(folder: Path, number: int) -> None:
 
 
 def close_frames(folder: Path, make_folder: Callable[[Path], None]) -> int:
-    """Let nobody write frames of a row any more; return the number of the last that counts.
+    """Close a row for all writers; return the number of the last frame that counts.
 
     May be repeated, by any number of processes at once: all get the same.
     """

@@ -6,7 +6,7 @@ outlives a loss of power, and no reader sees half an object. For brokers of one 
 directory shared over a network keeps these promises only where its file system does.
 
 Objects of rows are many, small, and written one after the other: those lie in files that grow
-(``file_rows``), one sync for all that waits. Who calls sees no difference. A file with the
+(``file_rows``), one sync for all that waits. Callers see no difference. A file with the
 name of such an object counts in its place: so one that is damaged can be restored.
 
 A directory that goes away under a broker, as that of a volume that is not mounted any more, is
