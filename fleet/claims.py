@@ -16,7 +16,7 @@ without a time limit never ends; while it lives, its host holds on to a range th
 cannot read, and takes no new lease of that range, even if the plan gives it to this host.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
@@ -96,7 +96,20 @@ async def let_go(container: LeaseContainer, range_ids: Collection[RangeId]) -> l
     were to be merged with them; return those that were stopped.
     """
     undone = await _undo_merges(container, range_ids)
-    return await _change_all(container, {*range_ids, *undone}, _resumed_of_merge)
+    return await go_on(container, sorted({*range_ids, *undone}), MERGING)
+
+
+async def go_on(
+    container: LeaseContainer, range_ids: Iterable[RangeId], reason: str
+) -> list[RangeId]:
+    """Resume those of the ranges that are stopped for this reason, of one run or of any run of
+    a command; return these.
+    """
+
+    def resumed(lease: Lease) -> Lease | None:
+        return _resumed(lease) if is_paused_by(reason, lease) else None
+
+    return [x for x in range_ids if await update_lease(container, x, resumed) is not None]
 
 
 def _resumed(lease: Lease) -> Lease | None:
@@ -106,10 +119,6 @@ def _resumed(lease: Lease) -> Lease | None:
 def _resumed_unless_in_hand(lease: Lease) -> Lease | None:
     in_hand = any(is_paused_by(x, lease) for x in (SPLITTING, MERGING))
     return None if in_hand else _resumed(lease)
-
-
-def _resumed_of_merge(lease: Lease) -> Lease | None:
-    return _resumed(lease) if is_paused_by(MERGING, lease) else None
 
 
 async def _undo_merges(

@@ -12,7 +12,7 @@ has come further within that time, or it writes no more then.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from tenacity import (
 )
 
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
-from changefeed.fleet.claims import Claim, is_paused_by
+from changefeed.fleet.claims import Claim, go_on, is_paused_by
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import End, Lease
@@ -35,7 +35,7 @@ from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreUnavailable, UserError
 
-TRIES: Final = 20
+_TRIES: Final = 20
 """How often a write is tried: others write these leases, too."""
 _LOOK = 0.25
 _LONGEST_REST = 5.0
@@ -146,18 +146,6 @@ def _claimed(claim: Claim, found: tuple[str | None, int], lease: Lease) -> Lease
     return lease.paused_because(claim.reason) if as_found else None
 
 
-async def go_on(container: LeaseContainer, range_ids: Iterable[RangeId], reason: str) -> None:
-    """Resume those of the ranges that are stopped for this reason: of one run, or of any run
-    of a command.
-    """
-    for range_id in range_ids:
-        await update_lease(container, range_id, partial(_resumed, reason))
-
-
-def _resumed(reason: str, lease: Lease) -> Lease | None:
-    return lease.paused_because(None) if is_paused_by(reason, lease) else None
-
-
 async def _left_by_owner(
     leased: LeasedFeed, range_id: RangeId, claim: Claim, *, until: float
 ) -> None:
@@ -212,7 +200,7 @@ async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(StoreUnavailable),
-        stop=stop_after_attempt(TRIES),
+        stop=stop_after_attempt(_TRIES),
         wait=wait_exponential(multiplier=_LOOK, max=_LONGEST_REST),
         retry_error_callback=give_up,
     )
