@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from time import perf_counter
 
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId
+from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
@@ -36,11 +36,11 @@ class HeldShut(FourMethods):
         super().__init__(feed)
         self.open = asyncio.Event()
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         await self.open.wait()
         return await super().read(found, after, limit)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)
 
 
@@ -99,7 +99,7 @@ async def seconds_of_loop(feed: Feed, changes: int) -> float:
         nonlocal left
         after = await shut.start(found, "beginning")
         while (page := await shut.read(found, after, size)).changes:
-            after = page.continuation
+            after = page.position
             left -= len(page.changes)
         if left <= 0:
             all_here.set()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from statistics import median
 from typing import TypeVar
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.host.endpoints import Answers
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import WebSettings
@@ -42,7 +42,7 @@ def _use(events: HostEvents, range_id: RangeId) -> None:
     events.lag(range_id, Lag(12_345, 67.8))
     for _ in range(10):
         events.batch(range_id, 1_000, 0.02)
-        events.checkpointed(range_id, Continuation("1"))
+        events.checkpointed(range_id, Position("1"))
 
 
 async def _measure(answers: Answers) -> Sequence[Result]:

@@ -74,12 +74,12 @@ async def _import_document(settings: Settings, document: Positions, *, dry_run: 
         await refuse_wrong_positions(document, feed, start=settings.feed.start)
     wanted = document.leases
     async with leases_if_any(settings) as container:
-        positions = {x.range_id: x.continuation for x in wanted}
+        positions = {x.range_id: x.position for x in wanted}
         for listed in await container.list():
             stored = await container.read(listed.range_id)
-            if stored is not None and stored.continuation != positions.get(listed.range_id):
+            if stored is not None and stored.position != positions.get(listed.range_id):
                 raise UserError(
-                    f"range {listed.range_id} has a lease already, at {stored.continuation}: "
+                    f"range {listed.range_id} has a lease already, at {stored.position}: "
                     f"hosts may be further on. Name a container without leases, or set "
                     f"positions with: changefeed reset"
                 )
@@ -121,9 +121,9 @@ async def _create(wanted: Sequence[Lease], settings: Settings, *, dry_run: bool)
         for lease in wanted:
             stored = await container.read(lease.range_id)
             if stored is not None:
-                say(f"range {lease.range_id}: there already, at {stored.continuation}")
+                say(f"range {lease.range_id}: there already, at {stored.position}")
             elif dry_run:
-                say(f"range {lease.range_id}: would start at {lease.continuation}")
+                say(f"range {lease.range_id}: would start at {lease.position}")
             else:
                 await container.create(lease)
-                say(f"range {lease.range_id}: starts at {lease.continuation}")
+                say(f"range {lease.range_id}: starts at {lease.position}")

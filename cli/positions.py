@@ -70,7 +70,7 @@ async def _saved(settings: Settings) -> bytes:
         leases = await read_all(container)
         if leases is None:
             raise UserError("ranges split or end all the time: try again later")
-        lost = [x for x in leases if x.continuation is None]
+        lost = [x for x in leases if x.position is None]
         if lost:
             raise UserError(checkpoint_is_lost(lost[0].range_id))
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -192,7 +192,7 @@ def _place(lease: Lease | None) -> str:
     if lease is None:
         return "-"
     marks = ", ended" * lease.ended + ", paused" * (lease.paused is not None)
-    return f"{lease.continuation or 'lost'}{marks}"
+    return f"{lease.position or 'lost'}{marks}"
 
 
 async def _meaning(feed: Feed, step: Step) -> str:
@@ -204,11 +204,11 @@ async def _meaning(feed: Feed, step: Step) -> str:
         return "deleted; created again when its parents have been read"
     wanted = step.wanted
     assert wanted is not None, "only a deletion wants nothing"
-    if wanted.ended or wanted.continuation is None:
+    if wanted.ended or wanted.position is None:
         return str(step.change.value)
-    if step.stored is None or step.stored.continuation is None:
-        behind = await measure_backlog(feed, wanted.range, wanted.continuation)
+    if step.stored is None or step.stored.position is None:
+        behind = await measure_backlog(feed, wanted.range, wanted.position)
         return f"created, {behind.changes:,} changes behind"
     return repeats(
-        await changes_between(feed, wanted.range, wanted.continuation, step.stored.continuation)
+        await changes_between(feed, wanted.range, wanted.position, step.stored.position)
     )

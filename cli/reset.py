@@ -43,7 +43,7 @@ def reset(
     flags: FeedFlags,
     to: Annotated[
         str,
-        typer.Option("--to", help="beginning, now, a time with its zone, or a continuation."),
+        typer.Option("--to", help="beginning, now, a time with its zone, or a position."),
     ],
     all_: Annotated[
         bool, typer.Option("--all", help="All ranges that have not ended.")
@@ -131,5 +131,5 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
 
 
 def _table(moves: Sequence[Move]) -> Table:
-    rows = ((x.range_id, x.lease.continuation or "", x.to, move_means(x)) for x in moves)
+    rows = ((x.range_id, x.lease.position or "", x.to, move_means(x)) for x in moves)
     return a_table("range", "from", "to", "which means", rows=rows)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.feeds.feed import Continuation, Feed
+from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address, BackendT, BackendTable, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
 
@@ -74,8 +74,8 @@ class PositionTraits:
     identity, where positions do not say it.
     """
 
-    order: Callable[[Continuation], int]
-    position: Callable[[int], Continuation]
+    order: Callable[[Position], int]
+    position: Callable[[int], Position]
     step: int = 1
     largest: int = 1
     identity: Callable[[Feed], str] = lambda _: ""

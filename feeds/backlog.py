@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, Page, RangeEnded
+from changefeed.feeds.feed import Feed, FeedRange, Page, Position, RangeEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class Backlog:
         return Backlog(changes=self.changes + other.changes, oldest_us=min(known, default=None))
 
 
-async def lag_of(feed: Feed, found: FeedRange, after: Continuation) -> int | None:
+async def lag_of(feed: Feed, found: FeedRange, after: Position) -> int | None:
     """Return what ``Feed.lags`` says of one range; ``None`` where it does not say it."""
     return (await feed.lags({found: after})).get(found.id)
 
 
 async def changes_between(
-    feed: Feed, found: FeedRange, first: Continuation, second: Continuation
+    feed: Feed, found: FeedRange, first: Position, second: Position
 ) -> int | None:
     """Return how many changes lie between two positions of a range, below 0 where the second
     comes first; ``None`` where the feed cannot say.
@@ -54,7 +54,7 @@ async def changes_between(
     return None if before is None or behind is None else before - behind
 
 
-async def measure_backlog(feed: Feed, found: FeedRange, after: Continuation) -> Backlog:
+async def measure_backlog(feed: Feed, found: FeedRange, after: Position) -> Backlog:
     """Count, and look at the first change if there is any. Raise what feeds raise.
 
     That a change which was counted cannot be read is not raised: the host that reads the range
@@ -71,7 +71,7 @@ async def measure_backlog(feed: Feed, found: FeedRange, after: Continuation) -> 
 
 
 async def with_oldest(
-    feed: Feed, found: FeedRange, after: Continuation, *, changes: int
+    feed: Feed, found: FeedRange, after: Position, *, changes: int
 ) -> Backlog:
     """Look at the first change where some were counted."""
     if not changes:

@@ -1,7 +1,7 @@
 """What a feed is: the values every part of the project speaks in, and the contract.
 
 A feed is cut into ranges. Each range has its own order, and a position in it is a
-continuation: text that only the feed which made it can read. Nothing here does I/O.
+position: text that only the feed which made it can read. Nothing here does I/O.
 """
 
 import enum
@@ -18,10 +18,10 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.pauses import GrowingPauses
 
 RangeId = NewType("RangeId", str)
-Continuation = NewType("Continuation", str)
+Position = NewType("Position", str)
 
 StartAt = Literal["beginning", "now"] | datetime
-"""Where to start before there is any continuation; a ``datetime`` must know its zone."""
+"""Where to start before there is any position; a ``datetime`` must know its zone."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -126,13 +126,13 @@ class FeedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some changes of one range, in order, and the continuation after the last of them.
+    """Some changes of one range, in order, and the position after the last of them.
 
-    No changes means that the end was reached for now; the continuation still counts.
+    No changes means that the end was reached for now; the position still counts.
     """
 
     changes: Sequence[Change]
-    continuation: Continuation
+    position: Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class Child:
     """A range that takes over from an ended one, and where to start reading it."""
 
     range: FeedRange
-    start: Continuation
+    start: Position
 
 
 class RangeEnded(Exception):
@@ -188,15 +188,15 @@ class Feed(ABC):
         """
 
     @abstractmethod
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
-        """Turn a start position into a continuation that stays where it is.
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
+        """Turn a start position into a position that stays where it is.
 
         For a time: before the first change that was committed at or after it.
         """
 
     @abstractmethod
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
-        """Return the next changes after a continuation, about ``limit`` (at least 1).
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
+        """Return the next changes after a position, about ``limit`` (at least 1).
 
         There may be fewer although more are there: only no changes at all mean that the
         end was reached for now. The same ``after`` gives the same changes again. Raise
@@ -204,7 +204,7 @@ class Feed(ABC):
         """
 
     @abstractmethod
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         """Return the position that leaves out ``change`` and all before it.
 
         Where the feed cannot stop between changes of one transaction, it is the position
@@ -214,7 +214,7 @@ class Feed(ABC):
     # What a feed may answer for many ranges in one call, at about the cost of one range. Both
     # raise as the methods above do, but for what concerns single ranges.
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         """Return how many changes (or sequences, if it cannot count them) lie after positions.
 
         A range is left out where that cannot be said: ``read`` may say why. By default nothing
@@ -223,7 +223,7 @@ class Feed(ABC):
         del at
         return {}
 
-    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         """Return the ranges that have something after these positions.
 
         That is a change, their end, or an error that ``read`` raises. None that had some when

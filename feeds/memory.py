@@ -31,11 +31,11 @@ from changefeed.feeds.feed import (
     MIN_TIME_US,
     Change,
     Child,
-    Continuation,
     Feed,
     FeedRange,
     Operation,
     Page,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -102,7 +102,7 @@ class MemoryFeed(Feed):
         await asyncio.sleep(0)
         return [found.seen_from_outside() for found in self._ranges.values()]
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         await asyncio.sleep(0)
         held = self._range(found.id)
         if at == "beginning":
@@ -111,7 +111,7 @@ class MemoryFeed(Feed):
             return _position(len(held.changes))
         return _position(bisect_left(held.latest, instant_us(at)))
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         await asyncio.sleep(0)
         held = self._range(found.id)
@@ -120,26 +120,26 @@ class MemoryFeed(Feed):
         if found.id != held.id:
             changes = self._in_part(held, found.id, begin, limit)
         if changes:
-            return Page(changes=changes, continuation=_position(changes[-1].sequence))
+            return Page(changes=changes, position=_position(changes[-1].sequence))
         if held.children is not None:
             raise RangeEnded(found.id, self._children(found.id, held.children))
-        return Page(changes=[], continuation=_position(len(held.changes)))
+        return Page(changes=[], position=_position(len(held.changes)))
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return _position(change.sequence)
 
-    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         await asyncio.sleep(0)
         return [x.id for x, after in at.items() if self._has_news(x.id, after)]
 
-    def _has_news(self, range_id: RangeId, after: Continuation) -> bool:
+    def _has_news(self, range_id: RangeId, after: Position) -> bool:
         try:
             found = self._range(range_id)
         except RangeUnknown:
             return True  # its reader finds out
         return found.children is not None or after != _position(len(found.changes))
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         await asyncio.sleep(0)
         lags: dict[RangeId, int] = {}
         for found, after in at.items():
@@ -318,11 +318,11 @@ def _overlap(a: _Range, b: _Range) -> bool:
     return a.low < b.high and b.low < a.high
 
 
-def _position(sequence: int) -> Continuation:
-    return Continuation(str(sequence))
+def _position(sequence: int) -> Position:
+    return Position(str(sequence))
 
 
-def _sequence(found: _Range, range_id: RangeId, after: Continuation) -> int:
+def _sequence(found: _Range, range_id: RangeId, after: Position) -> int:
     """Read a position; refuse what this range cannot have given out."""
     if not (after.isascii() and after.isdigit()) or int(after) > len(found.changes):
         raise RangeRefused(

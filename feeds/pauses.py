@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+    from changefeed.feeds.feed import FeedRange, Position, RangeId
 
 _LONGEST: Final = 5
 _FORGOTTEN: Final = 1000  # so many questions after the last one about a range
@@ -18,7 +18,7 @@ _FORGOTTEN: Final = 1000  # so many questions after the last one about a range
 
 @dataclass(slots=True, kw_only=True)
 class _Pause:
-    after: "Continuation"
+    after: "Position"
     length: int = 1
     left: int = 1
     asked: int = 0
@@ -31,7 +31,7 @@ class GrowingPauses:
         self._pauses: dict[RangeId, _Pause] = {}
         self._asked = 0
 
-    def over(self, at: Mapping["FeedRange", "Continuation"]) -> "Sequence[RangeId]":
+    def over(self, at: Mapping["FeedRange", "Position"]) -> "Sequence[RangeId]":
         """Return the ranges whose pause is over with this question."""
         self._asked += 1
         if self._asked % _FORGOTTEN == 0:
@@ -39,7 +39,7 @@ class GrowingPauses:
             self._pauses = {x: y for x, y in self._pauses.items() if y.asked >= oldest}
         return [found.id for found, after in at.items() if self._is_over(found.id, after)]
 
-    def _is_over(self, range_id: "RangeId", after: "Continuation") -> bool:
+    def _is_over(self, range_id: "RangeId", after: "Position") -> bool:
         pause = self._pauses.get(range_id)
         if pause is None or pause.after != after:
             pause = self._pauses[range_id] = _Pause(after=after)

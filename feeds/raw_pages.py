@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Operation, Position, RangeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class RawPage:
     ``newest`` is where the range ends, as the feed numbers its changes, if the answer says it.
     """
 
-    continuation: Continuation
+    position: Position
     body: bytes | None = None
     newest: int | None = None
 
@@ -82,7 +82,7 @@ class Rows:
 class ReadsRawPages(Protocol):
     """A feed whose ``read`` is made of these two."""
 
-    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         """Ask for a page, and do not look into it. Raise what ``Feed.read`` raises."""
         ...
 

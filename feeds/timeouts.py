@@ -7,10 +7,10 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
     LONGEST_WAIT_FOR_NEWS,
     Change,
-    Continuation,
     Feed,
     FeedRange,
     Page,
+    Position,
     RangeId,
     StartAt,
 )
@@ -51,21 +51,21 @@ class _BoundedFeed(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         call = self._feed.start(found, at)
         return await self._bounded("settle", call, of=found.id)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         call = self._feed.read(found, after, limit)
         return await self._bounded("read", call, of=found.id)
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return self._feed.position_after(change)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._bounded("lags", self._feed.lags(at))
 
-    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
         return await self._bounded("news", self._feed.news(at), within=longest)
 

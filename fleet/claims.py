@@ -245,9 +245,9 @@ async def release_range(
             f"that {before.owner} still writes under it counts."
         ),
         Outcome(
-            f"The next owner continues from {before.continuation}: what was delivered since "
+            f"The next owner continues from {before.position}: what was delivered since "
             f"then is delivered again."
-            if before.continuation is not None
+            if before.position is not None
             else checkpoint_is_lost(before.range_id)
         ),
         Outcome(

@@ -120,10 +120,10 @@ class _Reading:
 
     async def _read(self, stored: Lease) -> Diagnostic | None:
         name = stored.range_id
-        if stored.continuation is None:
+        if stored.position is None:
             return None
         try:
-            await self.feed.read(stored.range, stored.continuation, 1)
+            await self.feed.read(stored.range, stored.position, 1)
         except RangeEnded as ended:
             children = ", ".join(x.range.id for x in ended.children)
             text = f"range {name} has ended where its lease is; it goes on in {children}"

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from changefeed.feeds.backlog import changes_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import (
-    Continuation,
     Feed,
     FeedRange,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -35,7 +35,7 @@ from changefeed.runtime.errors import UserError
 
 RESET_FORMS = (
     "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
-    "2026-01-31T13:00+01:00), or a continuation as status shows it"
+    "2026-01-31T13:00+01:00), or a position as status shows it"
 )
 
 
@@ -61,7 +61,7 @@ class Move:
     """
 
     lease: Lease
-    to: Continuation
+    to: Position
     again: int | None
 
     @property
@@ -72,7 +72,7 @@ class Move:
 async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: str) -> Move:
     """Settle where to move a range, without moving it. ``to`` as ``start_in`` reads it.
 
-    Raise ``FeedRefused`` for a continuation that the feed does not take, and ``LeaseGone``.
+    Raise ``FeedRefused`` for a position that the feed does not take, and ``LeaseGone``.
     """
     lease = await container.read(range_id)
     if lease is None:
@@ -81,15 +81,15 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
     if start is not None:
         position = await feed.start(lease.range, start)
     else:
-        position = Continuation(to)
+        position = Position(to)
         with suppress(RangeEnded):  # at its end, which is a position like any other
             await feed.read(lease.range, position, 1)
     return Move(
         lease=lease,
         to=position,
         again=None
-        if lease.continuation is None
-        else await changes_between(feed, lease.range, position, lease.continuation),
+        if lease.position is None
+        else await changes_between(feed, lease.range, position, lease.position),
     )
 
 
@@ -152,7 +152,7 @@ def check_position(names: Sequence[str], to: str) -> None:
         raise UserError(str(error)) from error
     if start is None and len(names) != 1:
         raise UserError(
-            f"{to!r} can only be a continuation, which is a position in one range: name that "
+            f"{to!r} can only be a position, which is a position in one range: name that "
             f"one, or move all of them to another position: {RESET_FORMS}"
         )
 

@@ -22,9 +22,9 @@ from itertools import pairwise
 
 from changefeed.feeds.feed import (
     Child,
-    Continuation,
     Feed,
     FeedRange,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -47,7 +47,7 @@ from changefeed.fleet.stopping import (
 )
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
-from changefeed.leases.lease import End, Lease, require_continuation
+from changefeed.leases.lease import End, Lease, require_position
 from changefeed.runtime.errors import UserError
 
 _NEXT_ATTEMPT = 1.0
@@ -64,7 +64,7 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     leased.feed.split(lease.range, into)  # refused before it is stopped
     async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
         (whole,) = stopped.leases
-        end = End.of_split(leased.feed, whole.range, into, require_continuation(whole))
+        end = End.of_split(leased.feed, whole.range, into, require_position(whole))
         stopped.check()
         await finish(leased.container, whole, end)
     return [x.range for x in end.children]
@@ -131,7 +131,7 @@ async def _merge_now(
     return None
 
 
-async def _aligned(leased: LeasedFeed, stopped: Stopped) -> tuple[Stopped, Continuation]:
+async def _aligned(leased: LeasedFeed, stopped: Stopped) -> tuple[Stopped, Position]:
     """Checkpoint stopped ranges where all of them are. Raise ``_Apart`` if they are not."""
     position = await _position_of_all(leased.feed, stopped.leases)
     if position is None:
@@ -172,7 +172,7 @@ async def _completed(
         ended = [await container.read(x) for x in begun]
         ends = {None if x is None else x.end for x in ended}
         end = ends.pop() if len(ends) == 1 else None
-        if end is not None and all(x.continuation == end.children[0].start for x in left):
+        if end is not None and all(x.position == end.children[0].start for x in left):
             for lease in left:
                 await finish(container, lease, end)
             return True
@@ -189,7 +189,7 @@ class _Apart(Exception):
     """The ranges are not at one position."""
 
 
-def _end_in(joined: FeedRange, position: Continuation) -> End:
+def _end_in(joined: FeedRange, position: Position) -> End:
     return End(children=(Child(range=joined, start=position),), by="merge")
 
 
@@ -199,23 +199,23 @@ def _has_gone_to(lease: Lease, joined: FeedRange) -> bool:
     return end is not None and end.by == "merge" and end.children[0].range.id == joined.id
 
 
-async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Continuation | None:
+async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Position | None:
     """Return the position at which all are: the same, or the end of each.
 
     Raise ``UserError`` for a range that goes on in others.
     """
-    positions = {require_continuation(x) for x in leases}
+    positions = {require_position(x) for x in leases}
     if len(positions) == 1:
         return positions.pop()
-    ends = set[Continuation]()
+    ends = set[Position]()
     for lease in leases:
         try:
-            page = await feed.read(lease.range, require_continuation(lease), 1)
+            page = await feed.read(lease.range, require_position(lease), 1)
         except RangeEnded as ended:
             raise UserError(f"{ended}, as its reader is about to find out") from ended
         if page.changes:
             return None
-        ends.add(page.continuation)
+        ends.add(page.position)
     return ends.pop() if len(ends) == 1 else None
 
 
@@ -244,8 +244,8 @@ def _joined(feed: Feed, leases: Collection[Lease]) -> FeedRange:
     return feed.merge(parts)
 
 
-async def _advanced(container: LeaseContainer, lease: Lease, position: Continuation) -> Lease:
+async def _advanced(container: LeaseContainer, lease: Lease, position: Position) -> Lease:
     """Checkpoint a stopped range where all of them are: what goes on then agrees with each."""
-    if lease.continuation == position:
+    if lease.position == position:
         return lease
     return await container.checkpoint(lease.advanced_to(position).stamped(stamp=time.time()))

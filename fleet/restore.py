@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseGone
-from changefeed.leases.lease import Lease, require_continuation
+from changefeed.leases.lease import Lease, require_position
 from changefeed.leases.updating import vacate
 
 
@@ -51,7 +51,7 @@ class Step:
 
 def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[Step]:
     """Return what to do, in order: what is deleted last, as its keys are read by no other
-    lease until then. Those that are wanted must carry their continuations.
+    lease until then. Those that are wanted must carry their positions.
     """
     named = {x.range_id: x for x in wanted}
     there = {x.range_id: x for x in stored}
@@ -70,7 +70,7 @@ def _step(wanted: Lease, stored: Lease | None) -> Step:
 
 
 def _facts(lease: Lease) -> tuple[object, ...]:
-    return lease.continuation, lease.end, lease.paused
+    return lease.position, lease.end, lease.paused
 
 
 async def carry_out(container: LeaseContainer, step: Step) -> None:
@@ -93,13 +93,13 @@ async def carry_out(container: LeaseContainer, step: Step) -> None:
 
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
     """Raise the epoch first: it shuts out any host that still writes under an older one."""
-    position = require_continuation(wanted)
+    position = require_position(wanted)
     vacant = await vacate(container, stored, lost=position)
     moved = vacant.advanced_to(position).stamped(stamp=time.time())
     there = await container.checkpoint(moved)
     if _facts(there) != _facts(wanted):
         marked = replace(there, end=wanted.end, paused=wanted.paused)
-        bare = marked.without_continuation()
+        bare = marked.without_position()
         await container.replace(bare.stamped(stamp=time.time()))
 
 
@@ -108,7 +108,7 @@ async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Le
 
     Positions may be of moments a little apart, each as it was checkpointed. But no range has
     ended, or named, between the first and the last. A lease whose checkpoint is lost has no
-    continuation.
+    position.
     """
     before = _lineage(await container.list())
     for _ in range(tries):

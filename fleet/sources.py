@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from changefeed.feeds.backlog import Backlog, changes_between
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import Listing, fleet_status, problem_of_feed
 from changefeed.fleet.status import Figures, FleetStatus, Problem, Report
@@ -27,7 +27,7 @@ from changefeed.runtime.together import together
 _AT_ONCE = 16
 _RATE_OVER = 10.0
 
-_Positions = Mapping[RangeId, Continuation | None]
+_Positions = Mapping[RangeId, Position | None]
 
 
 class StoreSource:
@@ -125,13 +125,13 @@ class StoreSource:
         due = {x.child.range.id for x in keymap.due()}
 
         async def behind(lease: Lease) -> Backlog | None:
-            if lease.continuation is None:
+            if lease.position is None:
                 return None
             try:
                 if lease.end is not None:
                     coming = [x for x in lease.end.children if x.range.id in due]
                     return await unread.beyond(coming)
-                return await unread.behind(lease.range, lease.continuation)
+                return await unread.behind(lease.range, lease.position)
             except FeedError as error:
                 problems.append(problem_of_feed(error))
                 return None
@@ -147,7 +147,7 @@ class StoreSource:
         A position cannot be counted, but what lies behind it can: the difference between two is
         what was done. What was not there before, has ended, or was moved back is left out.
         """
-        now = {x.range_id: x.continuation for x in leases}
+        now = {x.range_id: x.position for x in leases}
         self._before.append((clock, now))
         while self._before[0][0] < clock - _RATE_OVER:
             self._before.popleft()
@@ -157,7 +157,7 @@ class StoreSource:
             return {}
 
         async def done(lease: Lease) -> int | None:
-            old, new = known.get(lease.range_id), lease.continuation
+            old, new = known.get(lease.range_id), lease.position
             if old is None or new is None or lease.ended:
                 return None
             return 0 if old == new else await changes_between(feed, lease.range, old, new)
@@ -172,7 +172,7 @@ class StoreSource:
 
 def _figures(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Figures:
     return Figures(
-        position=lease.continuation,
+        position=lease.position,
         lag=None if behind is None else behind.changes,
         lag_seconds=None if behind is None else behind.seconds(now),
         rate=rate,

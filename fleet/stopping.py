@@ -192,7 +192,7 @@ async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:
 
 async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
     """End a stopped range, if no other has written to it since."""
-    ended = replace(stopped.ended_in(end), paused=None).without_continuation()
+    ended = replace(stopped.ended_in(end), paused=None).without_position()
     ended = ended.stamped(stamp=time.time())
 
     def give_up(_: RetryCallState) -> None:

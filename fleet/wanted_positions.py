@@ -16,7 +16,7 @@ from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.fleet.coverage import uncovered
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import Lease, require_continuation
+from changefeed.leases.lease import Lease, require_position
 from changefeed.leases.position_file import Positions
 from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each
@@ -99,7 +99,7 @@ async def _when_read(feed: Feed, lease: Lease) -> str | None:
         return None  # others have its keys, and the feed has not ended it
     name = lease.range_id
     try:
-        await feed.read(lease.range, require_continuation(lease), 1)
+        await feed.read(lease.range, require_position(lease), 1)
     except RangeEnded:
         return None
     except (RangeUnknown, FeedRefused) as error:
@@ -108,5 +108,5 @@ async def _when_read(feed: Feed, lease: Lease) -> str | None:
         unknown = isinstance(error, RangeUnknown)
         return f"range {name!r}: {'the feed has no such range' if unknown else error}"
     if lease.ended:
-        return f"range {name!r} has not ended: the feed goes on after {lease.continuation!r}"
+        return f"range {name!r} has not ended: the feed goes on after {lease.position!r}"
     return None

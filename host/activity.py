@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.lease import Lease, Member
 
 _RATE_OVER = 10.0
@@ -22,7 +22,7 @@ class RangeActivity:
     """
 
     since: float
-    position: Continuation
+    position: Position
     checkpoint_at: float | None = None
 
 
@@ -43,10 +43,10 @@ class Activity:
         self._done: Counter[RangeId] = Counter()
         self._window = self.started_at
 
-    def acquired(self, range_id: RangeId, position: Continuation) -> None:
+    def acquired(self, range_id: RangeId, position: Position) -> None:
         self.ranges[range_id] = RangeActivity(since=self._wall(), position=position)
 
-    def checkpointed(self, range_id: RangeId, position: Continuation) -> None:
+    def checkpointed(self, range_id: RangeId, position: Position) -> None:
         known = self.ranges.get(range_id)
         if known is not None:
             self.ranges[range_id] = replace(

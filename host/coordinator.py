@@ -258,9 +258,9 @@ class Coordinator:
         named = self._keymap.start_of(lease)
         stored = None if named is None else await self._container.read(lease.range_id)
         if named is not None and stored is not None and not stored.epoch:
-            if stored.continuation is None:
+            if stored.position is None:
                 lease = await vacate(self._container, stored, lost=named.start)
-            elif stored.continuation != named.start:
+            elif stored.position != named.start:
                 lease = await self._container.replace(stored.begun_at(named.start))
         return replace(lease, epoch=max(lease.epoch, self._highest_epoch))
 
@@ -344,14 +344,14 @@ class Coordinator:
 
     async def _revive(self, wanted: Lease) -> None:
         stored = await self._container.read(wanted.range_id)
-        if stored is not None and stored.continuation is None:
+        if stored is not None and stored.position is None:
             # The checkpoint of a tombstone, which nobody has read for long, is lost.
             await vacate(self._container, wanted)
         else:
             await self._write(wanted)
 
     async def _fill(self, wanted: Lease) -> None:
-        assert wanted.continuation is not None, f"{wanted.range_id!r} would begin nowhere"
+        assert wanted.position is not None, f"{wanted.range_id!r} would begin nowhere"
         assert wanted.owner is None, f"{wanted.range_id!r} is not {wanted.owner!r}'s yet"
         if (await self._container.create(wanted)).sign_of_life == wanted.sign_of_life:
             self._events.created(wanted)

@@ -12,7 +12,7 @@ from math import inf
 from typing import Never
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.host.decide import Ranges
 from changefeed.host.events import HostEvents
 from changefeed.host.first_leases import first_leases
@@ -66,7 +66,7 @@ class Discovery:
         self.ranges = Ranges(inherits=feed.children_inherit_positions, sub_range=feed.sub_range)
         self.root: End | None = None
         """What the leases of the fleet begin in, once that is settled."""
-        self.starts: dict[RangeId, Continuation] = {}
+        self.starts: dict[RangeId, Position] = {}
         """Where the keys begin that have no lease, as far as they were asked for."""
 
     def look(self, *, begins: bool = False, gaps: Iterable[FeedRange] = ()) -> None:

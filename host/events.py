@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from opentelemetry import metrics
 from opentelemetry.metrics import Observation
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.host import metrics as m
 from changefeed.host.activity import Activity
 from changefeed.host.settings import ObserverSettings
@@ -137,15 +137,15 @@ class HostEvents(FailureLog):
 
     def created(self, lease: Lease) -> None:
         self._moves["created"] += 1
-        self._log.debug("lease.created", range=lease.range_id, continuation=lease.continuation)
+        self._log.debug("lease.created", range=lease.range_id, position=lease.position)
 
     def acquired(
-        self, lease: Lease, continuation: Continuation, how: str, previous: HostName | None
+        self, lease: Lease, position: Position, how: str, previous: HostName | None
     ) -> None:
         self._owned.add(lease.range_id)
         self._moves["acquired"] += 1
         self.health.begin(lease.range_id, lease.health)
-        self.activity.acquired(lease.range_id, continuation)
+        self.activity.acquired(lease.range_id, position)
         self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
             self._metrics.count(m.STEALS)
@@ -155,7 +155,7 @@ class HostEvents(FailureLog):
             epoch=lease.epoch,
             how=how,
             previous=previous,
-            continuation=continuation,
+            position=position,
         )
 
     def balanced(self, leases: int) -> None:
@@ -179,8 +179,8 @@ class HostEvents(FailureLog):
     def renewed(self) -> None:
         self._metrics.count(m.RENEWALS)
 
-    def checkpointed(self, range_id: RangeId, continuation: Continuation) -> None:
-        self.activity.checkpointed(range_id, continuation)
+    def checkpointed(self, range_id: RangeId, position: Position) -> None:
+        self.activity.checkpointed(range_id, position)
         self._metrics.count(m.CHECKPOINTS, range=range_id)
 
     def requested(self, lease: Lease, what: Literal["asked", "withdrawn", "cleared"]) -> None:

@@ -114,7 +114,7 @@ class UnreadLags:
 
     async def _measure_one(self, unread: Unread, range_id: RangeId) -> None:
         lease = await self._container.read(range_id)
-        if lease is not None and lease.continuation is not None:
-            behind = await unread.behind(lease.range, lease.continuation)
+        if lease is not None and lease.position is not None:
+            behind = await unread.behind(lease.range, lease.position)
             lag = Lag(behind.changes, behind.seconds(self._wall()))
             self._events.unread_lag(range_id, lag)

@@ -8,14 +8,14 @@ Limits: processors of .NET keep a position, and no text of ours (``cosmos.docume
 
 from dataclasses import dataclass
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """All below ``position`` is done."""
 
-    position: Continuation
+    position: Position
 
     @property
     def text(self) -> str:
@@ -25,4 +25,4 @@ class Checkpoint:
     @classmethod
     def of_text(cls, text: str) -> "Checkpoint":
         """Read what a store has kept."""
-        return cls(Continuation(text))
+        return cls(Position(text))

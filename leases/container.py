@@ -12,7 +12,7 @@ from changefeed.stores.store import WHOLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFleet:
-    """Leases without their continuations, and members: all, or those written since.
+    """Leases without their positions, and members: all, or those written since.
 
     ``total`` is how many leases and members there are, ``None`` if that is not known. ``token``
     is where the next listing begins; ``WHOLE`` where all are to be listed again. ``heartbeat``
@@ -83,7 +83,7 @@ class LeaseContainer(Members, Protocol):
         ...
 
     async def list(self) -> Sequence[Lease]:
-        """Return every lease, in no particular order, without continuations."""
+        """Return every lease, in no particular order, without positions."""
         ...
 
     async def list_fleet(
@@ -101,22 +101,22 @@ class LeaseContainer(Members, Protocol):
     async def read(self, range_id: RangeId) -> Lease | None:
         """Return one lease whole, or ``None`` if there is no such lease.
 
-        It has no continuation where that is lost: its range waits until a person says where
+        It has no position where that is lost: its range waits until a person says where
         to go on.
         """
         ...
 
     async def create(self, lease: Lease) -> Lease:
-        """Store a new lease with its continuation, or return the one that is there.
+        """Store a new lease with its position, or return the one that is there.
 
-        The answer may leave the continuation out.
+        The answer may leave the position out.
         """
         ...
 
     async def replace(self, lease: Lease) -> Lease:
         """Write ``lease`` if no other write came since we read it.
 
-        A lease that carries a continuation writes that as well, all or nothing as far
+        A lease that carries a position writes that as well, all or nothing as far
         as any reader of the next epoch can see. Return the copy as written, with its
         new version. Raise ``LeaseConflict`` if the version has moved on, ``LeaseGone``
         if there is no such lease.
@@ -127,7 +127,7 @@ class LeaseContainer(Members, Protocol):
         """Like ``replace``, for a new epoch: return the lease whole, as ``read`` does.
 
         After it returns, no checkpoint under an older epoch can be written any more, not
-        even by a writer that has not noticed yet. A continuation that ``lease`` carries
+        even by a writer that has not noticed yet. A position that ``lease`` carries
         is not written. If no answer came, acquire again, even where the stored lease
         turns out to be the one written; and so must a host that was made the owner by
         another's ``replace``.
@@ -135,7 +135,7 @@ class LeaseContainer(Members, Protocol):
         ...
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        """Write the continuation that ``lease`` carries, under its epoch.
+        """Write the position that ``lease`` carries, under its epoch.
 
         What else the copy says may be written with it, or not: it is its owner's. Return the
         copy as written, with its new version. Raise ``LeaseConflict`` if the version or the

@@ -49,7 +49,7 @@ class MemberConflict(Failure):
 
 
 def checkpoint_is_lost(range_id: RangeId) -> str:
-    """Say what it means that a lease has no continuation, and what to do."""
+    """Say what it means that a lease has no position, and what to do."""
     return (
         f"lease {range_id!r} has no checkpoint any more: it was deleted, or evicted. Say where "
         f"to go on (changefeed reset {range_id} --to=...), and resume the range (changefeed "

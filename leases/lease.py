@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Literal, NewType
 from uuid import uuid4
 
-from changefeed.feeds.feed import Child, Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
@@ -25,7 +25,7 @@ class End:
     by: Literal["feed", "split", "merge"] = "feed"
 
     @classmethod
-    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Continuation) -> "End":
+    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Position) -> "End":
         """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it
         cannot be cut.
         """
@@ -117,7 +117,7 @@ class Lease:
         return replace(self, renewals=self.renewals + 1)
 
     @property
-    def continuation(self) -> Continuation | None:
+    def position(self) -> Position | None:
         """The position of its checkpoint, if it carries one."""
         return None if self.checkpoint is None else self.checkpoint.position
 
@@ -125,11 +125,11 @@ class Lease:
         """Carry a checkpoint of the present owner."""
         return replace(self, checkpoint=checkpoint, checkpoint_epoch=self.epoch)
 
-    def advanced_to(self, continuation: Continuation) -> "Lease":
+    def advanced_to(self, position: Position) -> "Lease":
         """Carry a checkpoint of the present owner: all below that position is done."""
-        return self.with_checkpoint(Checkpoint(continuation))
+        return self.with_checkpoint(Checkpoint(position))
 
-    def without_continuation(self) -> "Lease":
+    def without_position(self) -> "Lease":
         """Carry none: a write of this leaves the stored checkpoint alone."""
         return self if self.checkpoint is None else replace(self, checkpoint=None)
 
@@ -194,12 +194,12 @@ class Lease:
             self.reopened(), range=child.range, paused=None, checkpoint=Checkpoint(child.start)
         )
 
-    def begun_at(self, continuation: Continuation) -> "Lease":
+    def begun_at(self, position: Position) -> "Lease":
         """Begin there: for a lease that no host has owned yet."""
         assert self.epoch == 0, (
             f"lease {self.range_id!r} has been owned, in epoch {self.epoch}: it has begun"
         )
-        return replace(self, checkpoint=Checkpoint(continuation))
+        return replace(self, checkpoint=Checkpoint(position))
 
     def stamped(self, *, stamp: float, write_id: WriteId | None = None) -> "Lease":
         """Prepare a write: a name for it, a fresh one if none is given, and the wall-clock
@@ -223,7 +223,7 @@ class KeptCheckpoint:
     version: Version = Version("")
 
     @property
-    def continuation(self) -> Continuation:
+    def position(self) -> Position:
         return self.checkpoint.position
 
 
@@ -279,7 +279,7 @@ class FleetRecord:
         return replace(self, id=name, checkpoints=name, feed=feed, root=root)
 
 
-def require_continuation(lease: Lease) -> Continuation:
+def require_position(lease: Lease) -> Position:
     """Return the position of a lease that must have one."""
     return require_checkpoint(lease).position
 

@@ -51,7 +51,7 @@ class LeaseListing:
     async def list_fleet(
         self, send_along: SendAlong
     ) -> tuple[Sequence[Lease], Sequence[Member]]:
-        """Return every lease, without continuations, and every member. Raise as the container.
+        """Return every lease, without positions, and every member. Raise as the container.
 
         ``send_along`` may have the call write a heartbeat.
         """

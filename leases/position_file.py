@@ -12,9 +12,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import End, Lease, require_continuation
+from changefeed.leases.lease import End, Lease, require_position
 from changefeed.runtime.errors import StoreRefused
 
 FORMAT: Final = 1
@@ -31,11 +31,11 @@ class _Versioned(msgspec.Struct, frozen=True):
     format: int
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PositionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One range: up to where it is done, under which epoch, and what it has ended in."""
 
     range: _Name
-    continuation: Continuation
+    position: Position
     low: str = ""
     high: str = ""
     parents: tuple[_Name, ...] = ()
@@ -51,7 +51,7 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``saved_at`` when they were read; empty in a document that does not say.
     """
 
-    positions: tuple[Position, ...]
+    positions: tuple[PositionEntry, ...]
     format: int
     feed: str = ""
     saved_at: str = ""
@@ -62,7 +62,7 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def written(leases: Sequence[Lease], *, feed: str = "", saved_at: str = "") -> bytes:
-    """Return leases, which must carry their continuations, as a document."""
+    """Return leases, which must carry their positions, as a document."""
     assert len({x.range_id for x in leases}) == len(leases), "each range has one position"
     document = Positions(
         positions=tuple(_position(x) for x in leases),
@@ -96,10 +96,10 @@ def read_document(document: bytes) -> Positions:
     )
 
 
-def _position(lease: Lease) -> Position:
-    return Position(
+def _position(lease: Lease) -> PositionEntry:
+    return PositionEntry(
         range=lease.range_id,
-        continuation=require_continuation(lease),
+        position=require_position(lease),
         low=lease.range.low,
         high=lease.range.high,
         parents=lease.range.parents,
@@ -111,7 +111,7 @@ def _position(lease: Lease) -> Position:
     )
 
 
-def _lease(x: Position) -> Lease:
+def _lease(x: PositionEntry) -> Lease:
     return Lease(
         range=FeedRange(
             id=x.range,
@@ -121,7 +121,7 @@ def _lease(x: Position) -> Lease:
             of=x.of,
             generation=x.generation,
         ),
-        checkpoint=Checkpoint(x.continuation),
+        checkpoint=Checkpoint(x.position),
         end=x.end,
         epoch=x.epoch,
         paused=x.paused,

@@ -70,7 +70,7 @@ class SeparateStores:
       shut out the old owner: it must ``acquire`` again, without a new epoch. So must a host
       that another has made owner by ``replace``.
 
-    A lease whose checkpoint is missing has no continuation, and takes none from its owner. To
+    A lease whose checkpoint is missing has no position, and takes none from its owner. To
     start over without a word would repeat everything, or skip whatever was written since.
     """
 
@@ -147,7 +147,7 @@ class SeparateStores:
                 checkpoint = await self._create_or_adopt(first)
                 # One that was left behind may have been claimed; epochs never go down.
                 epoch = max(lease.epoch, checkpoint.epoch)
-                bare = replace(lease.without_continuation(), epoch=epoch)
+                bare = replace(lease.without_position(), epoch=epoch)
                 assert bare.epoch >= checkpoint.epoch, (
                     f"lease {lease.range_id!r} of epoch {bare.epoch} could not checkpoint: its "
                     f"checkpoint is claimed for {checkpoint.epoch}"
@@ -165,7 +165,7 @@ class SeparateStores:
         return await self._checkpoints.write(replace(found, write_id=first.write_id))
 
     async def replace(self, lease: Lease) -> Lease:
-        if lease.continuation is None:
+        if lease.position is None:
             owned = await self._replace_ownership(lease)
             seen = msgspec.structs.replace(_seen(lease), ownership=owned.version)
             return replace(owned, version=_version(seen))
@@ -178,7 +178,7 @@ class SeparateStores:
         return _whole(await self._replace_ownership(lease), checkpoint)
 
     async def acquire(self, lease: Lease) -> Lease:
-        # The continuation we carry may be an old one, since a checkpoint does not move the
+        # The position we carry may be an old one, since a checkpoint does not move the
         # version we compete for. What counts is the one that we find and claim.
         owned = await self._replace_ownership(lease)
         try:
@@ -196,8 +196,8 @@ class SeparateStores:
             stored = await self.read(lease.range_id)
             if stored is None:
                 raise LeaseGone(lease, "deleted while it was acquired")
-            if stored.continuation is None:
-                if lease.owner is not None or lease.continuation is None:
+            if stored.position is None:
+                if lease.owner is not None or lease.position is None:
                     return _listed(owned)
                 # Nobody is to read it before a person who takes it away has said where.
                 first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
@@ -247,7 +247,7 @@ class SeparateStores:
 
     async def _replace_ownership(self, lease: Lease) -> Lease:
         """Win or lose on ownership alone; the version of the answer is that of its store."""
-        bare = replace(lease.without_continuation(), version=_seen(lease).ownership)
+        bare = replace(lease.without_position(), version=_seen(lease).ownership)
         with _reraise_for(lease):
             return await self._ownership.replace(bare)
 

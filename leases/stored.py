@@ -150,7 +150,7 @@ class StoredMembers:
 
 
 class StoredOwnership(StoredMembers):
-    """Leases without their continuations: who reads each range."""
+    """Leases without their positions: who reads each range."""
 
     renew_each = False
 
@@ -180,10 +180,10 @@ class StoredOwnership(StoredMembers):
         return None if found is None else self.decode(found)
 
     async def create(self, lease: Lease) -> Lease:
-        return await self._created(lease.without_continuation())
+        return await self._created(lease.without_position())
 
     async def replace(self, lease: Lease) -> Lease:
-        return await self._written(lease.without_continuation())
+        return await self._written(lease.without_position())
 
     async def delete(self, lease: Lease) -> None:
         _, version = _split(lease.version)
@@ -246,11 +246,11 @@ class StoredLeases(StoredOwnership):
 
     async def replace(self, lease: Lease) -> Lease:
         written = await self._written(lease)
-        return written if lease.checkpoint is not None else written.without_continuation()
+        return written if lease.checkpoint is not None else written.without_position()
 
     async def acquire(self, lease: Lease) -> Lease:
         # One record, one version: a writer that has not read this write cannot checkpoint.
-        return await self._written(lease.without_continuation())
+        return await self._written(lease.without_position())
 
     async def checkpoint(self, lease: Lease) -> Lease:
         require_checkpoint(lease)

@@ -7,7 +7,7 @@ changes count as the lease's: a fleet that is scaled by its lag would never wake
 from collections.abc import Collection, Iterable, Sequence
 
 from changefeed.feeds.backlog import Backlog, measure_backlog
-from changefeed.feeds.feed import Child, Continuation, Feed, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeEnded, RangeId
 
 
 class Unread:
@@ -23,7 +23,7 @@ class Unread:
         self._ranges = ranges
         self._counted = set(leased)
 
-    async def behind(self, found: FeedRange, after: Continuation) -> Backlog:
+    async def behind(self, found: FeedRange, after: Position) -> Backlog:
         """Return what lies behind a position. Raise what feeds raise."""
         total = own = await measure_backlog(self._feed, found, after)
         for child, start in await self._children(found, after, own.changes):
@@ -43,8 +43,8 @@ class Unread:
         return total
 
     async def _children(
-        self, found: FeedRange, after: Continuation, lag: int
-    ) -> list[tuple[FeedRange, Continuation]]:
+        self, found: FeedRange, after: Position, lag: int
+    ) -> list[tuple[FeedRange, Position]]:
         if not lag:  # it may have ended here, and says where it goes on
             try:
                 await self._feed.read(found, after, 1)

@@ -12,7 +12,7 @@ from functools import partial
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
@@ -52,7 +52,7 @@ async def _once(
     stored = await container.read(range_id)
     if stored is None or stored.ended != ended:
         return None
-    changed = change(stored.without_continuation())
+    changed = change(stored.without_position())
     if changed is None:
         return None
     assert changed.version == stored.version, f"lease {range_id!r}: it is another copy"
@@ -67,7 +67,7 @@ async def _once(
 
 
 async def vacate(
-    container: LeaseContainer, lease: Lease, *, lost: Continuation | None = None
+    container: LeaseContainer, lease: Lease, *, lost: Position | None = None
 ) -> Lease:
     """Begin an epoch of ``lease`` that belongs to no host; return it whole.
 
@@ -76,7 +76,7 @@ async def vacate(
     is lost.
     """
     vacant = lease.vacated()
-    if vacant.continuation is None and lost is not None:
+    if vacant.position is None and lost is not None:
         vacant = vacant.advanced_to(lost)
     assert vacant.owner is None, (
         f"lease {lease.range_id!r}: no epoch of {vacant.owner!r} begins"
@@ -92,7 +92,7 @@ async def vacate_now(
     range_id: RangeId,
     wanted: Callable[[Lease], bool],
     *,
-    lost: Continuation | None = None,
+    lost: Position | None = None,
 ) -> tuple[Lease, Lease] | None:
     """Vacate a lease as it is now; return it as it was, and as it is, both whole.
 

@@ -1,6 +1,6 @@
 """Positions that cross between hosts and Spark: leases become offsets, and back.
 
-Both hold the same continuations, so nothing is lost or repeated by crossing, as long as
+Both hold the same positions, so nothing is lost or repeated by crossing, as long as
 the side that is left has stopped. What a lease says besides (that it is paused, who
 owned it last) has no counterpart on Spark.
 
@@ -10,7 +10,7 @@ Both also say which ranges have ended, and go on in others then.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.parts import range_in_name
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
@@ -118,19 +118,19 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
         if name in over or (mark.ended and access.children_inherit_positions):
             continue
         found = known.get(name, FeedRange(id=name, low=mark.low, high=mark.high))
-        leases.append(Lease(range=found, checkpoint=Checkpoint(mark.continuation)))
+        leases.append(Lease(range=found, checkpoint=Checkpoint(mark.position)))
     return leases
 
 
 def _over(
     offset: Offset, access: Access, known: Mapping[RangeId, FeedRange]
-) -> Mapping[RangeId, tuple[FeedRange, Continuation, End]]:
+) -> Mapping[RangeId, tuple[FeedRange, Position, End]]:
     """Return the ranges that have been read to their ends, as far as they are listed: where
     that was, and what they go on in. What was before them went on in them.
     """
     ended = {x: mark for x, mark in offset.marks.items() if mark.ended and x in known}
     over = {
-        name: (known[name], ended[name].continuation, End(children=sight.children))
+        name: (known[name], ended[name].position, End(children=sight.children))
         for name, sight in access.look(ended).items()
         if sight.children is not None
     }
@@ -140,10 +140,10 @@ def _over(
     return over
 
 
-def _position(lease: Lease) -> Continuation:
-    if lease.continuation is None:
+def _position(lease: Lease) -> Position:
+    if lease.position is None:
         raise PipelineRefused(
             f"the lease of range {lease.range_id!r} has no position: run a host over it until "
             f"it has made a checkpoint"
         )
-    return lease.continuation
+    return lease.position

@@ -107,10 +107,8 @@ def ranges_done(
         begin = None if start is None else start.get(name, mark)
         last = mark if newest is None else newest.get(name, mark)
         found[name] = RangeDone(
-            changes=None
-            if begin is None
-            else access.distance(begin.continuation, mark.continuation),
-            lag=max(0, access.distance(mark.continuation, last.continuation)),
+            changes=None if begin is None else access.distance(begin.position, mark.position),
+            lag=max(0, access.distance(mark.position, last.position)),
         )
     return found
 

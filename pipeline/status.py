@@ -20,7 +20,7 @@ class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A range that is read, or will be, from a position on; ``lag`` counts what lies there."""
 
     range: str
-    continuation: str
+    position: str
     lag: int
     ended: bool
 
@@ -71,7 +71,7 @@ def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
         }
         marks |= new
     return tuple(
-        RangeStatus(range=x, continuation=mark.continuation, lag=lags[x], ended=mark.ended)
+        RangeStatus(range=x, position=mark.position, lag=lags[x], ended=mark.ended)
         for x, mark in sorted(marks.items())
     )
 

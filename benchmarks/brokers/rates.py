@@ -134,7 +134,7 @@ async def _read(feed: Feed, wanted: int) -> float:
         after = await feed.start(r, "beginning")
         while (page := await feed.read(r, after, _PAGE)).changes:
             count += len(page.changes)
-            after = page.continuation
+            after = page.position
     seconds = time.perf_counter() - began
     assert count == wanted, f"{count} of {wanted} records were read"
     return seconds

@@ -11,7 +11,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Incarnation, Lease, require_continuation
+from changefeed.leases.lease import HostName, Incarnation, Lease, require_position
 
 from .measured import Measured
 from .places import Ports, Store, counted_place
@@ -78,7 +78,7 @@ async def _own_some(leases: LeaseContainer) -> Sequence[Lease]:
 async def _one_after_the_other(
     leases: LeaseContainer, lease: Lease
 ) -> dict[str, Sequence[float]]:
-    start = require_continuation(lease)
+    start = require_position(lease)
 
     async def checkpoint(_: int) -> None:
         nonlocal lease
@@ -86,7 +86,7 @@ async def _one_after_the_other(
 
     async def renew(_: int) -> None:
         nonlocal lease
-        lease = await leases.replace(lease.without_continuation().renewed())
+        lease = await leases.replace(lease.without_position().renewed())
 
     return {
         "checkpoint": await _timed(_CALLS, checkpoint),
@@ -102,7 +102,7 @@ async def _side_by_side(leases: LeaseContainer, owned: Sequence[Lease]) -> float
     async def write(lease: Lease) -> None:
         nonlocal done
         while time.perf_counter() - began < _SECONDS:
-            lease = await leases.replace(lease.without_continuation().renewed())
+            lease = await leases.replace(lease.without_position().renewed())
             done += 1
 
     await asyncio.gather(*map(write, owned))

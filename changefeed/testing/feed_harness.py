@@ -12,9 +12,9 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
     Child,
-    Continuation,
     Feed,
     FeedRange,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -70,17 +70,17 @@ def numbered(count: int, begin: int = 0) -> list[Record]:
 
 
 async def pages_from(
-    feed: Feed, found: FeedRange, after: Continuation, limit: int
-) -> tuple[list[Change], Continuation]:
+    feed: Feed, found: FeedRange, after: Position, limit: int
+) -> tuple[list[Change], Position]:
     """Read until there is nothing for now."""
     changes: list[Change] = []
     while (page := await feed.read(found, after, limit)).changes:
         assert len(page.changes) <= limit
-        assert page.continuation == feed.position_after(page.changes[-1])
+        assert page.position == feed.position_after(page.changes[-1])
         assert not changes or page.changes[0].sequence > changes[-1].sequence
         changes += page.changes
-        after = page.continuation
-    return changes, page.continuation
+        after = page.position
+    return changes, page.position
 
 
 async def whole(feed: Feed, found: FeedRange, limit: int = 1000) -> list[Change]:
@@ -95,7 +95,7 @@ async def busiest(feed: Feed) -> FeedRange:
     return max(counts, key=lambda x: counts[x])
 
 
-async def ended(feed: Feed, found: FeedRange, after: Continuation) -> tuple[Child, ...]:
+async def ended(feed: Feed, found: FeedRange, after: Position) -> tuple[Child, ...]:
     """Read a range to its end, which must have children."""
     with pytest.raises(RangeEnded) as caught:
         await pages_from(feed, found, after, 1000)
@@ -104,7 +104,7 @@ async def ended(feed: Feed, found: FeedRange, after: Continuation) -> tuple[Chil
 
 
 async def to_its_end(
-    feed: Feed, found: FeedRange, after: Continuation
+    feed: Feed, found: FeedRange, after: Position
 ) -> tuple[list[Change], tuple[Child, ...]]:
     """Read what an ended range still gives, and what goes on with its keys."""
     changes: list[Change] = []
@@ -115,7 +115,7 @@ async def to_its_end(
             return changes, ended.children
         assert page.changes
         changes += page.changes
-        after = page.continuation
+        after = page.position
 
 
 async def everything(feed: Feed, found: FeedRange) -> list[Change]:
@@ -125,5 +125,5 @@ async def everything(feed: Feed, found: FeedRange) -> list[Change]:
     with suppress(RangeEnded):
         while (page := await feed.read(found, after, 1000)).changes:
             changes += page.changes
-            after = page.continuation
+            after = page.position
     return changes

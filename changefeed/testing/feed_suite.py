@@ -17,9 +17,9 @@ from changefeed.feeds.errors import (
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
-    Continuation,
     FeedRange,
     Operation,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -103,11 +103,11 @@ async def test_a_change_larger_than_a_page_should_be_comes_alone_and_whole(
 
 
 async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedHarness) -> None:
-    empty: dict[FeedRange, Continuation] = {}
+    empty: dict[FeedRange, Position] = {}
     for r in await given.feed.ranges():
         page = await given.feed.read(r, await given.feed.start(r, "beginning"), 10)
         assert not page.changes
-        empty[r] = page.continuation
+        empty[r] = page.position
     await given.append(numbered(60))
     for r, after in empty.items():
         later, end = await pages_from(given.feed, r, after, 10)
@@ -207,12 +207,12 @@ async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
     end = await given.feed.start(r, "now")
-    beyond = Continuation(end + "0")
+    beyond = Position(end + "0")
     for wrong in ("", "-1", "gibberish", "1/2/3", "Ω/1", "/5", "²", beyond):
         with pytest.raises(RangeRefused) as refused:
-            await given.feed.read(r, Continuation(wrong), 10)
+            await given.feed.read(r, Position(wrong), 10)
         assert refused.value.range_id == r.id
-        assert await lag_of(given.feed, r, Continuation(wrong)) is None
+        assert await lag_of(given.feed, r, Position(wrong)) is None
 
 
 @pytest.mark.parametrize("number", [10**17, 2**62, 2**63 - 1, 10**19 - 1, 10**40])
@@ -222,7 +222,7 @@ async def test_a_position_with_a_number_too_large_raises_nothing_but_a_refusal_o
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
     end = await given.feed.start(r, "now")
-    far = Continuation(re.sub(r"\d+(?=\D*$)", str(number), end))
+    far = Position(re.sub(r"\d+(?=\D*$)", str(number), end))
     with suppress(RangeRefused):
         await given.feed.read(r, far, 10)
     await given.feed.lags({r: far})
@@ -238,7 +238,7 @@ async def test_many_tasks_read_at_once_while_changes_arrive(given: FeedHarness) 
         while len(changes) < until:
             page = await given.feed.read(found, after, 17)
             changes += page.changes
-            after = page.continuation
+            after = page.position
         return changes
 
     async with asyncio.timeout(60):

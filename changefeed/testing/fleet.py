@@ -268,8 +268,8 @@ class Fleet:
         found: dict[RangeId, int] = {}
         for listed in await self._open_leases():
             lease = await self.container.read(listed.range_id)
-            if lease is not None and lease.continuation is not None:
-                behind = await measure_backlog(self.feed, lease.range, lease.continuation)
+            if lease is not None and lease.position is not None:
+                behind = await measure_backlog(self.feed, lease.range, lease.position)
                 found[lease.range_id] = behind.changes
         return found
 
@@ -341,10 +341,10 @@ class Fleet:
         """Whether a range was read to its end, and its lease does not say so yet."""
         for listed in await self._open_leases():
             lease = await self.container.read(listed.range_id)
-            if lease is None or lease.continuation is None:
+            if lease is None or lease.position is None:
                 return True
             try:
-                await self.feed.read(lease.range, lease.continuation, 1)
+                await self.feed.read(lease.range, lease.position, 1)
             except RangeEnded:
                 return True
         return False

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
@@ -14,7 +14,7 @@ Connect = Callable[[], Awaitable[LeaseContainer]]
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
 R0 = RangeId("r0")
-C0, C1, C2, C3 = (Continuation(f"c{n}") for n in range(4))
+C0, C1, C2, C3 = (Position(f"c{n}") for n in range(4))
 W1, W2 = WriteId("w1"), WriteId("w2")
 
 
@@ -25,7 +25,7 @@ def new(range_id: RangeId = R0) -> Lease:
 async def whole(leases: LeaseContainer, range_id: RangeId = R0) -> Lease:
     lease = await leases.read(range_id)
     assert lease is not None
-    assert lease.continuation is not None
+    assert lease.position is not None
     return lease
 
 

@@ -93,7 +93,7 @@ async def test_a_listing_of_the_fleet_writes_the_heartbeat_and_shows_leases_and_
     assert {x.name: x for x in [other, written, *again.members]} == {A: written, B: other}
     (changed,) = [x for x in again.leases if x.range_id == "r1"]
     assert changed.owner == A
-    assert changed.continuation is None
+    assert changed.position is None
     assert again.total in {4, None}
 
 

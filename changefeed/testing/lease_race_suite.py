@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -44,7 +44,7 @@ async def test_of_many_contenders_for_a_lease_one_wins(connect: Connect) -> None
     assert [type(x) for x in answers if not isinstance(x, Lease)] == [LeaseConflict] * 29
     for client in clients:
         assert await whole(client) == won
-    assert (won.epoch, won.continuation) == (1, C0)
+    assert (won.epoch, won.position) == (1, C0)
 
 
 async def test_of_many_creators_one_wins_and_the_others_get_his(connect: Connect) -> None:
@@ -57,9 +57,9 @@ async def test_of_many_creators_one_wins_and_the_others_get_his(connect: Connect
     answers = await asyncio.gather(*map(create, range(12)))
     stored = await whole(clients[0])
     assert len(await clients[1].list()) == 1
-    assert {x.continuation for x in answers} <= {None, stored.continuation}
+    assert {x.position for x in answers} <= {None, stored.position}
     for answer in answers:
-        assert answer.without_continuation() == replace(
+        assert answer.without_position() == replace(
             stored, checkpoint=None, version=answer.version
         )
 
@@ -97,7 +97,7 @@ async def test_a_writer_whose_answer_was_lost_finds_his_write(
 ) -> None:
     owned = await owned_by_a(leases)
     wanted = owned.taken_by(A, A2).stamped(write_id=W1, stamp=1.0)
-    wanted = wanted if carries else wanted.without_continuation()
+    wanted = wanted if carries else wanted.without_position()
 
     cut = Cutting(StoreUnavailable("lost on the way there"), at=1)
     with pytest.raises(StoreUnavailable):
@@ -111,12 +111,12 @@ async def test_a_writer_whose_answer_was_lost_finds_his_write(
     assert (found.write_id, found.owner, found.incarnation, found.epoch) == (W1, A, A2, 2)
     with pytest.raises(LeaseConflict):
         await getattr(leases, method)(wanted)
-    assert (await leases.acquire(found.renewed())).continuation == C0
+    assert (await leases.acquire(found.renewed())).position == C0
 
 
 @pytest.mark.parametrize(("after", "stored"), [(False, C0), (True, C1)])
 async def test_a_checkpoint_whose_answer_was_lost_is_written_again(
-    leases: LeaseContainer, stored: Continuation, *, after: bool
+    leases: LeaseContainer, stored: Position, *, after: bool
 ) -> None:
     owned = await owned_by_a(leases)
     wanted = owned.advanced_to(C1).stamped(write_id=W1, stamp=1.0)
@@ -124,10 +124,10 @@ async def test_a_checkpoint_whose_answer_was_lost_is_written_again(
     with pytest.raises(StoreUnavailable):
         await proxied(leases, cut).checkpoint(wanted)
     found = await whole(leases)
-    assert found.continuation == stored
+    assert found.position == stored
     assert (found.owner, found.incarnation, found.epoch) == (A, A1, 1)  # still his
     await leases.checkpoint(found.advanced_to(C1))
-    assert (await whole(leases)).continuation == C1
+    assert (await whole(leases)).position == C1
 
 
 # One owner who writes from two places
@@ -143,19 +143,19 @@ async def test_renewals_and_checkpoints_through_one_lock_all_succeed(
         nonlocal lease
         for _ in range(10):
             async with lock:
-                lease = await leases.replace(lease.without_continuation().renewed())
+                lease = await leases.replace(lease.without_position().renewed())
             await asyncio.sleep(0)
 
     async def checkpoint() -> None:
         nonlocal lease
         for n in range(10):
             async with lock:
-                lease = await leases.checkpoint(lease.advanced_to(Continuation(f"at {n}")))
+                lease = await leases.checkpoint(lease.advanced_to(Position(f"at {n}")))
             await asyncio.sleep(0)
 
     await asyncio.gather(renew(), checkpoint())
     found = await whole(leases)
-    assert (found.renewals, found.continuation) == (11, "at 9")
+    assert (found.renewals, found.position) == (11, "at 9")
 
 
 async def test_without_the_lock_they_may_conflict_but_lose_nothing(
@@ -164,19 +164,19 @@ async def test_without_the_lock_they_may_conflict_but_lose_nothing(
     one, other = await connect(), await connect()
     owned = await owned_by_a(one)
     renewed, advanced = await asyncio.gather(
-        one.replace(owned.without_continuation().renewed()),
+        one.replace(owned.without_position().renewed()),
         other.checkpoint(owned.advanced_to(C1)),
         return_exceptions=True,
     )
     assert isinstance(renewed, Lease) or isinstance(advanced, Lease)
     found = await whole(one)
     assert (found.renewals == 2) == isinstance(renewed, Lease)
-    assert (found.continuation == C1) == isinstance(advanced, Lease)
+    assert (found.position == C1) == isinstance(advanced, Lease)
     if not isinstance(renewed, Lease):
         assert isinstance(renewed, LeaseConflict)
-        await one.replace(found.without_continuation().renewed())
+        await one.replace(found.without_position().renewed())
     if not isinstance(advanced, Lease):
         assert isinstance(advanced, LeaseConflict)
         await one.checkpoint(found.advanced_to(C1))
     found = await whole(other)
-    assert (found.renewals, found.continuation) == (2, C1)
+    assert (found.renewals, found.position) == (2, C1)

@@ -55,16 +55,16 @@ async def test_creating_what_is_there_returns_it_and_changes_nothing(
     owned = await owned_by_a(leases)
     again = await leases.create(replace(new(), checkpoint=Checkpoint(C3)))
     assert (again.owner, again.epoch) == (A, 1)
-    assert again.continuation in {None, C0}
+    assert again.position in {None, C0}
     assert await whole(leases) == owned
 
 
-async def test_a_listing_leaves_continuations_out(leases: LeaseContainer) -> None:
+async def test_a_listing_leaves_positions_out(leases: LeaseContainer) -> None:
     for n in range(3):
         await leases.create(new(RangeId(f"r{n}")))
     listed = await leases.list()
     assert sorted(x.range_id for x in listed) == ["r0", "r1", "r2"]
-    assert {x.continuation for x in listed} == {None}
+    assert {x.position for x in listed} == {None}
 
 
 async def test_a_new_container_is_empty(leases: LeaseContainer) -> None:
@@ -73,40 +73,40 @@ async def test_a_new_container_is_empty(leases: LeaseContainer) -> None:
     assert await leases.read(R0) is None
 
 
-async def test_a_new_lease_needs_a_continuation(leases: LeaseContainer) -> None:
+async def test_a_new_lease_needs_a_position(leases: LeaseContainer) -> None:
     with pytest.raises(ValueError, match="checkpoint"):
-        await leases.create(new().without_continuation())
+        await leases.create(new().without_position())
     assert list(await leases.list()) == []
 
 
 # Replacing
 
 
-async def test_a_write_without_a_continuation_leaves_the_stored_one(
+async def test_a_write_without_a_position_leaves_the_stored_one(
     leases: LeaseContainer,
 ) -> None:
     owned = await owned_by_a(leases)
     owned = await leases.checkpoint(owned.advanced_to(C1))
-    written = await leases.replace(owned.without_continuation().renewed())
-    assert written.continuation is None
+    written = await leases.replace(owned.without_position().renewed())
+    assert written.position is None
     assert written.version != owned.version
     assert await whole(leases) == replace(written, checkpoint=Checkpoint(C1))
     assert written.checkpoint_epoch == 1
 
 
-async def test_a_write_with_a_continuation_stores_it(leases: LeaseContainer) -> None:
+async def test_a_write_with_a_position_stores_it(leases: LeaseContainer) -> None:
     owned = await owned_by_a(leases)
     written = await leases.replace(owned.advanced_to(C1).released())
     assert as_written(written) == as_written(owned.advanced_to(C1).released())
     assert await whole(leases) == written
 
 
-async def test_a_listed_copy_may_carry_a_continuation_back(leases: LeaseContainer) -> None:
+async def test_a_listed_copy_may_carry_a_position_back(leases: LeaseContainer) -> None:
     await owned_by_a(leases)
     (listed,) = await leases.list()
     written = await leases.replace(listed.advanced_to(C2))
     assert await whole(leases) == written
-    assert written.continuation == C2
+    assert written.position == C2
 
 
 async def test_an_unchanged_write_moves_the_version_as_well(leases: LeaseContainer) -> None:
@@ -120,10 +120,10 @@ async def test_of_two_writers_with_the_same_copy_the_second_is_told(
     leases: LeaseContainer,
 ) -> None:
     owned = await owned_by_a(leases)
-    won = await leases.replace(owned.without_continuation().renewed())
+    won = await leases.replace(owned.without_position().renewed())
     late = owned.renewed().stamped(write_id=W2, stamp=7.0)
     with pytest.raises(LeaseConflict) as caught:
-        await leases.replace(late.without_continuation())
+        await leases.replace(late.without_position())
     assert (caught.value.lease.range_id, caught.value.lease.write_id) == (R0, W2)
     assert (await whole(leases)).write_id == won.write_id
 
@@ -135,10 +135,10 @@ async def test_a_request_for_a_lease_makes_the_owner_read_again(
     (listed,) = await leases.list()
     await leases.replace(replace(listed, next_owner=B))
     with pytest.raises(LeaseConflict):
-        await leases.replace(owned.without_continuation().renewed())
+        await leases.replace(owned.without_position().renewed())
     found = await whole(leases)
     assert (found.owner, found.next_owner, found.sign_of_life) == (A, B, owned.sign_of_life)
-    renewed = await leases.replace(found.without_continuation().renewed())
+    renewed = await leases.replace(found.without_position().renewed())
     assert renewed.next_owner == B
 
 
@@ -147,17 +147,17 @@ async def test_how_its_observer_gets_on_is_carried_with_a_lease_and_stays_when_r
 ) -> None:
     failing = RangeHealth(last_progress=1.5, failing_since=2.5, last_error="KeyError: 'x' → é")
     owned = await owned_by_a(leases)
-    renewed = await leases.replace(owned.without_continuation().renewed().with_health(failing))
+    renewed = await leases.replace(owned.without_position().renewed().with_health(failing))
     assert renewed.health == failing
     assert [x.health for x in await leases.list()] == [failing]
     moved = await leases.checkpoint((await whole(leases)).advanced_to(C1))
     assert moved.health == failing
-    await leases.replace(moved.without_continuation().released())
+    await leases.replace(moved.without_position().released())
     assert (await whole(leases)).health == failing
     won = await leases.acquire((await whole(leases)).taken_by(B, B1))
     assert won.health == failing
     recovered = RangeHealth(last_progress=3.5)
-    await leases.replace(won.without_continuation().with_health(recovered))
+    await leases.replace(won.without_position().with_health(recovered))
     assert (await whole(leases)).health == recovered
 
 
@@ -166,16 +166,16 @@ async def test_the_load_of_a_range_is_carried_with_a_lease_and_a_new_owner_finds
 ) -> None:
     owned = await owned_by_a(leases)
     renewed = await leases.replace(
-        owned.without_continuation().renewed().with_load(0.35, cooling=False)
+        owned.without_position().renewed().with_load(0.35, cooling=False)
     )
     assert (renewed.load, renewed.cooling) == (0.35, False)
     assert [x.load for x in await leases.list()] == [0.35]
     advanced = await leases.checkpoint((await whole(leases)).advanced_to(C1))
     assert advanced.load == 0.35
-    await leases.replace(replace(advanced.without_continuation(), next_owner=B).handed_over())
+    await leases.replace(replace(advanced.without_position(), next_owner=B).handed_over())
     won = await leases.acquire((await whole(leases)).taken_by(B, B1))
     assert (won.load, won.cooling) == (0.35, True)
-    await leases.replace(won.without_continuation().with_load(0.0, cooling=False))
+    await leases.replace(won.without_position().with_load(0.0, cooling=False))
     assert [(x.load, x.cooling) for x in await leases.list()] == [(0.0, False)]
 
 
@@ -185,20 +185,20 @@ async def test_the_load_of_a_range_is_carried_with_a_lease_and_a_new_owner_finds
 async def test_acquiring_returns_the_lease_whole(leases: LeaseContainer) -> None:
     owned = await owned_by_a(leases)
     owned = await leases.checkpoint(owned.advanced_to(C1))
-    await leases.replace(owned.without_continuation().renewed())
+    await leases.replace(owned.without_position().renewed())
     (listed,) = await leases.list()
     won = await leases.acquire(listed.taken_by(B, B1))
-    assert (won.owner, won.epoch, won.continuation) == (B, 2, C1)
+    assert (won.owner, won.epoch, won.position) == (B, 2, C1)
     assert await whole(leases) == won
 
 
-async def test_a_continuation_that_is_carried_along_is_not_written_by_acquiring(
+async def test_a_position_that_is_carried_along_is_not_written_by_acquiring(
     leases: LeaseContainer,
 ) -> None:
     owned = await owned_by_a(leases)
     owned = await leases.checkpoint(owned.advanced_to(C2))
     won = await leases.acquire(replace(owned.taken_by(B, B1), checkpoint=Checkpoint(C1)))
-    assert won.continuation == C2
+    assert won.position == C2
     assert await whole(leases) == won
 
 
@@ -223,7 +223,7 @@ async def test_nor_can_one_that_has_read_the_new_version(leases: LeaseContainer)
         with pytest.raises(LeaseConflict):
             await leases.checkpoint(replace(zombie.advanced_to(C1), version=copy.version))
     assert await whole(leases) == won
-    assert (await leases.checkpoint(won.advanced_to(C2))).continuation == C2
+    assert (await leases.checkpoint(won.advanced_to(C2))).position == C2
 
 
 async def test_an_older_checkpoint_of_the_same_owner_is_refused(
@@ -233,16 +233,16 @@ async def test_an_older_checkpoint_of_the_same_owner_is_refused(
     newer = await leases.checkpoint(owned.advanced_to(C2))
     with pytest.raises(LeaseConflict):
         await leases.checkpoint(owned.advanced_to(C1))
-    assert (await whole(leases)).continuation == C2
+    assert (await whole(leases)).position == C2
     written = await leases.checkpoint(newer.advanced_to(C3))
-    assert (written.continuation, written.checkpoint_epoch) == (C3, 1)
+    assert (written.position, written.checkpoint_epoch) == (C3, 1)
 
 
 async def test_a_checkpoint_is_under_the_epoch_of_its_lease(leases: LeaseContainer) -> None:
     owned = await owned_by_a(leases)
     written = await leases.checkpoint(replace(owned, checkpoint=Checkpoint(C1)))
     assert written.checkpoint_epoch == 1
-    await leases.replace(written.without_continuation().renewed())
+    await leases.replace(written.without_position().renewed())
     (listed,) = await leases.list()
     assert listed.checkpoint_epoch == 1
 
@@ -251,13 +251,13 @@ async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> No
     owned = await owned_by_a(leases)
     await leases.replace(owned.advanced_to(C1).taken_by(B, B1))
     found = await whole(leases)
-    assert (found.owner, found.epoch, found.continuation) == (B, 2, C1)
+    assert (found.owner, found.epoch, found.position) == (B, 2, C1)
     got = await leases.acquire(found.renewed())  # the same epoch: shuts out the old owner
-    assert (got.owner, got.epoch, got.continuation) == (B, 2, C1)
+    assert (got.owner, got.epoch, got.position) == (B, 2, C1)
     with pytest.raises(LeaseConflict):
         await leases.checkpoint(owned.advanced_to(C0))
-    assert (await leases.checkpoint(got.advanced_to(C2))).continuation == C2
-    assert (await whole(leases)).continuation == C2
+    assert (await leases.checkpoint(got.advanced_to(C2))).position == C2
+    assert (await whole(leases)).position == C2
 
 
 END = End(
@@ -278,7 +278,7 @@ async def test_an_ended_lease_stays_as_a_tombstone(leases: LeaseContainer) -> No
     await leases.replace(owned.advanced_to(C2).ended_in(END))
     (listed,) = await leases.list()
     assert (listed.end, listed.owner) == (END, None)
-    assert (await whole(leases)).continuation == C2
+    assert (await whole(leases)).position == C2
     await leases.delete(listed)
     assert await leases.read(R0) is None
 
@@ -295,7 +295,7 @@ async def test_a_version_nobody_gave_out_conflicts(
     with pytest.raises(LeaseConflict):
         await leases.replace(forged.advanced_to(C1))
     with pytest.raises(LeaseConflict):
-        await leases.replace(forged.without_continuation())
+        await leases.replace(forged.without_position())
     with pytest.raises(LeaseConflict):
         await leases.acquire(forged.taken_by(B, B1))
     with pytest.raises(LeaseConflict):
@@ -308,7 +308,7 @@ async def test_a_version_nobody_gave_out_conflicts(
 async def refusals(leases: LeaseContainer, lease: Lease) -> list[type[BaseException]]:
     answers = [
         leases.replace(lease.advanced_to(C1)),
-        leases.replace(lease.without_continuation()),
+        leases.replace(lease.without_position()),
         leases.acquire(lease.taken_by(B, B1)),
         leases.checkpoint(lease.advanced_to(C1)),
         leases.delete(lease),
@@ -336,13 +336,13 @@ async def test_a_lease_that_was_recreated_is_another(leases: LeaseContainer) -> 
     await leases.delete(first)
     again = await leases.create(replace(new(), checkpoint=Checkpoint(C3)))
     assert await refusals(leases, first) == [LeaseConflict] * 5
-    assert (await whole(leases)).continuation == C3
-    assert (await leases.acquire(again.taken_by(A, A1))).continuation == C3
+    assert (await whole(leases)).position == C3
+    assert (await leases.acquire(again.taken_by(A, A1))).position == C3
 
 
 async def test_a_lease_written_since_is_not_deleted(leases: LeaseContainer) -> None:
     stale = await owned_by_a(leases)
-    await leases.replace(stale.without_continuation().renewed())
+    await leases.replace(stale.without_position().renewed())
     with pytest.raises(LeaseConflict):
         await leases.delete(stale)
     assert (await whole(leases)).owner == A

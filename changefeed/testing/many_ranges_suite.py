@@ -2,7 +2,7 @@
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.testing.feed_harness import FeedHarness, busiest, numbered, pages_from
 
@@ -54,7 +54,7 @@ async def test_a_feed_that_answers_for_many_ranges_leaves_what_is_odd_to_their_r
     first, second, third = await feed.ranges()
     ends = {x: await feed.start(x, "now") for x in (first, second, third)}
     unknown = FeedRange(id=RangeId("unknown"))
-    odd = {**ends, second: Continuation("nowhere"), unknown: ends[third]}
+    odd = {**ends, second: Position("nowhere"), unknown: ends[third]}
     assert {second.id, unknown.id} <= {*await feed.news(odd)}
     assert {first.id, third.id}.isdisjoint(await feed.news(odd))
     assert (await feed.lags(odd)).keys() == {first.id, third.id}

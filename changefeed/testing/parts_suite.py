@@ -10,9 +10,9 @@ from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
-    Continuation,
     Feed,
     FeedRange,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -142,7 +142,7 @@ async def test_a_part_ends_with_its_range_and_goes_on_in_what_shares_keys(
         assert 0 < len(following) < len(children)
 
 
-async def whole_to_its_end(feed: Feed, found: FeedRange) -> list[Continuation]:
+async def whole_to_its_end(feed: Feed, found: FeedRange) -> list[Position]:
     """Return the positions of a reader of a range that has ended."""
     positions = [await feed.start(found, "beginning")]
     while True:
@@ -151,7 +151,7 @@ async def whole_to_its_end(feed: Feed, found: FeedRange) -> list[Continuation]:
         except RangeEnded:
             return positions
         assert page.changes
-        positions.append(page.continuation)
+        positions.append(page.position)
 
 
 async def test_a_part_says_which_range_it_belongs_to_and_no_range_does(
@@ -185,5 +185,5 @@ async def test_a_part_of_no_range_is_unknown_and_what_is_no_position_refused(
             await feed.read(wrong, start, 10)
         assert await lag_of(feed, wrong, start) is None
     with pytest.raises(RangeRefused) as refused:
-        await feed.read(part, Continuation("gibberish"), 10)
+        await feed.read(part, Position("gibberish"), 10)
     assert refused.value.range_id == part.id

@@ -32,8 +32,8 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
     beginning = await given.feed.start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 1000)
     assert page.changes == before  # its own changes first, then the news of its end
-    children = await ended(given.feed, parent, page.continuation)
-    assert await lag_of(given.feed, parent, page.continuation) in {None, 0}
+    children = await ended(given.feed, parent, page.position)
+    assert await lag_of(given.feed, parent, page.position) in {None, 0}
     assert [x.range.parents for x in children] == [(parent.id,), (parent.id,)]
     after = []
     for x in children:
@@ -62,7 +62,7 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
     owned = {x.key for x in await whole(given.feed, parent)}
     await given.split(parent.id)
     await given.append(numbered(100))
-    rest, children = await to_its_end(given.feed, parent, page.continuation)
+    rest, children = await to_its_end(given.feed, parent, page.position)
     assert [x.range.parents for x in children] == [(parent.id,), (parent.id,)]
     after = []
     for x in children:

@@ -36,7 +36,5 @@ def _rendered(seen: TableStatus) -> RenderableType:
     heading = Text(f"{seen.table}: {state}, {running}", style="bold")
     if not seen.ranges:
         return heading
-    rows = (
-        (x.range, x.continuation, "ended" if x.ended else f"{x.lag:,}") for x in seen.ranges
-    )
+    rows = ((x.range, x.position, "ended" if x.ended else f"{x.lag:,}") for x in seen.ranges)
     return Group(heading, a_table("range", "position", "lag", rows=rows))

@@ -17,7 +17,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
-from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, FeedRange, Position, RangeId
 from changefeed.runtime.together import together
 
 _Ask = Mapping[RangeId, int]
@@ -66,7 +66,7 @@ class Ends:
         self._held = LONGEST_WAIT_FOR_NEWS if waits else 0.0
 
     async def news(
-        self, routes: Routes, positions: Mapping[FeedRange, Continuation]
+        self, routes: Routes, positions: Mapping[FeedRange, Position]
     ) -> Collection[RangeId]:
         """See ``Feed.news``; wait for a first range that has news.
 
@@ -89,7 +89,7 @@ class Ends:
         return named(await self._first(routes, asks))
 
     async def lags(
-        self, routes: Routes, positions: Mapping[FeedRange, Continuation]
+        self, routes: Routes, positions: Mapping[FeedRange, Position]
     ) -> Mapping[RangeId, int]:
         """Return how many changes lie behind each position, where that can be said."""
         readers = _readers(routes, positions)
@@ -128,7 +128,7 @@ class Ends:
 
 
 def _readers(
-    routes: Routes, positions: Mapping[FeedRange, Continuation]
+    routes: Routes, positions: Mapping[FeedRange, Position]
 ) -> Mapping[RangeId, _Reader]:
     """Return those of ranges that are known, at positions that can be read."""
     found: dict[RangeId, _Reader] = {}

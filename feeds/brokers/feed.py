@@ -29,9 +29,9 @@ from changefeed.feeds.eventlog.ids import (
 from changefeed.feeds.feed import (
     Change,
     Child,
-    Continuation,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -83,7 +83,7 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         await self._refresh()
         return [x.range for x in self._routes.topology.partitions]
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         time_us = None if isinstance(at, str) else instant_us(at)
         partition = await self._partition(found.id)
         urls, name = self._routes.to_read(partition), partition.id
@@ -93,7 +93,7 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         end = await self._client.end(urls, self.identity, name)
         return self._position(end.start if at == "beginning" else end.last)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(found.id)
         part = parts_of.Part.of(partition, found.id)
@@ -102,34 +102,34 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         return await self._page(partition, after, limit, wait=self._wait)
 
     async def _read_whole_at_once(
-        self, partition: PartitionInfo, after: Continuation, limit: int
+        self, partition: PartitionInfo, after: Position, limit: int
     ) -> Page:
         """Read for parts, which take turns: one that waited would keep the others waiting."""
         return await self._page(partition, after, limit, wait=0.0)
 
     async def _page(
-        self, partition: PartitionInfo, after: Continuation, limit: int, *, wait: float
+        self, partition: PartitionInfo, after: Position, limit: int, *, wait: float
     ) -> Page:
         last = sequence_in(partition.id, after, self.identity)
         changes = self._kept.take(partition.id, last, limit)
         if not changes:
             changes = await self._read(partition, last, limit, wait)
         if not changes:
-            return Page(changes=(), continuation=after)
+            return Page(changes=(), position=after)
         assert changes[0].sequence == last + 1, (
             f"range {partition.id!r}: {changes[0].sequence} was read behind {last}"
         )
         assert len(changes) <= limit, f"{len(changes)} changes in a page of {limit}"
-        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+        return Page(changes=changes, position=self._position(changes[-1].sequence))
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return self._position(change.sequence)
 
-    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         """Return those that ``Feed.news`` says; wait some seconds for a first of them."""
         return await self._ends.news(self._routes, at)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._ends.lags(self._routes, at)
 
     async def _read(
@@ -202,7 +202,7 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         elif found.topology.catalog > known.catalog:
             self._routes = found.with_older(self._routes)
 
-    def _position(self, sequence: int) -> Continuation:
+    def _position(self, sequence: int) -> Position:
         return position(self.identity, sequence)
 
 
@@ -262,7 +262,7 @@ def _decoded(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Sequence[
     return changes[last + 1 - first :]
 
 
-def _beyond(range_id: RangeId, after: Continuation, last: int) -> RangeRefused:
+def _beyond(range_id: RangeId, after: Position, last: int) -> RangeRefused:
     return RangeRefused(
         range_id,
         f"the position {after!r} lies beyond the end of range {range_id!r}, which has {last} "

@@ -8,7 +8,7 @@ from changefeed.feeds.cosmos.address import AddressWrong, read_address
 from changefeed.feeds.cosmos.feed import MODES, open_cosmos
 from changefeed.feeds.cosmos.positions import lsn_of, position_after, sequences
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation, Feed
+from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address
 
 _LARGEST_BATCH = 100  # operations of a transactional batch; stored procedures may write more
@@ -36,7 +36,7 @@ def position_traits() -> PositionTraits:
     )
 
 
-def _order(position: Continuation) -> int:
+def _order(position: Position) -> int:
     lsn = lsn_of(position)
     if lsn is None:
         raise FeedRefused(

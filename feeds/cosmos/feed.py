@@ -54,10 +54,10 @@ from changefeed.feeds.errors import (
 from changefeed.feeds.feed import (
     Change,
     Child,
-    Continuation,
     Feed,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -144,7 +144,7 @@ class CosmosFeed(Feed):
         self._rid = container_rid
         self._changes = Changes(key_paths, all_versions=mode == "all-versions")
         self._topology = Topology(physical=())
-        self._behind: dict[RangeId, tuple[float, Continuation]] = {}
+        self._behind: dict[RangeId, tuple[float, Position]] = {}
         self._clock = asyncio.get_running_loop().time
 
     @property
@@ -173,7 +173,7 @@ class CosmosFeed(Feed):
         await self._look()
         return self._topology.physical
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         instant = instant_us(at) if isinstance(at, datetime) else None
         await self._find(found)
         if self._mode == "all-versions" and at != "now":
@@ -191,20 +191,20 @@ class CosmosFeed(Feed):
         except _Ended as ended:
             raise RangeUnknown(found.id) from ended  # its children start afresh
         if answer.status == _NOT_MODIFIED:
-            return Continuation(answer.etag)
+            return Position(answer.etag)
         return position(self._head(found.id, answer.body, answer.etag).lsn - 1)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         raw = await self.fetch(found, after, limit)
         if raw.body is None:
-            return Page(changes=(), continuation=raw.continuation)
+            return Page(changes=(), position=raw.position)
         named = self._topology.name_of_changes(found)
-        end = lsn_of(raw.continuation)
+        end = lsn_of(raw.position)
         page = self._changes.decode(found.id, raw.body, end=end, named=named)
         self._requests.check_same_container(page.container_rid, self._rid)
-        return Page(changes=page.changes, continuation=raw.continuation)
+        return Page(changes=page.changes, position=raw.position)
 
-    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         assert limit > 0, "a page holds at least one change"
         check_position(found.id, after)
         try:
@@ -212,13 +212,13 @@ class CosmosFeed(Feed):
         except _Ended as ended:
             raise await self._end(found, after) from ended
         if answer.status == _NOT_MODIFIED:
-            return RawPage(continuation=self._stands(place, found.id, after, answer))
+            return RawPage(position=self._stands(place, found.id, after, answer))
         self._behind.pop(found.id, None)
         newest = session_lsn(answer.session)
-        return RawPage(continuation=Continuation(answer.etag), body=answer.body, newest=newest)
+        return RawPage(position=Position(answer.etag), body=answer.body, newest=newest)
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
-        end = lsn_of(page.continuation)
+        end = lsn_of(page.position)
         cut = self._changes.cut(range_id, page.body or b"", end=end)
         self._requests.check_same_container(cut.container_rid, self._rid)
         return cut.rows
@@ -226,14 +226,14 @@ class CosmosFeed(Feed):
     def lag_at(self, range_id: RangeId, page: RawPage) -> int:
         if page.body is None:
             return 0
-        head = self._head(range_id, page.body, page.continuation)
+        head = self._head(range_id, page.body, page.position)
         self._requests.check_same_container(head.container_rid, self._rid)
         return _lag(page.newest, head.lsn)
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return position_after(change.sequence)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         """Ask for the first change of each, a few at a time. Raise where none has an answer."""
         lags: dict[RangeId, int] = {}
         failed: list[FeedError] = []
@@ -250,7 +250,7 @@ class CosmosFeed(Feed):
             raise unavailable[0]
         return lags
 
-    async def _lag(self, found: FeedRange, after: Continuation) -> int:
+    async def _lag(self, found: FeedRange, after: Position) -> int:
         check_position(found.id, after)
         try:
             _, answer = await self._ask(found, after=after, limit=1)
@@ -262,14 +262,14 @@ class CosmosFeed(Feed):
         return _lag(session_lsn(answer.session), head.lsn)
 
     def _head(self, range_id: RangeId, body: bytes, etag: str) -> Head:
-        return self._changes.head(range_id, body, end=lsn_of(Continuation(etag)))
+        return self._changes.head(range_id, body, end=lsn_of(Position(etag)))
 
     async def _ask(
         self,
         found: FeedRange,
         *,
         limit: int,
-        after: Continuation | None = None,
+        after: Position | None = None,
         since: object = "Beginning",
     ) -> tuple[Place, Answer]:
         """Ask for changes behind a position or since a time, where they are by now.
@@ -296,9 +296,7 @@ class CosmosFeed(Feed):
                 return place, answer
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
-    def _query(
-        self, bounds: Bounds, after: Continuation | None, since: object
-    ) -> dict[str, Any]:
+    def _query(self, bounds: Bounds, after: Position | None, since: object) -> dict[str, Any]:
         mode = _CLIENT_MODES[self._mode]
         if after is None or (after == BEGINNING and self._mode == "latest-version"):
             feed_range = client_range(bounds.low, bounds.high)
@@ -308,7 +306,7 @@ class CosmosFeed(Feed):
         )
         return {"continuation": token}
 
-    async def _end(self, ended: FeedRange, after: Continuation) -> RangeEnded:
+    async def _end(self, ended: FeedRange, after: Position) -> RangeEnded:
         await self._look()  # so that the children are the latest there are
         found = self._topology.find(ended)
         assert not isinstance(found, Place), "what is gone never comes back"
@@ -330,8 +328,8 @@ class CosmosFeed(Feed):
         self._topology = topology
 
     def _stands(
-        self, place: Place, range_id: RangeId, after: Continuation, answer: Answer
-    ) -> Continuation:
+        self, place: Place, range_id: RangeId, after: Position, answer: Answer
+    ) -> Position:
         """Return the position of a reader after an answer without changes: never an older one.
 
         A replica may be behind for a while. What stays behind has begun its LSNs again, as
@@ -341,7 +339,7 @@ class CosmosFeed(Feed):
         mine, newest = lsn_of(after), session_lsn(answer.session)
         if mine is None or newest is None or mine <= newest:
             self._behind.pop(range_id, None)
-            return Continuation(answer.etag)
+            return Position(answer.etag)
         since, first = self._behind.setdefault(range_id, (self._clock(), position(newest)))
         if self._clock() - since < _REPLICA_LAG:
             return after

@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 
 from changefeed.feeds.errors import RangeRefused
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 
-BEGINNING: Final = Continuation('"0"')
+BEGINNING: Final = Position('"0"')
 _POSITION: Final = re.compile(r'"[\x21\x23-\x7e]+"')  # an etag of one word
 _SESSION_LSN: Final = re.compile(r":(?:-?\d+#)?(\d+)")
 
@@ -30,7 +30,7 @@ _PLACE_BITS: Final = 16
 _LAST: Final = (1 << _PLACE_BITS) - 1
 
 
-def check_position(range_id: RangeId, after: Continuation) -> None:
+def check_position(range_id: RangeId, after: Position) -> None:
     """Refuse what no Cosmos DB feed can have given."""
     if not _POSITION.fullmatch(after):
         raise RangeRefused(
@@ -41,12 +41,12 @@ def check_position(range_id: RangeId, after: Continuation) -> None:
         )
 
 
-def position(lsn: int) -> Continuation:
+def position(lsn: int) -> Position:
     """Return the position behind an LSN."""
-    return Continuation(f'"{lsn}"')
+    return Position(f'"{lsn}"')
 
 
-def lsn_of(after: Continuation) -> int | None:
+def lsn_of(after: Position) -> int | None:
     """Return the LSN of a position, or ``None`` where the server writes it otherwise."""
     digits = after.strip('"')
     return int(digits) if digits.isascii() and digits.isdigit() else None
@@ -67,7 +67,7 @@ def sequences(lsns: list[int]) -> list[int]:
     return found
 
 
-def position_after(sequence: int) -> Continuation:
+def position_after(sequence: int) -> Position:
     """Return the position behind a change, or before its transaction if more of it follows."""
     lsn, place = sequence >> _PLACE_BITS, sequence & _LAST
     return position(lsn if place == _LAST else lsn - 1)
@@ -87,10 +87,8 @@ def client_range(low: str, high: str) -> dict[str, object]:
     return {"Range": {"min": low, "max": high, "isMinInclusive": True, "isMaxInclusive": False}}
 
 
-def client_token(
-    after: Continuation, *, container_rid: str, mode: str, low: str, high: str
-) -> str:
-    """Return the continuation with which the client reads one range behind a position.
+def client_token(after: Position, *, container_rid: str, mode: str, low: str, high: str) -> str:
+    """Return the position with which the client reads one range behind a position.
 
     ``startFrom`` says Beginning whatever was true: the client sends it along, and with a
     position it must not narrow anything.

@@ -47,7 +47,7 @@ from changefeed.feeds.eventlog.stored_blocks import (
     stored_block,
     whole_blocks,
 )
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 
 _BATCH_BYTES = 64 * 1024 * 1024
 """A batch takes no more blocks once it has so many bytes, whatever its size."""
@@ -113,11 +113,11 @@ class BulkLog:
         """Read the catalog. Raise ``FeedRefused``, with advice, for what is no log."""
         return cls(catalog=read_catalog(Path(path)))
 
-    def sequence(self, after: Continuation) -> int:
+    def sequence(self, after: Position) -> int:
         """Return the last sequence before a position; refuse that of another log."""
         return sequence_of(after, self.catalog.identity)
 
-    def position(self, sequence: int) -> Continuation:
+    def position(self, sequence: int) -> Position:
         """Return the position behind a sequence, in any range of this log."""
         return position(self.catalog.identity, sequence)
 

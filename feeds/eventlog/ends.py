@@ -17,7 +17,7 @@ from changefeed.feeds.eventlog.database import advised
 from changefeed.feeds.eventlog.ids import position, sequence_in
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.stored_blocks import END, End, sound_end
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 
 _FIRST = 0  # a version of the data means something to one connection only
 
@@ -39,7 +39,7 @@ class Ends:
         self._known: dict[int, _Known] = {}
 
     async def news(
-        self, catalog: Catalog, positions: Mapping[FeedRange, Continuation]
+        self, catalog: Catalog, positions: Mapping[FeedRange, Position]
     ) -> Collection[RangeId]:
         """Return the ranges that do not end for now at these positions.
 
@@ -56,7 +56,7 @@ class Ends:
         ]
 
     async def lags(
-        self, catalog: Catalog, positions: Mapping[FeedRange, Continuation]
+        self, catalog: Catalog, positions: Mapping[FeedRange, Position]
     ) -> Mapping[RangeId, int]:
         """Return how many changes lie behind each position, where that can be said."""
         lags: dict[RangeId, int] = {}

@@ -10,7 +10,7 @@ because a log that was deleted and recreated has other changes under the same nu
 import re
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.parts import part_named
 
 _MARK = 8
@@ -33,9 +33,9 @@ def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:
     return (RangeId(found[1]), int(found[2], 16), int(found[3], 16)) if found else None
 
 
-def position(identity: str, sequence: int) -> Continuation:
+def position(identity: str, sequence: int) -> Position:
     assert sequence >= 0, f"there is nothing before the beginning: {sequence}"
-    return Continuation(f"{identity[:_MARK]}/{sequence}")
+    return Position(f"{identity[:_MARK]}/{sequence}")
 
 
 def is_position(text: str) -> bool:
@@ -43,12 +43,12 @@ def is_position(text: str) -> bool:
     return _POSITION.fullmatch(text) is not None
 
 
-def is_of(after: Continuation, identity: str) -> bool:
+def is_of(after: Position, identity: str) -> bool:
     """Whether a position is one of the log with this identity."""
     return after.partition("/")[0] == identity[:_MARK]
 
 
-def sequence_of(after: Continuation, identity: str) -> int:
+def sequence_of(after: Position, identity: str) -> int:
     """Read a position of the log with this identity; refuse that of any other."""
     if not is_position(after):
         raise FeedRefused(
@@ -59,7 +59,7 @@ def sequence_of(after: Continuation, identity: str) -> int:
     return int(after.partition("/")[2])
 
 
-def sequence_in(range_id: RangeId, after: Continuation, identity: str) -> int:
+def sequence_in(range_id: RangeId, after: Position, identity: str) -> int:
     """Read a position of a range that is to be read on; refuse that range if it is none.
 
     The leases are of this log, else the host had not started (``leases.fleet_record``): so
@@ -77,7 +77,7 @@ def sequence_in(range_id: RangeId, after: Continuation, identity: str) -> int:
     return sequence_of(after, identity)
 
 
-def is_of_another(after: Continuation, identity: str) -> str:
+def is_of_another(after: Position, identity: str) -> str:
     return (
         f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
         f"log was deleted and recreated, or the leases are those of another feed. "

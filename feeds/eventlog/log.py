@@ -57,9 +57,9 @@ from changefeed.feeds.eventlog.stored_blocks import (
 )
 from changefeed.feeds.feed import (
     Change,
-    Continuation,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -122,7 +122,7 @@ class EventLog(parts_of.FeedOfPartitions):
         await self._refresh()
         return [x.as_range() for x in self._catalog.partitions]
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         partition = await self._partition(found.id)
         if at == "beginning":
             return self._position(0)
@@ -141,7 +141,7 @@ class EventLog(parts_of.FeedOfPartitions):
         before = sequence_since(rows[0], self._catalog, partition, time_us)
         return self._position(before)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(found.id)
         part = parts_of.Part.of(partition, found.id)
@@ -149,7 +149,7 @@ class EventLog(parts_of.FeedOfPartitions):
             return await self._parts.read(part, after, limit)
         return await self._read_whole(partition, after, limit)
 
-    async def _read_whole(self, partition: Partition, after: Continuation, limit: int) -> Page:
+    async def _read_whole(self, partition: Partition, after: Position, limit: int) -> Page:
         last = sequence_in(partition.id, after, self.identity)
         page = await self._piece(partition, after, last, limit)
         if 0 < len(page.changes) < limit and self._is_sealed(partition, last + 1):
@@ -157,7 +157,7 @@ class EventLog(parts_of.FeedOfPartitions):
         return page
 
     async def _piece(
-        self, partition: Partition, after: Continuation, last: int, limit: int
+        self, partition: Partition, after: Position, last: int, limit: int
     ) -> Page:
         """Read on, but not across a border between segments and blocks."""
         if self._is_sealed(partition, last + 1):
@@ -169,7 +169,7 @@ class EventLog(parts_of.FeedOfPartitions):
         assert changes[0].sequence == last + 1, (
             f"range {partition.id!r}: {changes[0].sequence} was read behind {last}"
         )
-        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+        return Page(changes=changes, position=self._position(changes[-1].sequence))
 
     async def _filled(self, partition: Partition, page: Page, limit: int) -> Page:
         """Add what lies behind a border: a page that is not full looks like the end."""
@@ -189,27 +189,27 @@ class EventLog(parts_of.FeedOfPartitions):
             assert len(changes) <= limit, f"{len(changes)} changes in a page of {limit}"
             if not more.changes or sum(len(x.body) for x in changes) > _PAGE_BYTES:
                 break
-        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+        return Page(changes=changes, position=self._position(changes[-1].sequence))
 
     def _is_sealed(self, partition: Partition, sequence: int) -> bool:
         """Whether a change is in the segment of its range that was read last."""
         segment = self._segments.get(partition.number)
         return segment is not None and segment.file.first <= sequence <= segment.file.last
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return self._position(change.sequence)
 
-    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         """Return those that ``Feed.news`` says, by one statement for each folder that was
         written to since it was asked last.
         """
         return await self._ends.news(self._catalog, at)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._ends.lags(self._catalog, at)
 
     async def _not_in_blocks(
-        self, partition: Partition, after: Continuation, last: int, limit: int
+        self, partition: Partition, after: Position, last: int, limit: int
     ) -> Page:
         """Answer where no block has a change after a position: yet, or ever, or any more."""
         end = await self._end(partition)  # asked later, so it may lie further on by now
@@ -227,13 +227,13 @@ class EventLog(parts_of.FeedOfPartitions):
             partition = self._catalog.partition(partition.id)
             if partition.closed:
                 raise RangeEnded(partition.id, self._catalog.children(partition.id))
-        return Page(changes=(), continuation=after)
+        return Page(changes=(), position=after)
 
     async def _sealed_page(self, segment: Segment, last: int, limit: int) -> Page:
         changes = await asyncio.to_thread(
             self._cursors.page, self._catalog, segment, last + 1, limit
         )
-        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+        return Page(changes=changes, position=self._position(changes[-1].sequence))
 
     async def _segment(
         self, partition: Partition, query: tuple[str, Sequence[Any]], wanted: int | None = None
@@ -297,7 +297,7 @@ class EventLog(parts_of.FeedOfPartitions):
                 self._catalog, broker, statement, values, partition=number
             )
 
-    def _position(self, sequence: int) -> Continuation:
+    def _position(self, sequence: int) -> Position:
         return position(self._catalog.identity, sequence)
 
 
@@ -311,7 +311,7 @@ def _page_of(partition: Partition, last: int, limit: int) -> dict[str, int]:
     }
 
 
-def _refuse_beyond(range_id: RangeId, after: Continuation, last: int, end: End) -> None:
+def _refuse_beyond(range_id: RangeId, after: Position, last: int, end: End) -> None:
     if last > end.last:
         raise RangeRefused(
             range_id,

@@ -23,10 +23,10 @@ from changefeed.feeds.eventlog.ids import part_id, part_in, position, sequence_i
 from changefeed.feeds.feed import (
     Change,
     Child,
-    Continuation,
     Feed,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -167,7 +167,7 @@ class PartReader(Generic[P]):
     """
 
     def __init__(
-        self, identity: str, read: Callable[[P, Continuation, int], Awaitable[Page]]
+        self, identity: str, read: Callable[[P, Position, int], Awaitable[Page]]
     ) -> None:
         self._identity = identity
         self._read_whole = read
@@ -176,7 +176,7 @@ class PartReader(Generic[P]):
         self.decoded = 0
         """How many changes were read from partitions so far."""
 
-    async def read(self, part: Part[P], after: Continuation, limit: int) -> Page:
+    async def read(self, part: Part[P], after: Position, limit: int) -> Page:
         last = sequence_in(part.id, after, self._identity)
         clock = asyncio.get_running_loop().time
         until, size = clock() + _LONGEST_SCAN, 0
@@ -197,7 +197,7 @@ class PartReader(Generic[P]):
             assert page.changes[-1].sequence > last, f"{part.id!r} is not read on from {last}"
             last = page.changes[-1].sequence
         reached = own[-1].sequence if own else last
-        return Page(changes=own, continuation=position(self._identity, reached))
+        return Page(changes=own, position=position(self._identity, reached))
 
     async def _page(self, partition: P, last: int) -> _Shared | None:
         """Return a page with the change behind a sequence; ``None`` if there is none yet."""

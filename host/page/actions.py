@@ -193,7 +193,7 @@ async def _about_moves(context: ActionContext, wanted: ActionRequest) -> _Plan:
             )
     moves = await resetting.planned_moves(context.feed, context.container, leases, wanted.to)
     says = [
-        f"{x.range_id}: from {x.lease.continuation} to {x.to}: {resetting.move_means(x)}"
+        f"{x.range_id}: from {x.lease.position} to {x.to}: {resetting.move_means(x)}"
         for x in moves
     ]
     return _Plan(resetting.move_question(moves), says, moves=moves)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from changefeed.feeds.feed import Change, Continuation, Feed
+from changefeed.feeds.feed import Change, Feed, Position
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
@@ -156,7 +156,7 @@ class Checkpointer:
         """Have nothing in hand: another observer is given again what is not done."""
         self.in_hand = Acknowledgements()
 
-    def returned(self, changes: Sequence[Change], end: Continuation | None) -> None:
+    def returned(self, changes: Sequence[Change], end: Position | None) -> None:
         """Count what the observer returned from as done, unless that is for the user to say.
 
         ``end`` is the position behind it, where that is known.
@@ -180,7 +180,7 @@ class Checkpointer:
         self.advance()
         return True
 
-    def pass_over(self, position: Continuation) -> None:
+    def pass_over(self, position: Position) -> None:
         """Count a page without changes; it ends the feed for now, so that there is time to
         write what policy had put off.
         """
@@ -188,7 +188,7 @@ class Checkpointer:
             self._reach(position, 0)
         self.advance()
 
-    def _reach(self, position: Continuation, changes: int) -> None:
+    def _reach(self, position: Position, changes: int) -> None:
         """Count everything below ``position`` as done: so many changes more than before."""
         assert changes >= 0, f"{changes} changes were done of {self._owned.range_id!r}"
         self.reached = Checkpoint(position)

@@ -201,7 +201,7 @@ class Delivery:
             else:
                 if not self.in_hand:
                     self._events.health.caught_up(self._owned.range_id)
-                self._checkpoints.pass_over(page.continuation)
+                self._checkpoints.pass_over(page.position)
             if self.split_into is not None and await self._splits(self.split_into):
                 return CloseReason.RANGE_ENDED
         assert self._drain.reason is not None, "only a drain stops the reading"
@@ -256,7 +256,7 @@ class Delivery:
                 with nullcontext() if tracing is None else tracing.batch(context, changes):
                     await observer.process(context, changes)
             last = first + size >= len(page.changes)
-            self._checkpoints.returned(changes, page.continuation if last else None)
+            self._checkpoints.returned(changes, page.position if last else None)
             if self.in_hand:
                 self._watch.unacknowledged()
             self._events.batch(self._owned.range_id, len(changes), self._clock() - began)

@@ -12,7 +12,7 @@ from typing import Never, Protocol
 
 from changefeed.feeds.backlog import with_oldest
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.runtime.for_each import for_each
 
@@ -26,7 +26,7 @@ class Reading(Protocol):
     @property
     def ranges(self) -> Collection[RangeId]: ...
 
-    def reached(self, range_id: RangeId) -> tuple[FeedRange, Continuation] | None:
+    def reached(self, range_id: RangeId) -> tuple[FeedRange, Position] | None:
         """Return a range, and the position below which everything is done; ``None`` if it is
         not read.
         """

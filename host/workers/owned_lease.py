@@ -67,7 +67,7 @@ class OwnedLease:
         assert lease.checkpoint is not None, "a lease is held with its checkpoint"
         self._container = container
         self.range_id = lease.range_id
-        self._lease = lease.without_continuation()
+        self._lease = lease.without_position()
         self.stored: Checkpoint = lease.checkpoint
         """The last checkpoint known to be stored."""
         self._settings = settings
@@ -270,7 +270,7 @@ class OwnedLease:
         if stored is None:
             await self._create_again(LeaseGone(self._lease, "it is no longer there"))
             return
-        if stored.continuation is None:
+        if stored.position is None:
             self.lose(checkpoint_is_lost(self.range_id))
         ours = {_holder(self._lease)}
         if stored.write_id == unclear.write_id:
@@ -308,7 +308,7 @@ class OwnedLease:
         ours = ours.stamped(stamp=self._wall())
         try:
             claimed = await self._container.acquire(ours)
-            if claimed.continuation is None:
+            if claimed.position is None:
                 self.lose(checkpoint_is_lost(self.range_id))
             self._take_over(claimed)
             if self.stored not in (checkpoint, unclear):
@@ -340,7 +340,7 @@ class OwnedLease:
 
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"
-        self._lease = stored.without_continuation()
+        self._lease = stored.without_position()
         self.stored = stored.checkpoint or self.stored
         self._unclear = None
         if stored.next_owner is not None or stored.paused is not None:
@@ -375,6 +375,6 @@ async def acquire(
         f"lease {lease.range_id!r}: to take it over is a sign of life"
     )
     stored = await container.acquire(wanted)
-    if stored.continuation is None:
+    if stored.position is None:
         return None
     return OwnedLease(container, stored, sent=sent, settings=settings, clock=clock, wall=wall)

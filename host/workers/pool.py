@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -65,7 +65,7 @@ class WorkerPool:
         """The leases that have a worker, as last written."""
         return {name: worker.lease for name, worker in self._workers.items()}
 
-    def reached(self, range_id: RangeId) -> tuple[FeedRange, Continuation] | None:
+    def reached(self, range_id: RangeId) -> tuple[FeedRange, Position] | None:
         """Return a range, and the position below which everything is done; ``None`` without a
         worker.
         """

@@ -15,10 +15,10 @@ from typing import Never
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
-    Continuation,
     Feed,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -42,7 +42,7 @@ class IdleRanges:
         self._settings = settings
         self._retrier = retrier
         self._random = random
-        self._waiting: dict[RangeId, tuple[FeedRange, Continuation, LightEvent]] = {}
+        self._waiting: dict[RangeId, tuple[FeedRange, Position, LightEvent]] = {}
         self._any = asyncio.Event()
         self._more = asyncio.Event()
         """Something waits that the question under way is not about."""
@@ -81,13 +81,13 @@ class IdleRanges:
                 self._waiting[range_id][2].set()
         return not asking.cancelled()
 
-    async def _found(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def _found(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         try:
             return await self._retrier.call("news", partial(self._feed.news, positions))
         except FeedError:
             return [x.id for x in positions]  # each reader finds out for itself, and says so
 
-    async def news(self, found: FeedRange, after: Continuation, *, at_rest: bool) -> None:
+    async def news(self, found: FeedRange, after: Position, *, at_rest: bool) -> None:
         """Wait until it is time to read on after a position, where there was nothing.
 
         ``at_rest`` says that there is nothing to be done for the range but to wait for news.
@@ -164,7 +164,7 @@ class Reader:
         self._pages.clear()
         self._moved.set()
 
-    async def fill(self, after: Continuation) -> None:
+    async def fill(self, after: Position) -> None:
         """Fetch page after page until the range ends, is refused, or the reading is stopped."""
         while not self._stopped:
             try:
@@ -173,7 +173,7 @@ class Reader:
                 await self._put(end)
                 return
             await self._put(page)
-            after = page.continuation
+            after = page.position
             if not page.changes:
                 await self._idle.news(self._range, after, at_rest=self._at_rest())
 
@@ -189,7 +189,7 @@ class Reader:
             )
             self._moved.set()
 
-    async def _read(self, after: Continuation) -> Page:
+    async def _read(self, after: Position) -> Page:
         clock, limit = asyncio.get_running_loop().time, self._settings.page_size
         began = clock()
         try:

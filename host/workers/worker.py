@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.context import Drain
 from changefeed.host.workers.delivery import Delivery
@@ -87,7 +87,7 @@ class Worker:
         return self.owned.lease
 
     @property
-    def reached(self) -> Continuation:
+    def reached(self) -> Position:
         """The position below which everything is done."""
         return self._checkpoints.reached.position
 

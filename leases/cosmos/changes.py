@@ -17,7 +17,7 @@ from azure.cosmos.aio import ContainerProxy
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
-from changefeed.feeds.feed import Continuation, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
 from changefeed.stores.bounded import Bounds, Calls
 from changefeed.stores.cosmos.items import Document
 
@@ -25,7 +25,7 @@ _TIMEOUT = 30.0
 _PAGE = 1000
 _MOST_PAGES = 100  # more than that is quicker listed whole
 T = TypeVar("T")
-_Token = dict[RangeId, Continuation]
+_Token = dict[RangeId, Position]
 
 
 class LeaseChanges:
@@ -84,7 +84,7 @@ class LeaseChanges:
                 while pages < _MOST_PAGES:
                     pages += 1
                     page = await self._feed.read(FeedRange(id=range_id), after[range_id], _PAGE)
-                    after[range_id] = page.continuation
+                    after[range_id] = page.position
                     found += [msgspec.json.decode(x.body) for x in page.changes]
                     if len(page.changes) < _PAGE:
                         break

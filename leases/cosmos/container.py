@@ -1,7 +1,7 @@
 """Leases in a Cosmos DB container, in the documents of the .NET change feed processor.
 
 Every write is a partial update under the etag of the copy it was made from: exactly one
-writer wins. A renewal does not carry the continuation, and a checkpoint carries nothing
+writer wins. A renewal does not carry the position, and a checkpoint carries nothing
 else. The version of a lease is that etag, with what a write must know of the document.
 
 The client sends a write again when its answer was lost. So on a conflict the document is
@@ -33,7 +33,7 @@ from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
 from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
 from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
-from changefeed.leases.lease import Lease, Member, require_continuation
+from changefeed.leases.lease import Lease, Member, require_position
 from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
@@ -119,7 +119,7 @@ class CosmosLeases(StoredMembers):
         found = [x for x in documents_since if str(x["id"]).startswith(begin_of_id)]
         if not all(map(_is_ours_alone, found)):
             return None
-        leases = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
+        leases = [documents.lease_in(self._ours(x)).without_position() for x in found]
         members = self._members(self._records.among(HOSTS, documents_since))
         await self._finish_creating(listed=bool(leases))
         return ListedFleet(leases=leases, members=members, total=None, token=next_token)
@@ -136,7 +136,7 @@ class CosmosLeases(StoredMembers):
         return documents.lease_in(self._ours(found))
 
     async def create(self, lease: Lease) -> Lease:
-        require_continuation(lease)
+        require_position(lease)
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
             document = documents.new_document(self._form, lease, uuid4().hex)
@@ -165,11 +165,11 @@ class CosmosLeases(StoredMembers):
         return replace(lease, version=documents.version_of(seen))
 
     async def acquire(self, lease: Lease) -> Lease:
-        bare = lease.without_continuation()
+        bare = lease.without_position()
         return await self._written_whole(lease, lambda x, y: documents.changes(bare, x, y))
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        require_continuation(lease)
+        require_position(lease)
         seen = documents.seen_in(lease.version)
         if seen is not None and seen.epoch != lease.epoch:
             await self._refuse(
@@ -233,7 +233,7 @@ class CosmosLeases(StoredMembers):
             return None
         if documents.started(found):
             return documents.lease_in(self._ours(found))
-        operations = documents.first_position(require_continuation(lease))
+        operations = documents.first_position(require_position(lease))
         try:
             written = await self._items.patch_whole(
                 self._name(lease), operations, found["_etag"]

@@ -1,6 +1,6 @@
 """Lease documents of the .NET change feed processor v3, to leases and back. No I/O.
 
-A document holds what every processor reads: token, owner, continuation, timestamp. What
+A document holds what every processor reads: token, owner, position, timestamp. What
 is ours alone (epoch, renewals, a request for the lease) is JSON text in two entries of
 its ``properties``, a table of strings that other processors carry along untouched. So a
 fleet of ours and one of theirs can share the leases. One entry is about ownership, the
@@ -13,7 +13,7 @@ another processor has, and every such write counts as a sign of life of the owne
 an epoch after the one we wrote. When .NET splits a range it copies the properties of the
 parent into the children; ours name their range, and count for no other.
 
-A document whose continuation is null belongs to a range that was never read. It is no
+A document whose position is null belongs to a range that was never read. It is no
 lease to us, who settle where a range starts when its lease is created: ``create`` then
 fills in the position, and touches nothing else.
 
@@ -29,7 +29,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
@@ -50,7 +50,7 @@ LISTED = (
     " c.feedRange, c.Owner, c.properties, c.timestamp, c.Mode,"
     " IS_STRING(c.ContinuationToken) AS started FROM c WHERE STARTSWITH(c.id, @begin)"
 )
-"""Selects what a listing needs: everything but the continuations."""
+"""Selects what a listing needs: everything but the positions."""
 
 
 class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -118,7 +118,7 @@ def seen_in(version: Version) -> VersionToken | None:
 def new_document(form: Form, lease: Lease, attempt: str) -> Document:
     """Return the document of a new lease, in the order in which .NET writes it."""
     name = form.names.lease(lease.range_id)
-    assert lease.continuation is not None, f"{name}: .NET would take it for a range never read"
+    assert lease.position is not None, f"{name}: .NET would take it for a range never read"
     key = {} if form.partitioned_by_id else {"partitionKey": name}
     return {
         "id": name,
@@ -127,7 +127,7 @@ def new_document(form: Form, lease: Lease, attempt: str) -> Document:
         "LeaseToken": lease.range_id,
         "FeedRange": _feed_range(lease.range),
         "Owner": lease.owner,
-        "ContinuationToken": lease.continuation,
+        "ContinuationToken": lease.position,
         "properties": {OWNERSHIP: _ownership_text(lease), WRITTEN: _written(lease, attempt)},
         "timestamp": timestamp_of(lease.stamp),
         "Mode": form.mode,
@@ -135,7 +135,7 @@ def new_document(form: Form, lease: Lease, attempt: str) -> Document:
 
 
 def changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
-    """Return the partial update that writes ``lease``, with the continuation if carried."""
+    """Return the partial update that writes ``lease``, with the position if carried."""
     assert lease.epoch >= seen.epoch, (
         f"lease {lease.range_id!r}: epoch {seen.epoch} would go back to {lease.epoch}"
     )
@@ -149,31 +149,31 @@ def changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
     ]
     if (place.low, place.high) != (seen.low, seen.high):
         operations.append(_set("/FeedRange", _feed_range(place)))
-    if lease.continuation is not None:
-        operations.append(_set("/ContinuationToken", lease.continuation))
+    if lease.position is not None:
+        operations.append(_set("/ContinuationToken", lease.position))
     return operations
 
 
 def checkpoint_changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
-    """Return the update that writes the continuation of ``lease``, and nothing else of it."""
-    assert lease.continuation is not None, f"lease {lease.range_id!r}: a checkpoint of nothing"
+    """Return the update that writes the position of ``lease``, and nothing else of it."""
+    assert lease.position is not None, f"lease {lease.range_id!r}: a checkpoint of nothing"
     assert lease.checkpoint_epoch == lease.epoch, (
         f"lease {lease.range_id!r}: a checkpoint of epoch {lease.checkpoint_epoch} in epoch "
         f"{lease.epoch}"
     )
     return [
         *_set_properties({WRITTEN: _written(lease, attempt)}, seen),
-        _set("/ContinuationToken", lease.continuation),
+        _set("/ContinuationToken", lease.position),
     ]
 
 
-def first_position(continuation: Continuation) -> list[Operation]:
+def first_position(position: Position) -> list[Operation]:
     """Return the update that gives a document of another processor its first position."""
-    return [_set("/ContinuationToken", continuation)]
+    return [_set("/ContinuationToken", position)]
 
 
 def started(document: Mapping[str, Any]) -> bool:
-    """Whether it has a continuation, and so is a lease."""
+    """Whether it has a position, and so is a lease."""
     return bool(document.get("started", document.get("ContinuationToken") is not None))
 
 
@@ -219,7 +219,7 @@ def check_not_java(document: Mapping[str, Any]) -> None:
 
 
 def lease_in(document: Mapping[str, Any]) -> Lease:
-    """Read a document. A listed one carries no continuation."""
+    """Read a document. A listed one carries no position."""
     ours = _entry(document, OWNERSHIP, _Ownership)
     low, high = bounds_in(document)
     lease = Lease(

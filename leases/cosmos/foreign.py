@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.feeds.feed import Continuation, FeedRange
+from changefeed.feeds.feed import FeedRange, Position
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import mode_of
@@ -30,7 +30,7 @@ class ForeignLease:
     """A lease as another processor keeps it. ``stamp`` is in seconds since 1970."""
 
     range: FeedRange
-    continuation: Continuation | None
+    position: Position | None
     owner: str | None
     stamp: float | None
 
@@ -67,9 +67,9 @@ def moved(before: Sequence[ForeignLease], after: Sequence[ForeignLease]) -> list
 def imported(found: Sequence[ForeignLease], ranges: Sequence[FeedRange]) -> list[Lease]:
     """Return the leases to create, for a feed with these ranges."""
     return [
-        Lease(range=_in_feed(x.range, ranges), checkpoint=Checkpoint(x.continuation))
+        Lease(range=_in_feed(x.range, ranges), checkpoint=Checkpoint(x.position))
         for x in found
-        if x.continuation is not None
+        if x.position is not None
     ]
 
 
@@ -86,7 +86,7 @@ def _foreign(document: documents.Document) -> ForeignLease:
     lease = documents.lease_in(document)
     return ForeignLease(
         range=lease.range,
-        continuation=lease.continuation,
+        position=lease.position,
         owner=lease.owner,
         stamp=lease.stamp,
     )

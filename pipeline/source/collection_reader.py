@@ -29,7 +29,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.eventlog.ids import position, sequence_of
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.feed_reader import PATIENCE
 from changefeed.pipeline.source.lineage import narrowed
@@ -131,9 +131,7 @@ class CollectionAccess:
         found = [x.range for x in self._routes.topology.partitions]
         return narrowed(found, self._only)
 
-    def starts(
-        self, names: Collection[RangeId], start: StartAt
-    ) -> Mapping[RangeId, Continuation]:
+    def starts(self, names: Collection[RangeId], start: StartAt) -> Mapping[RangeId, Position]:
         if isinstance(start, datetime):
             found = self._before(names, instant_us(start))
         elif start == "beginning":
@@ -147,18 +145,18 @@ class CollectionAccess:
         while True:
             self._refresh()
             ends = self._ends(marks)
-            beyond = [x for x, m in marks.items() if self.order(m.continuation) > ends[x]]
+            beyond = [x for x, m in marks.items() if self.order(m.position) > ends[x]]
             if not beyond:
                 break
             if time.monotonic() >= until:
-                raise _beyond(beyond[0], marks[beyond[0]].continuation, ends[beyond[0]])
+                raise _beyond(beyond[0], marks[beyond[0]].position, ends[beyond[0]])
             time.sleep(min(0.5, self._behind))
-        return {x: self._sight(x, m.continuation, ends[x]) for x, m in marks.items()}
+        return {x: self._sight(x, m.position, ends[x]) for x, m in marks.items()}
 
-    def order(self, position: Continuation) -> int:
+    def order(self, position: Position) -> int:
         return self._scale.order(position)
 
-    def distance(self, begin: Continuation, end: Continuation) -> int:
+    def distance(self, begin: Position, end: Position) -> int:
         return self._scale.distance(begin, end)
 
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
@@ -201,7 +199,7 @@ class CollectionAccess:
         finally:
             self._loop.close()
 
-    def _sight(self, name: RangeId, at: Continuation, last: int) -> Availability:
+    def _sight(self, name: RangeId, at: Position, last: int) -> Availability:
         partition = self._routes.partition(name)
         done = self.order(at)
         if done < partition.start:
@@ -263,7 +261,7 @@ def columns_of(blocks: Sequence[Block], after: int, end: int) -> Columns:
     )
 
 
-def _beyond(name: RangeId, at: Continuation, last: int) -> FeedRefused:
+def _beyond(name: RangeId, at: Position, last: int) -> FeedRefused:
     return FeedRefused(
         f"the position {at!r} lies beyond the end of range {name!r}, which has {last} changes: "
         f"it is of another cluster, or the store was restored from an older copy. Start the "

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeEnded
+from changefeed.feeds.feed import FeedRange, Position, RangeEnded
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Step, StepResult
 from changefeed.pipeline.source.retries import RetryingFeed
@@ -19,12 +19,12 @@ class PageSeen:
     """A page that was read to be counted. ``position`` is that behind one of its changes."""
 
     sequences: Sequence[int]
-    position: Callable[[int], Continuation]
-    end: Continuation
+    position: Callable[[int], Position]
+    end: Position
 
 
 async def read_changes(
-    feed: RetryingFeed, found: FeedRange, after: Continuation, limit: int
+    feed: RetryingFeed, found: FeedRange, after: Position, limit: int
 ) -> PageSeen:
     """Read a page to count it."""
     page = await feed.read(found, after, limit)
@@ -32,12 +32,12 @@ async def read_changes(
     return PageSeen(
         sequences=[x.sequence for x in page.changes],
         position=lambda sequence: feed.position_after(positions[sequence]),
-        end=page.continuation,
+        end=page.position,
     )
 
 
 async def counted(
-    read: Callable[[Continuation, int], Awaitable[PageSeen]],
+    read: Callable[[Position, int], Awaitable[PageSeen]],
     order_of_positions: PositionOrder,
     step: Step,
 ) -> StepResult:
@@ -69,7 +69,7 @@ async def counted(
 
 
 def _within(
-    sequences: Sequence[int], order_of_positions: PositionOrder, until: Continuation | None
+    sequences: Sequence[int], order_of_positions: PositionOrder, until: Position | None
 ) -> Sequence[int]:
     if until is None:
         return sequences

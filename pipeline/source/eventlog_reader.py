@@ -5,7 +5,7 @@ from datetime import datetime
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
@@ -37,9 +37,7 @@ class LogAccess:
         self._refresh()
         return narrowed([x.as_range() for x in self._log.catalog.partitions], self._only)
 
-    def starts(
-        self, names: Collection[RangeId], start: StartAt
-    ) -> Mapping[RangeId, Continuation]:
+    def starts(self, names: Collection[RangeId], start: StartAt) -> Mapping[RangeId, Position]:
         if isinstance(start, datetime):
             time = instant_us(start)
             found = {x: self._log.sequence_before(x, time) for x in names}
@@ -54,10 +52,10 @@ class LogAccess:
         sights = {}
         for name, mark in marks.items():
             self._log.catalog.partition(name)  # raises for a range that is none
-            end, done = ends[name], self._scale.order(mark.continuation)
+            end, done = ends[name], self._scale.order(mark.position)
             if done > end.last:
                 raise FeedRefused(
-                    f"the position {mark.continuation!r} lies beyond the end of range {name!r},"
+                    f"the position {mark.position!r} lies beyond the end of range {name!r},"
                     f" which has {end.last} changes: the log was restored from an older copy. "
                     f"Start the query again with a new checkpoint directory"
                 )
@@ -66,10 +64,10 @@ class LogAccess:
             sights[name] = Availability(lag=end.last - done, children=children)
         return sights
 
-    def order(self, position: Continuation) -> int:
+    def order(self, position: Position) -> int:
         return self._scale.order(position)
 
-    def distance(self, begin: Continuation, end: Continuation) -> int:
+    def distance(self, begin: Position, end: Position) -> int:
         return self._scale.distance(begin, end)
 
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
@@ -93,7 +91,7 @@ class LogAccess:
         self._refresh()
         return self._log.is_sealed()
 
-    def sealed(self) -> Mapping[RangeId, Continuation]:
+    def sealed(self) -> Mapping[RangeId, Position]:
         """Return where the last segment of each range ends, for those that have segments."""
         self._refresh()
         return {name: self._scale.position(x) for name, x in self._log.sealed_ends().items()}

@@ -33,10 +33,10 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
-    Continuation,
     Feed,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -119,9 +119,7 @@ class FeedAccess:
     def ranges(self) -> Sequence[FeedRange]:
         return narrowed(self._run(lambda feed: feed.ranges()), self._only)
 
-    def starts(
-        self, names: Collection[RangeId], start: StartAt
-    ) -> Mapping[RangeId, Continuation]:
+    def starts(self, names: Collection[RangeId], start: StartAt) -> Mapping[RangeId, Position]:
         return self._run(
             lambda feed: by_name(names, lambda x: feed.start(FeedRange(id=x), start))
         )
@@ -129,10 +127,10 @@ class FeedAccess:
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         return self._run(lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x])))
 
-    def order(self, position: Continuation) -> int:
+    def order(self, position: Position) -> int:
         return self._scale.order(position)
 
-    def distance(self, begin: Continuation, end: Continuation) -> int:
+    def distance(self, begin: Position, end: Position) -> int:
         return self._scale.distance(begin, end)
 
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
@@ -172,7 +170,7 @@ class FeedAccess:
 
     async def _look(self, feed: RetryingFeed, name: RangeId, mark: Mark) -> Availability:
         """Ask for a change; where there is one, how many there are, if it does not say."""
-        raw, found, after = self._inner, _range_at(name, mark), mark.continuation
+        raw, found, after = self._inner, _range_at(name, mark), mark.position
         try:
             if isinstance(raw, ReadsRawPages):
                 page = await feed.fetch(raw, found, after, 1)
@@ -205,20 +203,18 @@ class FeedAccess:
         feed: RetryingFeed,
         raw: ReadsRawPages,
         found: FeedRange,
-        after: Continuation,
+        after: Position,
         limit: int,
     ) -> PageSeen:
         """Read a page to count it, and keep it for the tasks."""
         page = await feed.fetch(raw, found, after, limit)
         if page.body is None:
-            return PageSeen(sequences=(), position=self._scale.position, end=page.continuation)
+            return PageSeen(sequences=(), position=self._scale.position, end=page.position)
         sequences = raw.rows(found.id, page).sequences
         self._kept.keep(found.id, after, page)
-        return PageSeen(
-            sequences=sequences, position=self._scale.position, end=page.continuation
-        )
+        return PageSeen(sequences=sequences, position=self._scale.position, end=page.position)
 
-    async def _end(self, feed: Feed, found: FeedRange, step: Step) -> Continuation:
+    async def _end(self, feed: Feed, found: FeedRange, step: Step) -> Position:
         """Return where a range is now, or ``until``, whichever comes first."""
         order = self._scale.order
         try:
@@ -235,7 +231,7 @@ class FeedAccess:
         return max(step.after, step.until, key=order)
 
     def _pages(
-        self, found: FeedRange, after: Continuation, end: Continuation
+        self, found: FeedRange, after: Position, end: Position
     ) -> Iterator[Sequence[Change]]:
         """Yield the changes between two positions, also from children of the range."""
         until, each = self.order(end), 1
@@ -253,7 +249,7 @@ class FeedAccess:
                 yield wanted
             if len(wanted) < len(page.changes):
                 return
-            after = page.continuation
+            after = page.position
             each = self._changes_of_each([x.sequence for x in page.changes])
 
     def _kept_or_asked(
@@ -265,10 +261,10 @@ class FeedAccess:
             try:
                 for page in kept_pages(piece.kept):
                     done = self.order(after)
-                    if self.order(page.continuation) <= done:
+                    if self.order(page.position) <= done:
                         continue  # of a slice before this one
                     rows = feed.rows(piece.range_id, page).behind(done).up_to(until)
-                    after = page.continuation
+                    after = page.position
                     if rows:
                         yield rows
                     if self.order(after) >= until:
@@ -278,7 +274,7 @@ class FeedAccess:
         yield from self._rows(feed, _range_at(piece.range_id, piece), after, piece.end)
 
     def _rows(
-        self, feed: ReadsRawPages, found: FeedRange, after: Continuation, end: Continuation
+        self, feed: ReadsRawPages, found: FeedRange, after: Position, end: Position
     ) -> Iterator[Rows | Sequence[Change]]:
         """Yield the same in columns. Each page is asked for before the last one is cut.
 
@@ -296,7 +292,7 @@ class FeedAccess:
                 except RangeEnded as ended:
                     yield from self._taken_over(ended, after, end)
                     return
-                at = page.continuation
+                at = page.position
                 if page.body is None or self.order(at) <= self.order(after):
                     break  # a replica may be behind
                 ahead = self.order(at) < until
@@ -313,7 +309,7 @@ class FeedAccess:
         yield from self._pages(found, after, end)  # which asks until there is what was seen
 
     def _fetching(
-        self, feed: ReadsRawPages, found: FeedRange, after: Continuation, limit: int
+        self, feed: ReadsRawPages, found: FeedRange, after: Position, limit: int
     ) -> Future[RawPage]:
         return self._loop.start(self._retrying().fetch(feed, found, after, min(PAGE, limit)))
 
@@ -332,17 +328,17 @@ class FeedAccess:
         feed: RetryingFeed,
         *,
         found: FeedRange,
-        after: Continuation,
-        end: Continuation,
+        after: Position,
+        end: Position,
         limit: int,
     ) -> Page:
         """Return a page on the way to an end that the range has reached before."""
 
         async def read() -> Page:
             page = await feed.once.read(found, after, limit)
-            if not page.changes and self.order(page.continuation) < self.order(end):
+            if not page.changes and self.order(page.position) < self.order(end):
                 raise FeedUnavailable(
-                    f"range {found.id!r} says that it ends at {page.continuation!r}, but it "
+                    f"range {found.id!r} says that it ends at {page.position!r}, but it "
                     f"was seen at {end!r}: a replica is behind"
                 )
             return page
@@ -350,7 +346,7 @@ class FeedAccess:
         return await feed.ask(read)
 
     def _taken_over(
-        self, ended: RangeEnded, after: Continuation, end: Continuation
+        self, ended: RangeEnded, after: Position, end: Position
     ) -> Iterator[Sequence[Change]]:
         """Continue in the children that take over the position of an ended range."""
         if any(x.start != after for x in ended.children):

@@ -53,7 +53,7 @@ def border(access: HasFiles) -> Target:
     known = {x.id: x for x in access.ranges()}
     before = ancestors(sealed, known)
     points = {**sealed, **access.starts(before, "now")}
-    return Target.of({x: Mark(continuation=at) for x, at in points.items() if x in known})
+    return Target.of({x: Mark(position=at) for x, at in points.items() if x in known})
 
 
 def waiting(feed: str, done: Offset | None, options: Mapping[str, str]) -> int:

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.raw_pages import RawPage
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Slice
@@ -41,8 +41,8 @@ class _Kept:
     """The file of a range, and between which two positions its pages lie."""
 
     path: Path
-    begin: Continuation
-    end: Continuation
+    begin: Position
+    end: Position
     size: int = 0
 
 
@@ -62,11 +62,11 @@ class KeptPages:
         if kept is not None:
             kept.path.unlink(missing_ok=True)
 
-    def keep(self, name: RangeId, after: Continuation, page: RawPage) -> None:
+    def keep(self, name: RangeId, after: Position, page: RawPage) -> None:
         """Keep a page that follows, or begins within, the ones before it of this range."""
         if page.body is None:
             return
-        data = _pack((page.continuation, page.body))
+        data = _pack((page.position, page.body))
         try:
             kept = self._kept.get(name) or self._begin(name, after)
             size = sum(x.size for x in self._kept.values()) + len(data)
@@ -79,7 +79,7 @@ class KeptPages:
             _log.debug("pages.not_kept", range=name, reason=str(error))
             self.forget(name)
             return
-        kept.end, kept.size = page.continuation, kept.size + len(data)
+        kept.end, kept.size = page.position, kept.size + len(data)
 
     def file_of(self, piece: Slice) -> str:
         """Return the file that has all pages of a slice; empty, if there is none."""
@@ -98,7 +98,7 @@ class KeptPages:
             shutil.rmtree(self._home, ignore_errors=True)
         self._home = None
 
-    def _begin(self, name: RangeId, after: Continuation) -> _Kept:
+    def _begin(self, name: RangeId, after: Position) -> _Kept:
         if self._home is None:
             _sweep()
             self._home = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
@@ -116,7 +116,7 @@ def kept_pages(path: str) -> Iterator[RawPage]:
             if len(data) < size:
                 raise OSError(f"{path} was cut")
             at, body = msgspec.msgpack.decode(data, type=tuple[str, bytes])
-            yield RawPage(continuation=Continuation(at), body=body)
+            yield RawPage(position=Position(at), body=body)
 
 
 def _sweep() -> None:

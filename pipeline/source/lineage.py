@@ -111,7 +111,7 @@ def _taking_over(
     """
     return {
         x.range.id: Mark(
-            continuation=x.start,
+            position=x.start,
             generation=1 + marks[name].generation,
             low=x.range.low,
             high=x.range.high,
@@ -135,7 +135,7 @@ def _starting_over(
     waited_for = _unread(access, marks) if claims else set()
     return {
         name: Mark(
-            continuation=min((x.start for _, x in found), key=access.order),
+            position=min((x.start for _, x in found), key=access.order),
             generation=1 + max(mark.generation for mark, _ in found),
         )
         for name, found in claims.items()

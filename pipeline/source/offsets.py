@@ -3,7 +3,7 @@
     {"e1.p03.v00-ff": ["a1b2c3d4/700", false, 0], ...}
     {"0": ["\"7052\"", false, 0, "", "FF"], "@": "a9cLAJp7SWw=", "@columns": "key,body"}
 
-For each range: the continuation up to which it is read, whether it was read to its very
+For each range: the position up to which it is read, whether it was read to its very
 end, and its generation; for feeds that forget the bounds of ranges that are gone, the
 bounds as well. Where positions do not say of which feed they are, ``"@"`` says it.
 ``"@columns"`` says which columns the query has read, once it has. Spark compares offsets as
@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 
 _WITH_BOUNDS = 5
@@ -39,21 +39,21 @@ class Mark:
     the greater sequence.
     """
 
-    continuation: Continuation
+    position: Position
     ended: bool = False
     generation: int = 0
     low: str = ""
     high: str = ""
 
-    def at(self, continuation: Continuation) -> "Mark":
-        return replace(self, continuation=continuation)
+    def at(self, position: Position) -> "Mark":
+        return replace(self, position=position)
 
     def at_its_end(self) -> "Mark":
         return replace(self, ended=True)
 
     def as_json(self) -> list[Any]:
         bounds = [self.low, self.high] if self.high else []
-        return [self.continuation, self.ended, self.generation, *bounds]
+        return [self.position, self.ended, self.generation, *bounds]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,9 @@ class Offset:
 
 
 def _mark(found: Any) -> Mark:
-    continuation, ended, generation, *bounds = found
+    position, ended, generation, *bounds = found
     if not (
-        isinstance(continuation, str)
+        isinstance(position, str)
         and isinstance(ended, bool)
         and isinstance(generation, int)
         and len(found) in (_WITH_BOUNDS - 2, _WITH_BOUNDS)
@@ -111,7 +111,7 @@ def _mark(found: Any) -> Mark:
         raise ValueError(found)
     low, high = bounds or ("", "")
     return Mark(
-        continuation=Continuation(continuation),
+        position=Position(position),
         ended=ended,
         generation=generation,
         low=low,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.lineage import ancestors, generations, with_successors
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.reader import Access, Availability, Slice, Step
@@ -30,24 +30,24 @@ class Target:
     has a target shares it. Ranges in ``lows`` and ``highs`` do not overlap.
     """
 
-    points: Mapping[RangeId, Continuation]
+    points: Mapping[RangeId, Position]
     lows: Sequence[str] = ()
     highs: Sequence[str] = ()
-    shared: Sequence[Continuation] = field(default_factory=tuple)
+    shared: Sequence[Position] = field(default_factory=tuple)
 
     @classmethod
     def of(cls, marks: Mapping[RangeId, Mark]) -> "Target":
         bounded = sorted(
-            (x.low, x.high, x.continuation) for x in marks.values() if x.high and not x.ended
+            (x.low, x.high, x.position) for x in marks.values() if x.high and not x.ended
         )
         return cls(
-            points={name: x.continuation for name, x in marks.items()},
+            points={name: x.position for name, x in marks.items()},
             lows=[low for low, _, _ in bounded],
             highs=[high for _, high, _ in bounded],
             shared=[point for _, _, point in bounded],
         )
 
-    def point(self, access: Access, name: RangeId, mark: Mark) -> Continuation | None:
+    def point(self, access: Access, name: RangeId, mark: Mark) -> Position | None:
         """Return how far to read a range that is marked so.
 
         One that spans several is read to the furthest: it was merged again since.
@@ -126,7 +126,7 @@ def target_at(access: Access, end: StartAt | Offset) -> Target:
         known = {x.id: x for x in access.ranges()}
         passed = sorted(ancestors(end.marks, known) - end.marks.keys())
         ends = access.starts(passed, "now")
-        return Target.of({**{x: Mark(continuation=ends[x]) for x in passed}, **end.marks})
+        return Target.of({**{x: Mark(position=ends[x]) for x in passed}, **end.marks})
     return Target.of(_settled(access, end))
 
 
@@ -144,7 +144,7 @@ def next_offset(
     sights = access.look(asked)
     steps = {
         name: Step(
-            after=mark.continuation,
+            after=mark.position,
             lag=sights[name].lag,
             low=mark.low,
             high=mark.high,
@@ -153,7 +153,7 @@ def next_offset(
         for name, mark in start.marks.items()
         if not mark.ended and sights[name].lag > 0
         for until in [None if within is None else within.point(access, name, mark)]
-        if within is None or (until and access.distance(mark.continuation, until) > 0)
+        if within is None or (until and access.distance(mark.position, until) > 0)
     }
     # Any number serves that is another for another offset, and the same for the same.
     turn = zlib.crc32(start.as_text().encode())
@@ -178,12 +178,12 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
         if mark.ended:
             continue
         assert name in end.marks, f"range {name} was left out before its end"
-        goal = end.marks[name].continuation
-        if access.order(goal) <= access.order(mark.continuation):
+        goal = end.marks[name].position
+        if access.order(goal) <= access.order(mark.position):
             continue
         piece = Slice(
             range_id=name,
-            start=mark.continuation,
+            start=mark.position,
             end=goal,
             generation=mark.generation,
             low=mark.low,
@@ -239,15 +239,15 @@ def _settled_once(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
     return {x.id: mark_of(access, x, positions[x.id], numbers[x.id]) for x in ranges}
 
 
-def mark_of(access: Access, x: FeedRange, at: Continuation, generation: int) -> Mark:
+def mark_of(access: Access, x: FeedRange, at: Position, generation: int) -> Mark:
     """Mark a range, with its bounds where they would be forgotten."""
     low, high = (x.low, x.high) if access.children_inherit_positions else ("", "")
-    return Mark(continuation=at, generation=generation, low=low, high=high)
+    return Mark(position=at, generation=generation, low=low, high=high)
 
 
 def _reached(
     access: Access, steps: Mapping[RangeId, Step], limit: int | None, turn: int
-) -> Mapping[RangeId, Continuation]:
+) -> Mapping[RangeId, Position]:
     """Advance in some ranges, by ``limit`` changes in all.
 
     Lags are estimates. What a range was given and does not need is shared again among the
@@ -284,6 +284,6 @@ def _shares(lags: Mapping[Name, int], limit: int, turn: int) -> Mapping[Name, in
 
 def _is_over(access: Access, before: Mark, after: Mark, sight: Availability) -> bool:
     """Whether a range has ended, and is read to its end."""
-    gone = access.order(after.continuation) - access.order(before.continuation)
+    gone = access.order(after.position) - access.order(before.position)
     assert gone >= 0, f"a range would go back from {before} to {after}"
     return sight.children is not None and gone >= sight.lag

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from changefeed.feeds.backend import PositionTraits
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.source.reader import FilePart, Slice, Step, StepResult
 
 
@@ -18,8 +18,8 @@ class PositionOrder:
     the most ``largest`` changes.
     """
 
-    order: Callable[[Continuation], int]
-    position: Callable[[int], Continuation]
+    order: Callable[[Position], int]
+    position: Callable[[int], Position]
     step: int = 1
     largest: int = 1
 
@@ -32,7 +32,7 @@ class PositionOrder:
             largest=traits.largest,
         )
 
-    def distance(self, begin: Continuation, end: Continuation) -> int:
+    def distance(self, begin: Position, end: Position) -> int:
         """Return how many transactions lie between two positions at the most."""
         return (self.order(end) - self.order(begin)) // self.step
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from changefeed.feeds.feed import Change, Child, Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import Change, Child, FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.offsets import Mark, Offset
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Step:
     ``count``, a step goes over it whole if it may ``exceed``, and nowhere if not.
     """
 
-    after: Continuation
+    after: Position
     lag: int
     low: str = ""
     high: str = ""
     count: int | None = None
-    until: Continuation | None = None
+    until: Position | None = None
     exceed: bool = True
 
 
@@ -55,7 +55,7 @@ class Step:
 class StepResult:
     """Where a step has led, and over how many changes, where they were counted."""
 
-    at: Continuation
+    at: Position
     changes: int | None = None
 
 
@@ -69,8 +69,8 @@ class Slice:
     """
 
     range_id: RangeId
-    start: Continuation
-    end: Continuation
+    start: Position
+    end: Position
     generation: int = 0
     low: str = ""
     high: str = ""
@@ -124,17 +124,17 @@ class Access(Protocol):
 
     def starts(
         self, names: Collection[RangeId], start: StartAt
-    ) -> Mapping[RangeId, Continuation]: ...
+    ) -> Mapping[RangeId, Position]: ...
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         """Return what follows each of these positions."""
         ...
 
-    def order(self, position: Continuation) -> int:
+    def order(self, position: Position) -> int:
         """Return the sequence that no change before this position exceeds."""
         ...
 
-    def distance(self, begin: Continuation, end: Continuation) -> int:
+    def distance(self, begin: Position, end: Position) -> int:
         """Return about how many changes lie between two positions of a range."""
         ...
 
@@ -172,7 +172,7 @@ class HasFiles(Access, Protocol):
         """Whether something of the feed is in segments."""
         ...
 
-    def sealed(self) -> Mapping[RangeId, Continuation]:
+    def sealed(self) -> Mapping[RangeId, Position]:
         """Return where the last segment of each range ends, for those that have segments."""
         ...
 

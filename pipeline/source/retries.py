@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
 from changefeed.feeds.timeouts import bounded_feed, in_time
 from changefeed.runtime.for_each import for_each
@@ -43,24 +43,24 @@ class RetryingFeed(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self.ask(self.once.ranges)
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         return await self.ask(lambda: self.once.start(found, at))
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         return await self.ask(lambda: self.once.read(found, after, limit))
 
     async def fetch(
-        self, pages: ReadsRawPages, found: FeedRange, after: Continuation, limit: int
+        self, pages: ReadsRawPages, found: FeedRange, after: Position, limit: int
     ) -> RawPage:
         """Ask for a page that is not cut, of the same feed by its other contract."""
         return await self.ask(
             lambda: in_time("read", pages.fetch(found, after, limit), self._timeout)
         )
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return self.once.position_after(change)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self.ask(lambda: self.once.lags(at))
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:

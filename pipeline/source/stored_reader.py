@@ -18,7 +18,7 @@ from changefeed.feeds.brokers.stored_collection import StoredCollection, damaged
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.bulk import Columns
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.feed_reader import PATIENCE
 from changefeed.pipeline.source.reader import FilePart, Slice
@@ -99,7 +99,7 @@ class StoredAccess(CollectionAccess):
     def has_segments(self) -> bool:
         return bool(self.sealed())
 
-    def sealed(self) -> Mapping[RangeId, Continuation]:
+    def sealed(self) -> Mapping[RangeId, Position]:
         self._refresh()
         found = self._ask(self._stored.segment_ends)
         return {name: self._scale.position(x) for name, x in found.items()}

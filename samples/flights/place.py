@@ -101,8 +101,8 @@ class Place:
                 beginning = await feed.start(x, "beginning")
                 changes[x.id] = (await feed.lags({x: beginning}))[x.id]
                 lease = await container.read(x.id)
-                if lease is not None and lease.continuation is not None:
-                    leases.append((lease, (await feed.lags({x: lease.continuation}))[x.id]))
+                if lease is not None and lease.position is not None:
+                    leases.append((lease, (await feed.lags({x: lease.position}))[x.id]))
                 elif changes[x.id]:
                     leases.append((Lease(range=x), changes[x.id]))
         return AtRest(ranges=ranges, changes=changes, leases=leases)

@@ -6,7 +6,7 @@ from typing import Self
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.eventlog.ids import position, sequence_in
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import FeedRange, Position, RangeId, StartAt
 
 
 class StoredFlights:
@@ -23,11 +23,11 @@ class StoredFlights:
     async def ranges(self) -> Sequence[FeedRange]:
         return [x.range for x in (await self._collection.routes()).topology.partitions]
 
-    async def start(self, _: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, _: FeedRange, at: StartAt) -> Position:
         assert at == "beginning", "a proof looks at all of it"
         return position(self._identity, 0)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         ends = await self._collection.ends([x.id for x in at])
         return {
             x.id: ends[x.id] - sequence_in(x.id, after, self._identity)

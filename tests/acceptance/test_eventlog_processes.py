@@ -64,9 +64,9 @@ async def read():
             for r in await log.ranges():
                 start = after.get(r.id) or await log.start(r, "beginning")
                 page = await log.read(r, start, 1000)
-                begin, end = (int(x.split("/")[1]) for x in (start, page.continuation))
+                begin, end = (int(x.split("/")[1]) for x in (start, page.position))
                 assert [x.sequence for x in page.changes] == [*range(begin + 1, end + 1)]
-                count, after[r.id] = count + len(page.changes), page.continuation
+                count, after[r.id] = count + len(page.changes), page.position
         print(count, flush=True)
 
 asyncio.run(read())
@@ -89,7 +89,7 @@ async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:
                 assert change.sequence == last + 1
                 last = change.sequence
                 found.setdefault(change.key, []).append(int(change.body))
-            after = page.continuation
+            after = page.position
     return found
 
 

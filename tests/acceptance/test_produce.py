@@ -25,7 +25,7 @@ async def bodies(log: Path) -> list[int]:
             after = await feed.start(r, "beginning")
             while (page := await feed.read(r, after, 1000)).changes:
                 found += [x.value()["n"] for x in page.changes]
-                after = page.continuation
+                after = page.position
     return sorted(found)
 
 

@@ -64,9 +64,7 @@ class Operator:
 
     async def read(self) -> int:
         """How many changes are behind the checkpoints."""
-        return sum(
-            int((x.continuation or "").partition("/")[2] or 0) for x in await self.stored()
-        )
+        return sum(int((x.position or "").partition("/")[2] or 0) for x in await self.stored())
 
 
 async def reaches(host: Running, state: Callable[[], Awaitable[bool]]) -> None:
@@ -127,7 +125,7 @@ async def test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs(
         assert (await operator.leases())[RANGES[1]]["note"] == "the disk is full"
         refused = await operator("reset", RANGES[0], "--to=beginning", "--yes", code=2)
         assert f"{RANGES[0]} is owned by anna, which lives" in refused
-        again = (await operator.stored())[1].continuation or ""
+        again = (await operator.stored())[1].position or ""
         await operator("reset", RANGES[1], "--to=beginning", "--yes")
         assert await operator("resume", RANGES[1]) == f"{RANGES[1]}: resumed\n"
         await until_read(host, place, operator, 100 + int(again.partition("/")[2]))

@@ -71,7 +71,7 @@ async def test_a_checkpoint_is_written_in_the_version_that_was_read(
 ) -> None:
     created = await store.create(FIRST)
     written = await store.write(further(created))
-    assert written.continuation == "1"
+    assert written.position == "1"
     assert written.version != created.version
     with pytest.raises(CheckpointConflict):
         await store.write(replace(created, checkpoint=Checkpoint.of_text("2")))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import (
     adopt_feed,
@@ -29,7 +29,7 @@ from tests.support.lease_containers import Connect
 
 pytestmark = pytest.mark.real_time
 
-END = End(children=(Child(range=FeedRange(id=RangeId("r1")), start=Continuation("0")),))
+END = End(children=(Child(range=FeedRange(id=RangeId("r1")), start=Position("0")),))
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 
@@ -111,7 +111,7 @@ async def test_every_field_of_a_lease_comes_back(
     found = await whole(leases, first.range_id)
     assert as_written(found) == wanted
     (listed,) = await leases.list()
-    assert as_written(listed) == wanted.without_continuation()
+    assert as_written(listed) == wanted.without_position()
     await leases.delete(listed)
 
 

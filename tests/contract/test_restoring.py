@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Child, Continuation
+from changefeed.feeds.feed import Child, Position
 from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -21,7 +21,7 @@ Facts = dict[str, tuple[str | None, End | None, str | None, int]]
 
 R0 = make.feed_range("r0", "", "8")
 R1 = replace(make.feed_range("r1", "", "8"), generation=(1, 0))
-END = End(children=(Child(range=R1, start=Continuation("0")),))
+END = End(children=(Child(range=R1, start=Position("0")),))
 SAVED = [
     make.lease(R0, at="9", end=END, epoch=4),
     make.lease(R1, at="3", epoch=2),
@@ -48,7 +48,7 @@ async def restored(container: LeaseContainer, wanted: Collection[Lease]) -> list
 
 async def facts(container: LeaseContainer) -> Facts:
     found = await read_all(container) or []
-    return {x.range_id: (x.continuation, x.end, x.paused, x.epoch) for x in found}
+    return {x.range_id: (x.position, x.end, x.paused, x.epoch) for x in found}
 
 
 async def test_what_was_saved_in_one_container_is_the_same_in_another(
@@ -95,7 +95,7 @@ async def test_a_former_owner_writes_nothing_after_it(leases: LeaseContainer) ->
     owned = await leases.acquire(created.taken_by(A, A1))
     await restored(leases, [make.lease("r0", at="3", epoch=1)])
     with pytest.raises(LeaseConflict):
-        await leases.checkpoint(owned.advanced_to(Continuation("11")))
+        await leases.checkpoint(owned.advanced_to(Position("11")))
     with pytest.raises(LeaseConflict):
         await leases.replace(owned.renewed())
     assert (await facts(leases))["r0"][0] == "3"

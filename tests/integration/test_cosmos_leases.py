@@ -18,7 +18,7 @@ from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import client
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
@@ -42,7 +42,7 @@ HALVES = [
     FeedRange(id=RangeId("0"), high="1F"),
     FeedRange(id=RangeId("1"), low="1F", high="FF"),
 ]
-_STATE = {"Continuation": {"Continuation": [{"token": '"42"'}]}}
+_STATE = {"Position": {"Position": [{"token": '"42"'}]}}
 JAVA_LEASE = {
     "id": "p..-FF",
     "LeaseToken": "-FF",
@@ -54,7 +54,7 @@ JAVA_LEASE = {
 }
 T = TypeVar("T")
 A, A1 = HostName("a"), Incarnation("a-1")
-C0, C1 = Continuation('"0"'), Continuation('"17"')
+C0, C1 = Position('"0"'), Position('"17"')
 
 
 class Place:
@@ -129,7 +129,7 @@ async def test_the_leases_of_a_dotnet_fleet_are_taken_over_where_they_stand(
         (half, "net-1", 1) for half in HALVES
     ]
     taken = [await leases.acquire(x.taken_by(A, A1)) for x in listed]
-    assert [(x.continuation, x.epoch, x.owner) for x in taken] == [
+    assert [(x.position, x.epoch, x.owner) for x in taken] == [
         ('"17"', 2, A),
         ('"4711"', 2, A),
     ]
@@ -151,7 +151,7 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     )
     robbed = await dotnet.acquire(document)
     with pytest.raises(LeaseConflict, match="net-1"):
-        await leases.replace(owned.without_continuation().renewed())
+        await leases.replace(owned.without_position().renewed())
     (found,) = await leases.list()
     assert (found.owner, found.incarnation, found.epoch) == ("net-1", None, 2)
     await dotnet.renew(robbed)
@@ -163,17 +163,17 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     (free,) = await leases.list()
     assert (free.owner, free.epoch) == (None, 2)
     back = await leases.acquire(free.taken_by(A, A1))
-    assert (back.epoch, back.continuation) == (3, '"30"')
+    assert (back.epoch, back.position) == (3, '"30"')
 
 
 async def test_a_checkpoint_is_all_that_a_checkpoint_writes(place: Place) -> None:
     leases = await place.leases()
     owned = await owned_by_a(leases)
     copy = owned.renewed().stamped(write_id=WriteId("w"), stamp=9.0)
-    await leases.checkpoint(copy.advanced_to(Continuation('"1"')))
+    await leases.checkpoint(copy.advanced_to(Position('"1"')))
     found = await leases.read(owned.range_id)
     assert found is not None
-    assert (found.continuation, found.owner, found.renewals) == ('"1"', A, owned.renewals)
+    assert (found.position, found.owner, found.renewals) == ('"1"', A, owned.renewals)
 
 
 async def changed(leases: LeaseContainer, token: str) -> tuple[set[str], str]:
@@ -233,7 +233,7 @@ async def test_a_lease_without_a_position_is_none_until_it_is_given_one(place: P
     assert list(await leases.list()) == []
     assert await leases.read(RangeId("1")) is None
     created = await leases.create(new(1))
-    assert (created.owner, created.continuation) == ("net-1", C0)
+    assert (created.owner, created.position) == ("net-1", C0)
     assert [x.range_id for x in await leases.list()] == ["1"]
     document = await dotnet.read("1")
     assert (document["Owner"], document["timestamp"]) == (
@@ -267,7 +267,7 @@ async def test_leases_of_java_are_shown_to_those_who_only_look(place: Place) -> 
     (listed,) = await leases.list()
     whole = await leases.read(listed.range_id)
     assert whole is not None
-    assert (whole.range_id, whole.owner, whole.continuation) == ("-FF", "java-1", '"42"')
+    assert (whole.range_id, whole.owner, whole.position) == ("-FF", "java-1", '"42"')
     names = [x["id"] async for x in container.read_all_items()]
     assert names == [JAVA_LEASE["id"]]  # nothing was written beside it
 
@@ -299,7 +299,7 @@ async def test_leases_of_dotnet_with_keys_of_their_own_keep_them(place: Place) -
     assert await other.create(new()) == await other.read(RangeId("0"))  # not a second one
     (listed,) = await leases.list()
     owned = await leases.acquire(listed.taken_by(A, A1))
-    assert owned.continuation == '"7"'
+    assert owned.position == '"7"'
     reached = await leases.checkpoint(owned.advanced_to(C1))
     await leases.replace(reached.released())
     (stored,) = [x async for x in raw.query_items("SELECT * FROM c WHERE c.id = 'p..0'")]
@@ -315,7 +315,7 @@ async def test_a_lease_that_version_2_of_dotnet_wrote_is_read(place: Place) -> N
     leases = await place.leases()
     (listed,) = await leases.list()
     owned = await leases.acquire(listed.taken_by(A, A1))
-    assert (owned.range_id, owned.continuation) == ("0", '"7"')
+    assert (owned.range_id, owned.position) == ("0", '"7"')
     await raw.create_item({"id": "p..odd", "ContinuationToken": '"7"'})
     with pytest.raises(StoreRefused, match=r"p\.\.odd"):
         await leases.list()
@@ -431,11 +431,11 @@ async def test_a_write_that_the_client_sends_twice_is_recognised(place: Place) -
     await place.fault("patch_item", "drop", when="after")
     taken = await leases.acquire(lease.taken_by(A, A1))
     await place.fault("patch_item", "drop", when="after")
-    taken = await leases.replace(taken.without_continuation().renewed())
+    taken = await leases.replace(taken.without_position().renewed())
     await place.fault("patch_item", "drop", when="after")
     taken = await leases.checkpoint(taken.advanced_to(C1))
     assert await leases.read(RangeId("0")) == taken
-    assert (taken.renewals, taken.continuation, taken.write_id) == (2, C1, "w")
+    assert (taken.renewals, taken.position, taken.write_id) == (2, C1, "w")
     await place.fault("create_item", "drop", when="after")
     member = await leases.put_member(make.member("a"))
     await place.fault("replace_item", "drop", when="after")
@@ -465,7 +465,7 @@ async def test_a_container_that_is_gone_is_no_lease_that_is_gone(place: Place) -
     await place.fault("*", "error", **fault)
     asked: list[Awaitable[Any]] = [
         leases.read(RangeId("0")),
-        leases.replace(owned.without_continuation().renewed()),
+        leases.replace(owned.without_position().renewed()),
         leases.delete(owned),
     ]
     for ask in asked:
@@ -480,7 +480,7 @@ async def test_a_throttled_container_says_when_to_ask_again_and_is_not_stormed(
     owned = await owned_by_a(leases)
     await place.fault("patch_item", "error", status=429, retry_after_ms=40, times=1000)
     with pytest.raises(StoreUnavailable, match="throughput") as throttled:
-        await leases.replace(owned.without_continuation().renewed())
+        await leases.replace(owned.without_position().renewed())
     assert throttled.value.retry_after == 0.04
     async with (
         aiohttp.ClientSession() as session,

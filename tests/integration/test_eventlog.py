@@ -45,7 +45,7 @@ async def whole(feed: Feed, range_id: RangeId = WHOLE) -> list[Change]:
     after = await feed.start(FeedRange(id=range_id), "beginning")
     while (page := await feed.read(FeedRange(id=range_id), after, 1000)).changes:
         changes += page.changes
-        after = page.continuation
+        after = page.position
     return changes
 
 

@@ -46,11 +46,11 @@ async def test_changes_that_come_in_before_a_range_ends_are_read_before_its_end(
             made = [proxied(x, then_it_ends) for x in plain.made]
             connections[broker] = replace(plain, made=made)
         nothing_yet = await log.read(FeedRange(id=WHOLE), beginning, 10)
-        assert (nothing_yet.changes, nothing_yet.continuation) == ((), beginning)
+        assert (nothing_yet.changes, nothing_yet.position) == ((), beginning)
         last = await log.read(FeedRange(id=WHOLE), beginning, 10)
         assert [x.key for x in last.changes] == ["k"]
         with pytest.raises(RangeEnded):
-            await log.read(FeedRange(id=WHOLE), last.continuation, 10)
+            await log.read(FeedRange(id=WHOLE), last.position, 10)
 
 
 async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Path) -> None:

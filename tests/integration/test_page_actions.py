@@ -90,7 +90,7 @@ async def paused(leases: MemoryLeases, name: str) -> None:
 async def position(leases: MemoryLeases, name: str) -> str | None:
     lease = await leases.read(RangeId(name))
     assert lease is not None
-    return lease.continuation
+    return lease.position
 
 
 async def test_a_reset_says_what_it_would_do_and_does_it_when_it_is_confirmed(

@@ -160,5 +160,5 @@ async def dead_letters(*arguments: str) -> str:
 
 async def all_are_at(container: SqliteLeases, sequence: int) -> bool:
     stored = [await container.read(x.range_id) for x in await container.list()]
-    positions = [x.continuation or "" for x in stored if x is not None]
+    positions = [x.position or "" for x in stored if x is not None]
     return len(positions) == 2 and all(x.endswith(f"/{sequence}") for x in positions)

@@ -162,7 +162,7 @@ async def test_a_reader_that_is_in_the_middle_reads_on_across_a_border_that_is_m
         pieces = reader.read(HURT, 0, len(truth), batch=100)
         begun = next(pieces)
         await seal(path)
-        rest, error = await read_by_pages(log, HURT, first.continuation)
+        rest, error = await read_by_pages(log, HURT, first.position)
         assert ([*first.changes, *rest], error) == (truth, None)
         assert begun.count + sum(x.count for x in pieces) == len(truth)
         assert sum(x.count for x in reader.read(HURT, 0, len(truth))) == len(truth)
@@ -171,7 +171,7 @@ async def test_a_reader_that_is_in_the_middle_reads_on_across_a_border_that_is_m
             await writer.append(full_records(600, 3000))
             await writer.seal(ALL)
             await writer.give_back()
-        again, error = await read_by_pages(log, HURT, first.continuation)
+        again, error = await read_by_pages(log, HURT, first.position)
         assert error is None
         assert [*first.changes, *again] == await written(path)
 

@@ -12,7 +12,7 @@ from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from azure.storage.blob.aio import ContainerClient
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import LeaseConflict
@@ -95,13 +95,13 @@ async def works(address: str, options: OpenOptions) -> None:
     async with open_container(address, options) as leases:
         made = await leases.create(lease())
         won = await leases.acquire(made.taken_by(A, A1))
-        await leases.checkpoint(won.advanced_to(Continuation("c1")))
+        await leases.checkpoint(won.advanced_to(Position("c1")))
     async with open_container(address, OpenOptions(backends=options.backends)) as leases:
         (listed,) = await leases.list()
         assert listed.owner == A
         found = await leases.read(RangeId("r0"))
         assert found is not None
-        assert found.continuation == "c1"
+        assert found.position == "c1"
 
 
 async def test_a_check_of_a_mistyped_name_makes_nothing(
@@ -125,12 +125,12 @@ async def test_ownership_in_redis_and_checkpoints_in_blobs(
     async with open_stores(owned, reached, opening(azurite)) as leases:
         made = await leases.create(lease())
         won = await leases.acquire(made.taken_by(A, A1))
-        await leases.checkpoint(won.advanced_to(Continuation("c9")))
+        await leases.checkpoint(won.advanced_to(Position("c9")))
     redis.ask("FLUSHALL")
     async with open_stores(owned, reached, opening(azurite)) as leases:
         assert list(await leases.list()) == []
         again = await leases.create(lease())
-        assert (again.owner, again.epoch, again.continuation) == (None, 1, "c9")
+        assert (again.owner, again.epoch, again.position) == (None, 1, "c9")
 
 
 async def test_a_check_finds_containers_that_hosts_can_use(
@@ -192,10 +192,10 @@ async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
             won = await leases.acquire(made.taken_by(A, A1))
             assert (won.owner, won.epoch) == (A, 1)
             proxy.cut_the_next_answer()
-            renewed = await leases.replace(won.without_continuation().renewed())
+            renewed = await leases.replace(won.without_position().renewed())
             proxy.cut_the_next_answer()
             reached = await leases.checkpoint(
-                replace(renewed, checkpoint=won.checkpoint).advanced_to(Continuation("c1"))
+                replace(renewed, checkpoint=won.checkpoint).advanced_to(Position("c1"))
             )
             proxy.cut_the_next_answer()
             await leases.replace(reached.released())
@@ -205,7 +205,7 @@ async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
             await leases.put_member(replace(member, heartbeats=1))
             found = await leases.read(RangeId("r0"))
             assert found is not None
-            assert (found.owner, found.continuation) == (None, "c1")
+            assert (found.owner, found.position) == (None, "c1")
             with pytest.raises(LeaseConflict):
                 await leases.acquire(won.taken_by(A, A1))
             assert proxy.cuts == 7
@@ -279,7 +279,7 @@ async def test_redis_lists_what_was_written_since_and_all_where_it_has_lost_that
         assert await listed_since(leases, start) == (set(), start)
         before = redis.ask("GET", key).split()[1]
         owned = await leases.acquire(made[1].taken_by(A, A1))
-        await leases.checkpoint(owned.advanced_to(Continuation("c1")))
+        await leases.checkpoint(owned.advanced_to(Position("c1")))
         found, later = await listed_since(leases, start)
         assert found == {"r1"}
         await leases.delete(made[2])
@@ -500,7 +500,7 @@ async def test_an_event_processor_lists_what_hosts_wrote(azurite: Azurite) -> No
         await leases.put_member(make.member("a"))
         made = await leases.create(lease("0"))
         won = await leases.acquire(made.taken_by(A, A1))
-        await leases.checkpoint(won.advanced_to(Continuation("42")))
+        await leases.checkpoint(won.advanced_to(Position("42")))
         (owned,) = await theirs.list_ownership(*HUB)
         assert (owned["partition_id"], owned["owner_id"]) == ("0", "a")
         (reached,) = await theirs.list_checkpoints(*HUB)
@@ -582,9 +582,9 @@ async def test_hosts_read_what_an_event_processor_wrote_and_go_on_from_there(
         )
         found = await leases.read(RangeId("0"))
         assert found is not None
-        assert (found.owner, found.continuation) == ("their-host", "77")
+        assert (found.owner, found.position) == ("their-host", "77")
         won = await leases.acquire(found.taken_by(A, A1))
-        assert won.continuation == "77"
+        assert won.position == "77"
         # They take it back by its etag, and what is ours in it is lost; epochs go on.
         (owned,) = await theirs.list_ownership(*HUB)
         await asyncio.sleep(1.1)
@@ -597,4 +597,4 @@ async def test_hosts_read_what_an_event_processor_wrote_and_go_on_from_there(
         assert listed.epoch >= won.epoch
         again = await leases.acquire(listed.taken_by(A, A1))
         assert again.epoch > won.epoch
-        assert again.continuation == "77"
+        assert again.position == "77"

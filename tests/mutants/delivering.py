@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 from changefeed.host.host import Host
 from changefeed.host.membership import Membership
 from changefeed.host.workers.checkpointer import Acknowledgements, Checkpointer
@@ -72,7 +72,7 @@ def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
 
 @mutant(rule=13, kills=_WORKER)
 def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
-    def pass_over(self: Checkpointer, position: Continuation) -> None:
+    def pass_over(self: Checkpointer, position: Position) -> None:
         self._reach(position, 0)
         self.advance()
 
@@ -84,7 +84,7 @@ def reading_begins_again_before_its_checkpoint_is_stored(m: Patch) -> None:
     m.patch(Checkpointer, "written", nothing)
 
 
-@mutant(rule=13, kills=f"{_CONTAINERS}::test_a_continuation_that_is_carried_along")
+@mutant(rule=13, kills=f"{_CONTAINERS}::test_a_position_that_is_carried_along")
 def to_acquire_writes_an_old_checkpoint_back(m: Patch) -> None:
     m.patch(StoredLeases, "acquire", StoredLeases.replace)
 

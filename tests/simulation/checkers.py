@@ -181,8 +181,8 @@ class Checker:
         if isinstance(after, Lease) and after.ended and writer in self.neighbours:
             return  # it does not know that: what it takes may never have been read
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
-        if after.continuation is not None and found is not None and after.epoch:
-            position = self.progress.place(after.continuation)
+        if after.position is not None and found is not None and after.epoch:
+            position = self.progress.place(after.position)
             if writer == OPERATOR:
                 self.progress.moved(found, position)
             self.progress.checkpoint_stored(found, position)
@@ -333,8 +333,8 @@ class Checker:
             if other.range_id != after.range_id and same_keys and not other.ended:
                 self.read_to_end(other.range_id)
                 self.read_to_end(after.range_id)
-        if before is None and after.continuation is not None:
-            first = self.progress.place(after.continuation)
+        if before is None and after.position is not None:
+            first = self.progress.place(after.position)
             last = self.progress.furthest
             self.progress.come_again(after.range, first, first if last is None else last)
 
@@ -342,8 +342,8 @@ class Checker:
         """What a host of another kind has deleted leaves no tombstone: a write that was under
         way creates it again, and it is read again from there.
         """
-        if created.range_id in self._without_tombstone and created.continuation is not None:
-            self.progress.moved(created.range, self.progress.place(created.continuation))
+        if created.range_id in self._without_tombstone and created.position is not None:
+            self.progress.moved(created.range, self.progress.place(created.position))
 
     def _claim_stored(self, after: KeptCheckpoint, writer: str) -> None:
         """Only who has claimed a checkpoint kept apart may write it."""

@@ -103,7 +103,7 @@ class SimulatedItems:
             self._around.checker.deleted(lease, self._process_id)
 
     async def query(self, text: str, **parameters: str) -> list[Document]:
-        """Know the two queries there are: all, and all but the continuations."""
+        """Know the two queries there are: all, and all but the positions."""
         stored = self._endpoint.documents.values()
         found = [x for x in stored if x["id"].startswith(parameters["begin"])]
         if text != documents.LISTED:

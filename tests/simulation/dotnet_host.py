@@ -21,9 +21,9 @@ from typing import TypeVar
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
-    Continuation,
     Feed,
     FeedRange,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -159,7 +159,7 @@ class DotNetLikeHost:
         token = lease["ContinuationToken"]
         if token is None:
             token = await _in_time(feed.start(found, "beginning"))
-        position = Continuation(token)
+        position = Position(token)
         while True:
             try:
                 page = await _in_time(feed.read(found, position, _PAGE))
@@ -172,11 +172,11 @@ class DotNetLikeHost:
             if page.changes:
                 await self._around.process(page.changes)
                 await self._update(
-                    lease["id"], owner=self.name, ContinuationToken=page.continuation
+                    lease["id"], owner=self.name, ContinuationToken=page.position
                 )
             else:
                 await asyncio.sleep(_POLL)
-            position = page.continuation
+            position = page.position
 
     async def _split(self, lease: Document, end: RangeEnded) -> None:
         """Create the leases of what goes on, and then delete the one that has ended."""

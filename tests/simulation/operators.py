@@ -174,7 +174,7 @@ class Operators:
                 replace(stored, stamp=None),
             ]
         )
-        await container.replace(edited.without_continuation())
+        await container.replace(edited.without_position())
 
     async def _about_some_lease(
         self, doing: str, do: Callable[[LeaseContainer, Lease], Awaitable[None]]

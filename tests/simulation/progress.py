@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.testing.history import Checkpoints, Keys, Named
 from changefeed.testing.history import Violation as Broken
 
@@ -16,7 +16,7 @@ class Violation(AssertionError):
 class Lines(Protocol):
     """What a reader of a range passes on its way. Changes are named by their numbers."""
 
-    def place(self, position: Continuation) -> int: ...
+    def place(self, position: Position) -> int: ...
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[int]: ...
     def transaction(self, change: Change) -> int: ...
 
@@ -74,7 +74,7 @@ class Progress:
                 f"and {self.most_unstored} may be"
             )
 
-    def place(self, position: Continuation) -> int:
+    def place(self, position: Position) -> int:
         return self._lines.place(position)
 
     def reached(self, range_id: RangeId) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import FeedRange, Page, Position, RangeId
 from changefeed.leases.lease import Lease
 from changefeed.testing.proxies import show_methods
 
@@ -82,7 +82,7 @@ class _RefusingReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         try:
             self._refusals.look(found.id)
         except FeedError:
@@ -92,7 +92,7 @@ class _RefusingReader:
         page: Page = await self._reader.read(found, after, limit)
         return page
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         for found in at:
             self._refusals.look(found.id)
         lags: Mapping[RangeId, int] = await self._reader.lags(at)

@@ -104,7 +104,7 @@ class Scout(Checker):
         self.hit(Probe.PART_CAME_BACK, where=came_back)
         begins = not before.epoch and after.epoch > 0
         self.hit(Probe.MERGED, where=begins and len(after.range.parents) > 1)
-        moved = before.continuation != after.continuation is not None
+        moved = before.position != after.position is not None
         if moved and after.epoch == before.epoch:
             self.hit(Probe.HANDOFF_MET_CHECKPOINT, where=before.next_owner is not None)
             self._of_position(after, writer)
@@ -133,16 +133,16 @@ class Scout(Checker):
         if not isinstance(before, KeptCheckpoint):
             return
         self.hit(Probe.CHECKPOINT_CLAIMED, where=0 < before.epoch < after.epoch)
-        if before.continuation != after.continuation:
+        if before.position != after.position:
             lease = self.leases.get(after.range_id)
             asked = lease is not None and lease.next_owner is not None
             self.hit(Probe.HANDOFF_MET_CHECKPOINT, where=asked)
             self._of_position(after, writer)
 
     def _of_position(self, after: Lease | KeptCheckpoint, writer: str) -> None:
-        assert after.continuation is not None
+        assert after.position is not None
         if writer == OPERATOR:
-            position = self.progress.place(after.continuation)
+            position = self.progress.place(after.position)
             back = position < self.progress.reached(after.range_id)
             self.hit(Probe.CHECKPOINT_MOVED_BACK, where=back)
         call = self._call(writer, after)

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from changefeed.feeds import memory_parts
 from changefeed.feeds.cosmos.positions import _PLACE_BITS, lsn_of
 from changefeed.feeds.cosmos.topology import HIGHEST
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
@@ -43,7 +43,7 @@ class Source(Protocol):
         """Split this range, if it is open."""
         ...
 
-    def place(self, position: Continuation) -> int:
+    def place(self, position: Position) -> int:
         """Return a number that grows along a range."""
         ...
 
@@ -112,7 +112,7 @@ class MemorySource:
             tell(f"split {range_id}")
             self._feed.split_range(range_id)
 
-    def place(self, position: Continuation) -> int:
+    def place(self, position: Position) -> int:
         return int(position)
 
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[Number]:
@@ -171,7 +171,7 @@ class CosmosSource:
             tell(f"split {range_id}")
             self._store.split(range_id)
 
-    def place(self, position: Continuation) -> int:
+    def place(self, position: Position) -> int:
         lsn = lsn_of(position)
         assert lsn is not None, "every position of this feed is an LSN"
         return lsn

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Incarnation, KeptCheckpoint, Lease
 from tests.support import make
@@ -20,7 +20,7 @@ FREE = Lease(range=R1, checkpoint=Checkpoint.of_text("0"))
 class Numbers:
     """A range whose changes are numbered as they come."""
 
-    def place(self, position: Continuation) -> int:
+    def place(self, position: Position) -> int:
         return int(position)
 
     def between(self, _found: FeedRange, first: int, last: int) -> Sequence[int]:
@@ -73,7 +73,7 @@ def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_r
     checker, taken, found = watched(2)
     checker.neighbours.add("n/1")
     checker.finished(R1.id, found)
-    checker.stored(taken, taken.advanced_to(Continuation("2")), "a/1")
+    checker.stored(taken, taken.advanced_to(Position("2")), "a/1")
     checker.deleted(taken, deletes)
     late = replace(taken, checkpoint=Checkpoint.of_text("1"))
     if deletes == "n/1":
@@ -88,7 +88,7 @@ def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
     checker, taken, found = watched(5)
     checker.progress.most_unstored = 3
     checker.finished(R1.id, found[:3])
-    checker.stored(taken, taken.advanced_to(Continuation("3")), "a/1")
+    checker.stored(taken, taken.advanced_to(Position("3")), "a/1")
     checker.finished(R1.id, found[3:])
     checker.progress.most_unstored = 1
     with pytest.raises(Violation, match="2 changes of r1 are done and not stored"):
@@ -98,16 +98,16 @@ def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
 def test_a_change_that_was_put_aside_is_done_and_one_that_was_not_is_missed() -> None:
     checker, taken, found = watched(2)
     checker.put_aside(found[0])
-    checker.stored(taken, taken.advanced_to(Continuation("1")), "a/1")
+    checker.stored(taken, taken.advanced_to(Position("1")), "a/1")
     assert checker.undelivered() == [2]
     with pytest.raises(Violation, match="passed over change 2"):
-        checker.stored(taken, taken.advanced_to(Continuation("2")), "a/1")
+        checker.stored(taken, taken.advanced_to(Position("2")), "a/1")
 
 
 def test_only_an_operator_may_move_a_checkpoint_back() -> None:
     checker, taken, found = watched(2)
     checker.finished(R1.id, found)
-    ahead, back = (taken.advanced_to(Continuation(x)) for x in "20")
+    ahead, back = (taken.advanced_to(Position(x)) for x in "20")
     checker.stored(taken, ahead, "a/1")
     checker.stored(ahead, back, OPERATOR)
     checker.stored(back, ahead, "a/1")
@@ -153,7 +153,7 @@ def test_two_processes_in_calls_under_one_epoch_are_seen() -> None:
 def test_what_was_checkpointed_may_not_come_again() -> None:
     checker, taken, found = watched(1)
     checker.finished(R1.id, found)
-    checker.stored(taken, taken.advanced_to(Continuation("1")), "a/1")
+    checker.stored(taken, taken.advanced_to(Position("1")), "a/1")
     with pytest.raises(Violation, match="change 1 was checkpointed before"):
         checker.began(call_of(taken), found)
 
@@ -259,7 +259,7 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
     with pytest.raises(Violation, match="under epoch 1, and it is claimed for"):
         checker.stored(claimed, replace(claimed, checkpoint=Checkpoint.of_text("2")), "a/1")
     with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
-        checker.stored(stolen, taken.advanced_to(Continuation("2")), "a/1")
+        checker.stored(stolen, taken.advanced_to(Position("2")), "a/1")
     with pytest.raises(Violation, match="although epoch"):
         checker.began(call_of(taken, "c/1"), found)
 
@@ -272,4 +272,4 @@ def test_a_neighbour_may_steal_at_once_and_store_nothing_that_passes_a_change_ov
     checker.began(call_of(taken), found[:1])  # until the former owner finds out
     checker.done_by_neighbour("n/1", found[:1])
     with pytest.raises(Violation, match="passed over change 2"):
-        checker.stored(stolen, stolen.advanced_to(Continuation("2")), "n/1")
+        checker.stored(stolen, stolen.advanced_to(Position("2")), "n/1")

@@ -170,7 +170,7 @@ async def by_key(feed: Feed) -> tuple[dict[str, list[int]], dict[RangeId, str]]:
         after = await patiently(partial(feed.start, r, "beginning"))
         try:
             while (page := await patiently(partial(feed.read, r, after, 1000))).changes:
-                after = page.continuation
+                after = page.position
                 for x in page.changes:
                     found.setdefault(x.key, []).append(x.value())
         except RangeEnded:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from changefeed.feeds.cosmos import CosmosFeed, Mode, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.eventlog import Record
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId
+from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId
 from changefeed.testing.feed_harness import FeedAbility
 from tests.integration.emulator.running import DOCS, Hand, running
 from tests.support.four_methods import FourMethods
@@ -81,13 +81,11 @@ class Unwrapped(FourMethods):
 
     children_inherit_positions = True
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         page = await super().read(found, after, limit)
-        return Page(
-            changes=[_unwrapped(x) for x in page.changes], continuation=page.continuation
-        )
+        return Page(changes=[_unwrapped(x) for x in page.changes], position=page.position)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._feed.lags(at)
 
     def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:

@@ -13,7 +13,7 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
-from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Operation, Position, RangeId
 
 HURT: Final = RangeId("e1.p00.v00-ff")
 SOUND: Final = RangeId("e1.p01.v00-ff")
@@ -63,7 +63,7 @@ def records_of(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 async def read_by_pages(
-    log: EventLog, range_id: RangeId, start: Continuation | None = None, *, limit: int = 300
+    log: EventLog, range_id: RangeId, start: Position | None = None, *, limit: int = 300
 ) -> tuple[list[Change], FeedError | None]:
     """Read a range as a host does: what came, and the error that ended it, if one did."""
     changes: list[Change] = []
@@ -71,7 +71,7 @@ async def read_by_pages(
         after = start or await log.start(FeedRange(id=range_id), "beginning")
         while (page := await log.read(FeedRange(id=range_id), after, limit)).changes:
             changes += page.changes
-            after = page.continuation
+            after = page.position
         if await lag_of(log, FeedRange(id=range_id), after):
             raise AssertionError("a range that says that it goes on, and gives nothing")
     except FeedError as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, StartAt
+from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, StartAt
 
 
 class FourMethods(Feed):
@@ -16,11 +16,11 @@ class FourMethods(Feed):
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         return await self._feed.start(found, at)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         return await self._feed.read(found, after, limit)
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return self._feed.position_after(change)

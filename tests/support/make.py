@@ -12,11 +12,11 @@ from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.feed import (
     Change,
-    Continuation,
     Feed,
     FeedRange,
     Operation,
     Page,
+    Position,
     RangeId,
 )
 from changefeed.feeds.memory import MemoryFeed
@@ -145,7 +145,7 @@ def change(
 def page(*changes: Change, at: str | None = None) -> Page:
     """Return a page; its position is the last change's sequence, or ``at``."""
     end = at if at is not None else str(changes[-1].sequence if changes else 0)
-    return Page(changes=changes, continuation=Continuation(end))
+    return Page(changes=changes, position=Position(end))
 
 
 def context(of: str | FeedRange = "r1") -> RecordingContext:

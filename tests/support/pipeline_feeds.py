@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import Columns
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
@@ -21,7 +21,7 @@ from changefeed.pipeline.source.reader import Access, Piece, Slice
 Name = tuple[RangeId, int]
 
 MEMORY = FeedKind(
-    order_of_positions=PositionOrder(order=int, position=lambda x: Continuation(str(x)))
+    order_of_positions=PositionOrder(order=int, position=lambda x: Position(str(x)))
 )
 
 

@@ -28,11 +28,11 @@ from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
     Child,
-    Continuation,
     Feed,
     FeedRange,
     Operation,
     Page,
+    Position,
     RangeEnded,
     RangeId,
     StartAt,
@@ -142,19 +142,19 @@ class ShiftingReader(Feed):
         await self._look()
         return self._topology.physical
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         place = await self._place(found)
         if not isinstance(place, Place):
             raise RangeUnknown(found.id)
         return BEGINNING if at == "beginning" else position(self._store.lsns[place.physical])
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         place = await self._place(found)
         if not isinstance(place, Place):
             raise RangeEnded(found.id, tuple(Child(range=x, start=after) for x in place))
         behind = self._behind(place, after)
         if not behind:
-            return Page(changes=(), continuation=position(self._store.lsns[place.physical]))
+            return Page(changes=(), position=position(self._store.lsns[place.physical]))
         last = behind[:limit][-1].lsn
         items = [x for x in behind if x.lsn <= last]
         named = self._topology.name_of_changes(found)
@@ -171,18 +171,18 @@ class ShiftingReader(Feed):
                 )
                 for x, sequence in zip(items, sequences([x.lsn for x in items]), strict=True)
             ],
-            continuation=position(last),
+            position=position(last),
         )
 
-    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         page = await self.read(found, after, limit)
         if not page.changes:
-            return RawPage(continuation=page.continuation)
+            return RawPage(position=page.position)
         place = self._topology.find(found)
         assert isinstance(place, Place), "it was read just now"
         newest = self._store.lsns.get(place.physical)
         body = msgspec.json.encode(page.changes)
-        return RawPage(continuation=page.continuation, body=body, newest=newest)
+        return RawPage(position=page.position, body=body, newest=newest)
 
     def rows(self, _: RangeId, page: RawPage) -> Rows:
         found = msgspec.json.decode(page.body or b"[]", type=list[Change])
@@ -195,13 +195,13 @@ class ShiftingReader(Feed):
         first = ShiftingReader.rows(self, range_id, page).sequences[0] >> 16
         return max(1, page.newest - first + 1)
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return position_after(change.sequence)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return {x.id: await self._lag(x, after) for x, after in at.items()}
 
-    async def _lag(self, found: FeedRange, after: Continuation) -> int:
+    async def _lag(self, found: FeedRange, after: Position) -> int:
         place = await self._place(found)
         behind = self._behind(place, after) if isinstance(place, Place) else []
         if not behind or not isinstance(place, Place):
@@ -217,7 +217,7 @@ class ShiftingReader(Feed):
         if self._topology.physical != self._store.physical:
             self._topology = Topology.of(self._store.physical)
 
-    def _behind(self, place: Place, after: Continuation) -> list[_Item]:
+    def _behind(self, place: Place, after: Position) -> list[_Item]:
         lsn = lsn_of(after)
         assert lsn is not None
         items = self._store.items[place.physical]

@@ -28,7 +28,7 @@ from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import encode_record
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeEnded, RangeId
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import take_port
@@ -321,7 +321,7 @@ async def values(feed: Feed) -> dict[str, list[int]]:
         after = await feed.start(r, "beginning")
         try:
             while (page := await feed.read(r, after, 100)).changes:
-                after = page.continuation
+                after = page.position
                 for change in page.changes:
                     found.setdefault(change.key, []).append(change.value())
         except RangeEnded:
@@ -351,7 +351,7 @@ async def test_positions_of_another_cluster_are_refused(given: Given) -> None:
     async with BrokersFeed.open(address_of(given.address), ACCESS) as feed:
         (r, *_) = await feed.ranges()
         with pytest.raises(RangeRefused, match="another log"):
-            await feed.read(r, Continuation("00000000/3"), 10)
+            await feed.read(r, Position("00000000/3"), 10)
 
 
 async def test_the_topology_is_shown_as_soon_as_there_is_a_newer_one(given: Given) -> None:

@@ -117,7 +117,7 @@ async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:
 async def count_of(feed: BrokersFeed, part: FeedRange) -> int:
     after, count = await feed.start(part, "beginning"), 0
     while (page := await feed.read(part, after, 100)).changes:
-        after, count = page.continuation, count + len(page.changes)
+        after, count = page.position, count + len(page.changes)
     return count
 
 

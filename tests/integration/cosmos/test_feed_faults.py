@@ -12,14 +12,14 @@ from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.runtime.secret import Secret
 from tests.integration.emulator.running import running
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
 ZERO = RangeId("0")
-BEGINNING = Continuation('"0"')
+BEGINNING = Position('"0"')
 SECRET = "c2VjcmV0LW9mLXRoZS1hY2NvdW50LW5vYm9keS1tYXktc2VlLWl0"
 
 
@@ -135,11 +135,11 @@ async def test_a_container_that_was_recreated_is_refused_by_every_method(
     page = await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
     await world.delete()
     with pytest.raises(FeedRefused, match=r"not there|deleted and recreated"):
-        await feed.read(FeedRange(id=ZERO), page.continuation, 5)
+        await feed.read(FeedRange(id=ZERO), page.position, 5)
     await world.create()
     await world.put("other")
     asked: list[Any] = [
-        feed.read(FeedRange(id=ZERO), page.continuation, 5),
+        feed.read(FeedRange(id=ZERO), page.position, 5),
         feed.read(FeedRange(id=ZERO), BEGINNING, 5),
         feed.ranges(),
     ]
@@ -153,10 +153,10 @@ async def test_a_position_beyond_the_end_is_waited_for_and_then_refused(
 ) -> None:
     """A replica may lag for a while; a container that was recreated stays behind."""
     await world.put("a")
-    old = Continuation('"7052"')
+    old = Position('"7052"')
     async with world.feed() as feed:
         page = await feed.read(FeedRange(id=ZERO), old, 5)
-        assert (list(page.changes), page.continuation) == ([], old)
+        assert (list(page.changes), page.position) == ([], old)
         monkeypatch.setattr(feed_module, "_REPLICA_LAG", 0.0)
         with pytest.raises(FeedRefused, match=r"lies beyond the end.*is at 1.*recreated"):
             await feed.read(FeedRange(id=ZERO), old, 5)

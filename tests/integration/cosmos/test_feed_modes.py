@@ -110,7 +110,7 @@ async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
         await world.remove("a")
         await world.put("a", n=2)
         first = await feed.read(FeedRange(id=ZERO), now, 2)
-        second = await feed.read(FeedRange(id=ZERO), first.continuation, 2)
+        second = await feed.read(FeedRange(id=ZERO), first.position, 2)
         assert await lag_of(feed, FeedRange(id=ZERO), now) == 3
 
     def told(x: Change) -> tuple[Operation, int | None, int | None]:
@@ -175,7 +175,7 @@ async def test_a_reader_cannot_stop_inside_a_transaction(
         await feed.read(FeedRange(id=ZERO), feed.position_after(x), 9) for x in (a, b, c, d)
     ]
     assert ["".join(x.id for x in y.changes) for y in again] == ["bcde", "bcde", "bcde", "e"]
-    assert feed.position_after(d) == page.continuation == '"2"'
+    assert feed.position_after(d) == page.position == '"2"'
 
 
 async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:

@@ -9,7 +9,7 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.cosmos import CosmosFeed
 from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Position, RangeEnded, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
 from tests.support.cosmos_feeds import CosmosWorld
@@ -25,7 +25,7 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self.leases: dict[RangeId, tuple[FeedRange, Continuation]] = {}
+        self.leases: dict[RangeId, tuple[FeedRange, Position]] = {}
         self.seen: list[Change] = []
 
     async def begin(self, feed: CosmosFeed) -> None:
@@ -54,7 +54,7 @@ class Reader:
                     self.leases[x.range.id] = (x.range, x.start)
                     await self._read_range(feed, x.range.id, pages, limit)
                 return
-            self.leases[range_id] = (owned, page.continuation)
+            self.leases[range_id] = (owned, page.position)
             if not page.changes:
                 return
             self.seen += page.changes
@@ -79,10 +79,10 @@ async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
     await world.by_hand.merge(low["id"], high["id"])
     async with world.feed() as feed:
         with pytest.raises(FeedRefused, match="was merged with another"):
-            await feed.read(FeedRange(id=RangeId(low["id"])), Continuation('"0"'), 5)
+            await feed.read(FeedRange(id=RangeId(low["id"])), Position('"0"'), 5)
         bounded = FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])
         with pytest.raises(RangeEnded):
-            await feed.read(bounded, Continuation('"0"'), 5)
+            await feed.read(bounded, Position('"0"'), 5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -132,7 +132,7 @@ async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(
         assert len(await second.ranges()) == 2
         for start in ('"0"', '"3"'):
             with pytest.raises(RangeEnded) as ended:
-                await first.read(FeedRange(id=RangeId("0")), Continuation(start), 5)
+                await first.read(FeedRange(id=RangeId("0")), Position(start), 5)
             assert [x.start for x in ended.value.children] == [start, start]
 
 
@@ -142,7 +142,7 @@ async def test_while_a_split_is_going_on_the_reader_is_asked_to_wait_with_one_re
     await world.fault(effect="error", operation="change_feed", status=410, substatus=1007)
     await world.counted()
     with pytest.raises(FeedUnavailable, match="being split or merged"):
-        await feed.read(FeedRange(id=RangeId("0")), Continuation('"0"'), 5)
+        await feed.read(FeedRange(id=RangeId("0")), Position('"0"'), 5)
     assert (await world.counted())["change_feed"] == {"410": 1}
 
 
@@ -153,7 +153,7 @@ async def test_what_goes_on_after_a_range_is_the_latest_there_is(
     assert len(await feed.ranges()) == 2
     children = await world.by_hand.split(range=low["id"])
     with pytest.raises(RangeEnded) as ended:
-        await feed.read(FeedRange(id=RangeId("0")), Continuation('"0"'), 5)
+        await feed.read(FeedRange(id=RangeId("0")), Position('"0"'), 5)
     names = [x.range.id for x in ended.value.children]
     assert names == [*(x["id"] for x in children), high["id"]]
 
@@ -168,7 +168,7 @@ async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
         FeedRange(id=RangeId(x["id"]), low=x["low"], high=x["high"]) for x in (low, high)
     )
     with pytest.raises(RangeEnded) as ended:
-        await feed.read(one, Continuation('"0"'), 5)
+        await feed.read(one, Position('"0"'), 5)
     (half,) = ended.value.children
     (listed,) = await feed.ranges()
     assert listed.id == merged["id"]

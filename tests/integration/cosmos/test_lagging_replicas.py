@@ -3,11 +3,11 @@
 import pytest
 
 from changefeed.feeds.cosmos import feed as feed_module
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
-AHEAD = Continuation('"7052"')
+AHEAD = Position('"7052"')
 
 
 async def moved(world: CosmosWorld, how: str) -> FeedRange:
@@ -28,10 +28,10 @@ async def test_an_empty_page_of_a_range_that_was_split_or_merged_moves_no_reader
     async with world.feed() as feed:
         for _ in range(3):
             page = await feed.read(found, AHEAD, 5)
-            assert (list(page.changes), page.continuation) == ([], AHEAD)
+            assert (list(page.changes), page.position) == ([], AHEAD)
         monkeypatch.setattr(feed_module, "_REPLICA_LAG", 0.0)
         page = await feed.read(found, AHEAD, 5)  # for so long no replica lags: LSNs began again
-        assert page.continuation != AHEAD
+        assert page.position != AHEAD
 
 
 async def test_what_was_written_while_a_range_was_behind_is_read_once_it_counts_again(
@@ -40,8 +40,8 @@ async def test_what_was_written_while_a_range_was_behind_is_read_once_it_counts_
     await world.put("a")
     found = await moved(world, "merged")
     async with world.feed() as feed:
-        assert (await feed.read(found, AHEAD, 5)).continuation == AHEAD
+        assert (await feed.read(found, AHEAD, 5)).position == AHEAD
         await world.put("b")
         monkeypatch.setattr(feed_module, "_REPLICA_LAG", 0.0)
-        first_seen = (await feed.read(found, AHEAD, 5)).continuation
+        first_seen = (await feed.read(found, AHEAD, 5)).position
         assert [x.id for x in (await feed.read(found, first_seen, 5)).changes] == ["b"]

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import End, Lease
 from changefeed.pipeline.lease_offsets import offset_of
@@ -174,7 +174,7 @@ def test_a_range_that_seems_gone_while_planning_is_asked_again_from_where_it_was
         gone = {"effect": "error", "status": 410, "substatus": substatus, "times": 2}
         cosmos.do(cosmos.world.fault(operation="change_feed", **gone))
         end = next_offset(access, half)
-        assert end.marks[ZERO].continuation == '"20"'
+        assert end.marks[ZERO].position == '"20"'
         cosmos.do(cosmos.world.fault(operation="change_feed", **gone))
         assert len(batch(access, half, end)) == 10
 
@@ -269,7 +269,7 @@ def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
     with cosmos.access(patience=0.2) as access:
         start = first_offset(access, "beginning")
         end = next_offset(access, start)
-        beyond = end.with_marks({ZERO: end.marks[ZERO].at(Continuation('"12"'))})
+        beyond = end.with_marks({ZERO: end.marks[ZERO].at(Position('"12"'))})
         with pytest.raises(FeedUnavailable, match="ends at '\"10\"', but it was seen at"):
             batch(access, start, beyond)
         cosmos.put(2, n=1)
@@ -294,7 +294,7 @@ def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_wit
     below = (bounds[one][0], bounds[two][1])
     whole = lease("0", '"40"', ("", "FF"), 0)
     lower, upper = lease(low, '"40"', below, 1), lease(high, '"43"', bounds[high], 1)
-    children = tuple(Child(range=x.range, start=Continuation('"40"')) for x in (lower, upper))
+    children = tuple(Child(range=x.range, start=Position('"40"')) for x in (lower, upper))
     over = whole.ended_in(End(children=children))
     expected = {low: '"40"', high: '"43"'}
     with cosmos.access(mode) as access:
@@ -303,7 +303,7 @@ def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_wit
             [over, upper],  # no host has come to create the other
         ):
             start = offset_of(leases, access)
-            assert {x: mark.continuation for x, mark in start.marks.items()} == expected
+            assert {x: mark.position for x, mark in start.marks.items()} == expected
         _, found = drained(access, start)
     seen = [x for y in found for x in y]
     assert len(seen) == len(ids(seen)) == 37  # three of the upper half were read by hosts

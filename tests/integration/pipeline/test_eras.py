@@ -136,7 +136,7 @@ def test_an_end_that_is_told_says_to_hosts_what_they_create_after_it(log: Log) -
         only = offset.with_marks({WHOLE: offset.marks[WHOLE]})  # as if both still waited
         (lease,) = leases_of(only, access)
     assert lease.range_id == WHOLE
-    assert lease.continuation == offset.marks[WHOLE].continuation
+    assert lease.position == offset.marks[WHOLE].position
     assert {x.child.range.id: x.child.start for x in KeyMap([lease]).due()} == {
-        name: offset.marks[name].continuation for name in (LOW, HIGH)
+        name: offset.marks[name].position for name in (LOW, HIGH)
     }

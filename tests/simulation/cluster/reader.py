@@ -102,7 +102,7 @@ class FeedSource:
         except RangeEnded:
             return (), True
         if page.changes:
-            last = sequence_of(page.continuation, self._feed.identity)
+            last = sequence_of(page.position, self._feed.identity)
             assert last == page.changes[-1].sequence, "a page ends with its last change"
         return page.changes, False
 

@@ -85,7 +85,7 @@ def test_ranges_to_reset_are_named_or_all_meant_and_not_both(
         _check(names, "now", all_=all_)
 
 
-def test_a_continuation_is_a_position_of_one_range_that_is_named() -> None:
+def test_a_position_is_a_position_of_one_range_that_is_named() -> None:
     check_position(["r0"], "12/34")
     check_position([], "now")
     for names in ([], ["r0", "r1"]):

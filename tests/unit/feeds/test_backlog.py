@@ -2,7 +2,7 @@
 
 from changefeed.feeds.backlog import Backlog, measure_backlog
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 
 R0 = RangeId("r0")
@@ -14,7 +14,7 @@ async def test_the_age_is_that_of_the_first_change_that_was_not_read() -> None:
     for at in (1000.0, 1010.0, 1020.0):
         now = at
         feed.append("key")
-    behind = await measure_backlog(feed, FeedRange(id=R0), Continuation("1"))
+    behind = await measure_backlog(feed, FeedRange(id=R0), Position("1"))
     assert (behind.changes, behind.seconds(1025.0)) == (2, 15.0)
     assert behind.seconds(1000.0) == 0.0, "its clock is ahead of ours"
 
@@ -22,7 +22,7 @@ async def test_the_age_is_that_of_the_first_change_that_was_not_read() -> None:
 async def test_at_the_end_nothing_is_late() -> None:
     feed = MemoryFeed(1)
     feed.append("key")
-    behind = await measure_backlog(feed, FeedRange(id=R0), Continuation("1"))
+    behind = await measure_backlog(feed, FeedRange(id=R0), Position("1"))
     assert (behind.changes, behind.seconds(1e12)) == (0, 0.0)
 
 
@@ -33,7 +33,7 @@ async def test_changes_that_cannot_be_read_are_counted_all_the_same() -> None:
 
     feed = Unreadable(1)
     feed.append("key")
-    behind = await measure_backlog(feed, FeedRange(id=R0), Continuation("0"))
+    behind = await measure_backlog(feed, FeedRange(id=R0), Position("0"))
     assert (behind.changes, behind.seconds(1e12)) == (1, None)
 
 

@@ -17,7 +17,7 @@ from changefeed.runtime.errors import UserError
 LOG = "eventlog:/log"
 
 
-def test_a_place_to_start_is_a_word_a_time_or_else_a_continuation() -> None:
+def test_a_place_to_start_is_a_word_a_time_or_else_a_position() -> None:
     assert start_in("now") == "now"
     assert str(start_in("2026-01-31T12:00Z")) == "2026-01-31 12:00:00+00:00"
     assert start_in('"7052"') is None

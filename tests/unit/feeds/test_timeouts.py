@@ -8,8 +8,8 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
     LONGEST_WAIT_FOR_NEWS,
-    Continuation,
     FeedRange,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -28,7 +28,7 @@ async def test_a_bounded_feed_can_what_the_feed_can() -> None:
     assert bounded.sub_range(whole, low.low, low.high) == low
     store.split(whole.id)
     with pytest.raises(RangeEnded) as ended:
-        await bounded.read(whole, Continuation('"0"'), 1)
+        await bounded.read(whole, Position('"0"'), 1)
     assert [x.range.id for x in ended.value.children] == ["1", "2"]
 
 
@@ -47,14 +47,12 @@ async def test_a_feed_that_waits_for_news_is_given_the_time_for_it(
     answers: bool,  # noqa: FBT001 - whether it does
 ) -> None:
     class Waiting(MemoryFeed):
-        async def news(
-            self, positions: Mapping[FeedRange, Continuation]
-        ) -> Collection[RangeId]:
+        async def news(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
             await asyncio.sleep(LONGEST_WAIT_FOR_NEWS if answers else 1e9)
             return [x.id for x in positions]
 
     bounded = bounded_feed(Waiting(1), timeout=1)
-    asked = bounded.news({FeedRange(id=RangeId("0")): Continuation("0")})
+    asked = bounded.news({FeedRange(id=RangeId("0")): Position("0")})
     if answers:
         assert await asked == ["0"]
         return

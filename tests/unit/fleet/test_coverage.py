@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.coverage import check_coverage, uncovered
 from changefeed.leases.keymap import KeyMap
@@ -29,7 +29,7 @@ def held(found: FeedRange, *, epoch: int = 1) -> Lease:
 
 
 def ended(found: FeedRange, *children: FeedRange) -> Lease:
-    start = Continuation("0")
+    start = Position("0")
     end = End(children=tuple(Child(range=x, start=start) for x in children))
     return held(found).ended_in(end)
 

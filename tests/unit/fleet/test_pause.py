@@ -32,7 +32,7 @@ async def test_the_named_ranges_are_paused_and_resumed_and_keep_their_position()
     assert await paused(leases) == {R2: "maintenance"}
     stored = await leases.read(R1)
     assert stored is not None
-    assert stored.continuation == "7"
+    assert stored.position == "7"
 
 
 async def test_all_ranges_are_meant_where_none_is_named_and_the_first_reason_stays() -> None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import release
 from changefeed.host.settings import LeaseSettings
@@ -49,12 +49,12 @@ async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(
     assert before is not None
     assert (before.owner, before.epoch) == (ANNA, 1)
     now = await stored(container)
-    assert (now.owner, now.incarnation, now.epoch, now.continuation) == (None, None, 2, "7")
+    assert (now.owner, now.incarnation, now.epoch, now.position) == (None, None, 2, "7")
     with pytest.raises(LeaseConflict):
         await container.replace(owned.renewed())
     with pytest.raises(LeaseConflict):
-        await container.checkpoint(owned.advanced_to(Continuation("9")))
-    assert (await stored(container)).continuation == "7"
+        await container.checkpoint(owned.advanced_to(Position("9")))
+    assert (await stored(container)).position == "7"
 
 
 async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_for_it() -> None:

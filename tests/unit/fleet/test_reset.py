@@ -59,7 +59,7 @@ async def test_a_half_of_a_merged_range_is_reset_from_a_feed_that_never_saw_it_a
     assert (move.range_id, move.to) == ("1", '"0"')
 
 
-async def test_a_continuation_is_tried_on_the_feed_before_it_is_written() -> None:
+async def test_a_position_is_tried_on_the_feed_before_it_is_written() -> None:
     feed, container = await read_up_to_the_end(10)
     (third,) = (
         await feed.read(FeedRange(id=R0), await feed.start(FeedRange(id=R0), "beginning"), 3)
@@ -92,7 +92,7 @@ async def test_the_owner_of_a_paused_range_cannot_write_over_the_new_position() 
     busy = await container.replace((await lease_in(container)).renewed())  # still at it
     await carry_out(container, move)
     moved = await lease_in(container)
-    assert (moved.owner, moved.continuation) == (None, move.to)
+    assert (moved.owner, moved.position) == (None, move.to)
     assert moved.paused == "to reset it"
     assert (mine.epoch, moved.epoch) == (1, 2)
     assert busy.version != moved.version
@@ -112,4 +112,4 @@ async def test_a_host_that_takes_the_range_in_the_midst_of_it_keeps_its_position
 
     with pytest.raises(RangeInUse, match="owned by beta"):
         await carry_out(proxied(container, quick), move)
-    assert (await lease_in(container)).continuation == move.lease.continuation
+    assert (await lease_in(container)).position == move.lease.position

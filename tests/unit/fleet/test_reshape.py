@@ -12,7 +12,7 @@ import pytest
 from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.cosmos.topology import part_between
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import FeedRange, Page, Position, RangeId
 from changefeed.fleet.claims import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
@@ -126,7 +126,7 @@ class Parted:
         starts = {x.child.range.id: x.child.start for x in keymap.due()}
         for x in open_ranges:
             stored = await lease_in(self.leases, x.id)
-            starts[x.id] = stored.continuation or Continuation("")
+            starts[x.id] = stored.position or Position("")
         return {x.id: starts[x.id].strip('"') for x in held}
 
 
@@ -157,7 +157,7 @@ def _low(found: FeedRange) -> str:
 
 def _said(lease: Lease) -> str:
     words = ["ended"] * lease.ended + ["paused"] * (lease.paused is not None)
-    return " ".join([str(lease.continuation).strip('"'), *words])
+    return " ".join([str(lease.position).strip('"'), *words])
 
 
 async def test_a_range_ends_where_it_stood_in_parts_of_its_keys_that_begin_there() -> None:
@@ -282,10 +282,10 @@ async def test_parts_whose_ends_differ_are_not_merged() -> None:
     class Lagging(ShiftingReader):
         """It is asked at two replicas, and one of them is behind."""
 
-        async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
             page = await super().read(found, after, limit)
-            seen = position(8) if found.id == LOW else page.continuation
-            return Page(changes=(), continuation=seen)
+            seen = position(8) if found.id == LOW else page.position
+            return Page(changes=(), position=seen)
 
     parts = Parted(Lagging)
     await parts.halves(8, 9)

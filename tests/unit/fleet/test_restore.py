@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Child, Continuation, RangeId
+from changefeed.feeds.feed import Child, Position, RangeId
 from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.keymap import KeyMap
@@ -14,7 +14,7 @@ from tests.support import make
 
 WHOLE = make.feed_range("r0", "0", "8")
 CHILD = replace(WHOLE, id=RangeId("r1"), generation=(1, 0))
-END = End(children=(Child(range=CHILD, start=Continuation("0")),))
+END = End(children=(Child(range=CHILD, start=Position("0")),))
 
 
 async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_after_it() -> None:
@@ -69,7 +69,7 @@ async def test_lineage_is_of_one_moment() -> None:
     await container.create(make.lease("r0", at="9", epoch=1))
     found = await read_all(container)
     assert found is not None
-    assert {x.range_id: (x.continuation, x.ended) for x in found} == {
+    assert {x.range_id: (x.position, x.ended) for x in found} == {
         "r0": ("9", True),
         "child-0": ("0", False),
     }

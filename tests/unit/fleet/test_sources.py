@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.sources import StoreSource
 from changefeed.fleet.status import FleetStatus
@@ -106,7 +106,7 @@ class Counting(MemoryFeed):
     async def ranges(self) -> Sequence[FeedRange]:
         return []
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         await asyncio.sleep(1)
         return {x.id: 1000 - int(after) for x, after in at.items() if x.id != "gone"}
 
@@ -114,7 +114,7 @@ class Counting(MemoryFeed):
 async def moved(leases: MemoryLeases, name: str, to: str) -> None:
     lease = await leases.read(RangeId(name))
     assert lease is not None
-    await leases.checkpoint(lease.advanced_to(Continuation(to)))
+    await leases.checkpoint(lease.advanced_to(Position(to)))
 
 
 async def test_a_rate_is_what_was_done_by_the_seconds_between() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Child, Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.leases.checkpoint import Checkpoint
@@ -28,7 +28,7 @@ async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
         at = await feed.start(x, "now")
         leases.append(make.lease(x, at=at, epoch=1))
     children = tuple(
-        Child(range=x.range, start=Continuation("0")) for x in leases if "r0" in x.range.parents
+        Child(range=x.range, start=Position("0")) for x in leases if "r0" in x.range.parents
     )
     leases[0] = leases[0].ended_in(End(children=children))
     return feed, leases
@@ -95,7 +95,7 @@ async def test_the_same_range_twice_and_another_feed_are_refused() -> None:
 
 async def test_a_feed_that_does_not_answer_judges_nothing() -> None:
     class Away(MemoryFeed):
-        async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
             raise FeedUnavailable(f"away: {limit} of {found.id} after {after}")
 
     feed = Away(1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.host.decide import Decision, Own, Ranges, decide
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import Moment
@@ -312,7 +312,7 @@ def of_b(n: int) -> Lease:
 # What is to come, and what is over
 
 
-START = Continuation("0")
+START = Position("0")
 WHOLE = make.feed_range("w", "0", "8")
 LOW, HIGH = (
     replace(make.feed_range(*x), generation=(1, 0))

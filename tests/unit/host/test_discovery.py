@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Child, Continuation, Feed, FeedRange, RangeId, StartAt
+from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer, ListedFleet
@@ -46,7 +46,7 @@ async def begun(leases: LeaseContainer) -> None:
 
 async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: str) -> None:
     stored = await lease_in(leases, name)
-    start = Continuation(at)
+    start = Position(at)
     ends = End(children=tuple(Child(range=x, start=start) for x in children))
     await leases.replace(stored.ended_in(ends))
 
@@ -59,7 +59,7 @@ async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
     for x in await leases.list():
         await leases.delete(x)
     assert await looked(feed, leases, start="beginning") == ["r0", "r1"]
-    assert (await lease_in(leases)).continuation == "1"
+    assert (await lease_in(leases)).position == "1"
 
 
 async def test_a_child_comes_where_its_parents_have_ended_and_not_before() -> None:
@@ -72,7 +72,7 @@ async def test_a_child_comes_where_its_parents_have_ended_and_not_before() -> No
     await end(leases, R1, merged, at="7")
     assert await looked(feed, leases) == ["r2"]
     child = await lease_in(leases, R2)
-    assert (child.continuation, child.epoch, set(child.range.parents)) == ("7", 0, {R0, R1})
+    assert (child.position, child.epoch, set(child.range.parents)) == ("7", 0, {R0, R1})
 
 
 async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_not() -> None:
@@ -177,7 +177,7 @@ async def test_a_lease_that_was_deleted_is_created_again_at_the_start_after_a_wh
     await leases.delete(await lease_in(leases, R2))
     assert await looked(feed, leases, PATIENCE - 1) == ["r1"]
     assert await looked(feed, leases, PATIENCE + 10) == ["r1", "r2"]
-    assert (await lease_in(leases, R2)).continuation == "0"
+    assert (await lease_in(leases, R2)).position == "0"
 
 
 async def test_a_lease_that_was_deleted_is_left_to_its_owner_for_an_expiration() -> None:
@@ -198,7 +198,7 @@ async def test_a_lease_that_was_deleted_is_left_to_its_owner_for_an_expiration()
 class Refusing(MemoryFeed):
     """It has no start of one range."""
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         if found.id == R0:
             raise RangeRefused(R0, "it is damaged")
         return await super().start(found, at)
@@ -264,4 +264,4 @@ async def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() 
     await end(leases, joined.id, *again, at="3")
     assert await looked(feed, leases) == sorted([low.id, high.id])
     back = await lease_in(leases, low.id)
-    assert (back.continuation, back.epoch >= 1, back.range.generation) == ("3", True, (0, 3))
+    assert (back.position, back.epoch >= 1, back.range.generation) == ("3", True, (0, 3))

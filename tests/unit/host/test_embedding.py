@@ -91,7 +91,7 @@ async def test_a_cancelled_host_finishes_its_batch_releases_its_leases_and_leave
         assert seen.reasons == [CloseReason.STOPPING] * 2
         assert await nothing_is_left(leases)
         checkpoints = [await leases.read(x.range_id) for x in await leases.list()]
-        assert sorted(x.continuation or "" for x in checkpoints if x) == ["0", "1"]
+        assert sorted(x.position or "" for x in checkpoints if x) == ["0", "1"]
 
 
 async def test_a_host_that_is_cancelled_twice_stops_at_once_and_still_leaves() -> None:

@@ -83,4 +83,4 @@ async def test_a_checkpoint_that_was_forgotten_is_written_again() -> None:
     forget()
     await owned.renew()
     stored = await lease_in(leases)
-    assert (stored.owner, stored.continuation) == (HostName("a"), "5")
+    assert (stored.owner, stored.position) == (HostName("a"), "5")

@@ -94,7 +94,7 @@ async def test_a_lease_that_another_took_is_lost_though_a_listing_shows_it_twice
         host = fleet.start("a")
         await asyncio.sleep(SETTLED)
         before = await counted.lease()
-        counted.shown_first = [before.without_continuation()]  # and then as it is
+        counted.shown_first = [before.without_position()]  # and then as it is
         await counted.leases.acquire(before.taken_by(HostName("b"), Incarnation("b-1")))
         await asyncio.sleep(ONE_LISTING)
         assert not host.leases

@@ -130,7 +130,7 @@ async def test_an_end_that_others_write_before_is_written_again_where_the_range_
     tried, ended = container.ended[:2]
     assert tried.end == ended.end is not None
     assert ended.end.by == "split"
-    assert {x.start for x in ended.end.children} == {ended.continuation}
+    assert {x.start for x in ended.end.children} == {ended.position}
     assert ended.next_owner is None
 
 

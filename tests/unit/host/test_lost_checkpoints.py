@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
@@ -26,8 +26,8 @@ from tests.support.looking import lease_in
 R0, R1 = RangeId("r0"), RangeId("r1")
 
 
-def at(position: int) -> Continuation:
-    return Continuation(str(position))
+def at(position: int) -> Position:
+    return Position(str(position))
 
 
 class Stores:
@@ -157,7 +157,7 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
 
 async def end(container: LeaseContainer, name: RangeId, *children: FeedRange, at: int) -> None:
     """End a range as its reader does, at one position."""
-    start = Continuation(str(at))
+    start = Position(str(at))
     ends = End(children=tuple(Child(range=x, start=start) for x in children))
     await container.replace((await lease_in(container, name)).ended_in(ends))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName, Incarnation
@@ -57,7 +57,7 @@ def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> Non
 def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
     owned = make.lease(R0).taken_by(HostName("a"), Incarnation("a-1"))
     with counting() as (events, registry):
-        events.acquired(owned, Continuation("0"), "available", None)
+        events.acquired(owned, Position("0"), "available", None)
         unknown = replace(owned, range=FeedRange(id=RangeId("r1")))
         events.loads([owned.with_load(0.35, cooling=False), unknown])
         found = samples(registry)

@@ -3,7 +3,7 @@
 import asyncio
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
@@ -37,7 +37,7 @@ class Late(MemoryFeed):
 
     knows_from = 0.0
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         if now() < self.knows_from:
             raise RangeUnknown(found.id)
         return await super().read(found, after, limit)

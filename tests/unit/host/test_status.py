@@ -84,5 +84,5 @@ async def test_a_host_knows_figures_of_its_own_ranges_and_the_owners_of_all() ->
         assert {x.range for x in seen.ranges if x.lag is not None} == own.keys()
         done = next(x for x in own.values() if x.range != "r0")
         stored = await lease_in(fleet.container, done.range)
-        assert (done.state, done.position, done.lag) == ("idle", stored.continuation, 0)
+        assert (done.state, done.position, done.lag) == ("idle", stored.position, 0)
         assert (done.checkpoint_at or 0) > (done.owned_since or 0) > 0

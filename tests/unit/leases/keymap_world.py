@@ -13,7 +13,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Protocol
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import Due, KeyMap
 from changefeed.leases.lease import End, Lease, Version
@@ -48,8 +48,8 @@ def spanning(name: str, low: int, high: int, generation: tuple[int, int]) -> Fee
     return FeedRange(id=RangeId(name), low=bound(low), high=bound(high), generation=generation)
 
 
-def _start(place: int) -> Continuation:
-    return Continuation(str(place))
+def _start(place: int) -> Position:
+    return Position(str(place))
 
 
 class Feed(Protocol):
@@ -418,7 +418,7 @@ class World:
         if self._split(lease):
             del host.held[lease.range_id]
             return
-        at = int(lease.continuation or "0")
+        at = int(lease.position or "0")
         found = self.feed.read(lease.range, at)
         if isinstance(found, End):
             self._replace(lease, _ended(lease, found))
@@ -469,7 +469,7 @@ class World:
         parts = [
             self.feed.sub_range(lease.range, *x, 1) for x in ((low, middle), (middle, high))
         ]
-        start = lease.continuation or _start(0)
+        start = lease.position or _start(0)
         end = End(children=tuple(Child(range=x, start=start) for x in parts), by="split")
         self.splits += self._replace(lease, _ended(lease, end)) is not None
         return True
@@ -484,7 +484,7 @@ class World:
             (x for x in self.store.values() if x.end is None), key=lambda x: x.range.low
         )
         for a, b in pairwise(parts):
-            touching = a.range.high == b.range.low and a.continuation == b.continuation
+            touching = a.range.high == b.range.low and a.position == b.position
             if not (touching and a.epoch and b.epoch and self.feed.one([a.range, b.range])):
                 continue
             latest = max(a.range, b.range, key=lambda x: x.generation)
@@ -494,9 +494,7 @@ class World:
                 return
 
     def _merge_into(self, merged: FeedRange, a: Lease, b: Lease) -> None:
-        end = End(
-            children=(Child(range=merged, start=a.continuation or _start(0)),), by="merge"
-        )
+        end = End(children=(Child(range=merged, start=a.position or _start(0)),), by="merge")
         first = self._replace(a, _paused(a), sure=True)
         second = self._replace(b, _paused(b), sure=True)
         assert first is not None
@@ -521,7 +519,7 @@ class World:
             return
         lease = self._random.choice(list(self.store.values()))
         self.foreign += 1
-        at = int(lease.continuation or "0")
+        at = int(lease.position or "0")
         taken = self._written(replace(lease, epoch=lease.epoch + 1, stamp=1.0))
         found = self.feed.read(lease.range, at)
         if not isinstance(found, End):

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 from changefeed.leases.checkpoint import Checkpoint
 
 
 @given(st.text())
 def test_a_checkpoint_is_read_as_it_was_written(position: str) -> None:
-    written = Checkpoint(Continuation(position))
+    written = Checkpoint(Position(position))
     assert Checkpoint.of_text(written.text) == written

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, HostName, Lease, Version, newest
 from tests.unit.leases.keymap_world import Trouble, World, spanning
 
 SEEDS = range(25)
-START = Continuation("0")
+START = Position("0")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from tests.support import make
@@ -17,14 +17,14 @@ ASKED = OWNED.asked_by(B)
 @pytest.mark.parametrize(
     "write",
     [
-        lambda x: x.advanced_to(Continuation("5")),
+        lambda x: x.advanced_to(Position("5")),
         lambda x: x.asked_by(B),
         lambda x: x.paused_because("maintenance"),
         lambda x: x.stamped(write_id=WriteId("w"), stamp=1.0),
         lambda x: x.with_health(RangeHealth(last_progress=1.0)),
-        Lease.without_continuation,
+        Lease.without_position,
     ],
-    ids=["checkpoint", "request", "pause", "stamp", "health", "without continuation"],
+    ids=["checkpoint", "request", "pause", "stamp", "health", "without position"],
 )
 def test_nothing_but_a_renewal_or_another_owner_is_a_sign_of_life(
     write: Callable[[Lease], Lease],
@@ -33,8 +33,8 @@ def test_nothing_but_a_renewal_or_another_owner_is_a_sign_of_life(
 
 
 def test_a_checkpoint_says_under_which_epoch_it_was_written() -> None:
-    last = OWNED.advanced_to(Continuation("5"))
-    assert (last.continuation, last.checkpoint_epoch) == ("5", 1)
+    last = OWNED.advanced_to(Position("5"))
+    assert (last.position, last.checkpoint_epoch) == ("5", 1)
     assert last.taken_by(B, Incarnation("b-1")).checkpoint_epoch == 1
 
 

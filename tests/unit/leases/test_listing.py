@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.listing import AskFleet, LeaseListing
@@ -167,7 +167,7 @@ async def follow(leases: LeaseContainer, steps: Sequence[tuple[str, int]]) -> No
             case "acquire" if stored:
                 await leases.acquire(stored.taken_by(A, A1))
             case "checkpoint" if stored:
-                await leases.checkpoint(stored.advanced_to(Continuation("1")))
+                await leases.checkpoint(stored.advanced_to(Position("1")))
             case "delete" if stored:
                 await leases.delete(stored)
             case "list":

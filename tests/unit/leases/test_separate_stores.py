@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone
 from changefeed.leases.fleet_record import adopt_feed, join_fleet
@@ -31,8 +31,8 @@ R0 = RangeId("r0")
 DIED = StoreUnavailable("the process died here")
 
 
-def at(position: int) -> Continuation:
-    return Continuation(str(position))
+def at(position: int) -> Position:
+    return Position(str(position))
 
 
 NEW = make.lease(at=at(0))
@@ -86,7 +86,7 @@ class Story:
         self.lease = await leases.create(self.lease)
         self.lease = await leases.acquire(self.lease.taken_by(A, START))
         await self._reach(1, leases.checkpoint)
-        self.lease = await leases.replace(self.lease.without_continuation().renewed())
+        self.lease = await leases.replace(self.lease.without_position().renewed())
         await self._reach(2, leases.checkpoint)
         await self._reach(3, leases.replace)
         (listed,) = await leases.list()
@@ -119,7 +119,7 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
         await stores.leases.create(NEW)
         (listed,) = await stores.leases.list()
         won = await stores.leases.acquire(listed.taken_by(C, START))
-        assert won.continuation in {at(story.position), at(story.tried)}
+        assert won.position in {at(story.position), at(story.tried)}
         assert await stores.whole() == won
         zombie = replace(story.lease, epoch=won.epoch - 1).advanced_to(at(9))
         for copy in (zombie, replace(zombie, version=won.version)):
@@ -128,7 +128,7 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
         with pytest.raises(LeaseError):
             await stores.leases.replace(zombie)
         done = await stores.leases.checkpoint(won.advanced_to(at(7)))
-        assert (await stores.whole()).continuation == at(7)
+        assert (await stores.whole()).position == at(7)
         await stores.leases.replace(done.released())
     else:
         pytest.fail("the story has no end")
@@ -139,7 +139,7 @@ async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after
     steps: list[Callable[[LeaseContainer, Lease], Awaitable[Lease]]] = [
         lambda leases, owned: leases.checkpoint(owned.advanced_to(at(1))),
         lambda leases, owned: leases.replace(owned.advanced_to(at(1))),
-        lambda leases, owned: leases.replace(owned.without_continuation().renewed()),
+        lambda leases, owned: leases.replace(owned.without_position().renewed()),
         lambda leases, owned: leases.replace(owned.advanced_to(at(1)).taken_by(B, START)),
     ]
     for step in steps:
@@ -154,10 +154,10 @@ async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after
                 if found.owner == A:
                     assert found.epoch == owned.epoch
                     found = await stores.leases.checkpoint(found.advanced_to(at(2)))
-                    await stores.leases.replace(found.without_continuation().released())
-                    assert (await stores.whole()).continuation == at(2)
+                    await stores.leases.replace(found.without_position().released())
+                    assert (await stores.whole()).position == at(2)
                 else:
-                    assert (found.owner, found.continuation, after, n) == (B, at(1), True, 2)
+                    assert (found.owner, found.position, after, n) == (B, at(1), True, 2)
 
 
 async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
@@ -168,13 +168,13 @@ async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
 
     async def just_before(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         nonlocal zombie
-        if name == "write" and zombie.continuation == at(0):
+        if name == "write" and zombie.position == at(0):
             zombie = await stores.leases.checkpoint(zombie.advanced_to(at(1)))
         return await call()
 
     leases = stores.with_checkpoints_through(just_before)
     won = await leases.acquire(listed.taken_by(B, START))
-    assert won.continuation == at(1)
+    assert won.position == at(1)
     with pytest.raises(LeaseConflict):
         await stores.leases.checkpoint(zombie.advanced_to(at(2)))
 
@@ -223,7 +223,7 @@ async def test_balancing_touches_no_checkpoint(stores: Stores) -> None:
     assert cut.calls == 0
 
 
-async def test_a_lease_whose_checkpoint_was_wiped_has_no_continuation(
+async def test_a_lease_whose_checkpoint_was_wiped_has_no_position(
     stores: Stores,
 ) -> None:
     owned = await stores.owned_by_a()
@@ -233,13 +233,13 @@ async def test_a_lease_whose_checkpoint_was_wiped_has_no_continuation(
     (listed,) = await stores.leases.list()
     assert found == listed
     won = await stores.leases.acquire(owned.taken_by(B, START))
-    assert (won.owner, won.continuation) == (B, None)
+    assert (won.owner, won.position) == (B, None)
     for write in (stores.leases.checkpoint, stores.leases.replace):
         with pytest.raises(LeaseConflict, match=r"no checkpoint any more.*changefeed reset r0"):
             await write(won.advanced_to(at(9)))
     released = await stores.leases.replace(won.released())
     await stores.leases.delete(released)
-    assert (await stores.owned_by_a()).continuation == at(0)
+    assert (await stores.owned_by_a()).position == at(0)
 
 
 async def test_who_takes_a_lease_away_says_where_it_goes_on_if_its_checkpoint_is_lost(
@@ -249,14 +249,14 @@ async def test_who_takes_a_lease_away_says_where_it_goes_on_if_its_checkpoint_is
     await stores.wipe_checkpoint()
     # Nobody who reads makes it up.
     won = await stores.leases.acquire(owned.advanced_to(at(5)).taken_by(B, START))
-    assert won.continuation is None
+    assert won.position is None
     vacant = await stores.leases.acquire(won.advanced_to(at(5)).vacated())
-    assert (vacant.owner, vacant.continuation) == (None, at(5))
+    assert (vacant.owner, vacant.position) == (None, at(5))
     assert await stores.whole() == vacant
     won = await stores.leases.acquire(vacant.taken_by(C, START))
     with pytest.raises(LeaseError):
         await stores.leases.checkpoint(replace(owned, version=won.version).advanced_to(at(9)))
-    assert (await stores.whole()).continuation == at(5)
+    assert (await stores.whole()).position == at(5)
 
 
 class WithoutRoom(MemoryStore):
@@ -315,16 +315,16 @@ async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
     with pytest.raises(StoreUnavailable):
         await stores.with_checkpoints_through(cut).delete(owned)
     again = await stores.leases.create(NEW)
-    assert (again.continuation, again.epoch) == (at(3), 1)
+    assert (again.position, again.epoch) == (at(3), 1)
     won = await stores.leases.acquire(again.taken_by(B, START))
-    assert (won.continuation, won.epoch) == (at(3), 2)
+    assert (won.position, won.epoch) == (at(3), 2)
     await stores.leases.delete(won)
-    assert (await stores.leases.create(NEW)).continuation == at(0)
+    assert (await stores.leases.create(NEW)).position == at(0)
 
 
 @pytest.mark.parametrize("creators", [1, 2])
 def test_a_lease_created_while_another_is_deleted_keeps_its_checkpoint(creators: int) -> None:
-    survived = set[tuple[Continuation | None, int]]()
+    survived = set[tuple[Position | None, int]]()
     for order in product(range(creators + 1), repeat=9 if creators == 1 else 8):
         stores = Stores()
         owned = run_in_order((0,), stores.owned_by_a())
@@ -333,7 +333,7 @@ def test_a_lease_created_while_another_is_deleted_keeps_its_checkpoint(creators:
         others = [create_and_own(here) for _ in range(creators)]
         run_in_order(order, here.delete(owned), *others)
         left = run_in_order((0,), stores.leases.read(R0))
-        survived.add((None, 0) if left is None else (left.continuation, left.epoch))
+        survived.add((None, 0) if left is None else (left.position, left.epoch))
     assert survived == {(None, 0), (at(5), 1), (at(5), 2)}
 
 
@@ -378,4 +378,4 @@ async def test_who_is_seen_as_the_next_owner_is_seen_with_the_last_checkpoint(
 
     seen = await stores.with_checkpoints_through(handed_over_after).read(R0)
     assert seen is not None
-    assert (seen.owner, seen.continuation) in [(A, at(0)), (B, at(9))]
+    assert (seen.owner, seen.position) in [(A, at(0)), (B, at(9))]

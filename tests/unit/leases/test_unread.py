@@ -1,11 +1,11 @@
 """What lies behind a lease, when its range has gone on without any host."""
 
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.unread import Unread
 
-START = Continuation("0")
+START = Position("0")
 
 
 def feed_of(changes: int, *, ranges: int = 1) -> MemoryFeed:
@@ -24,8 +24,7 @@ async def behind(feed: MemoryFeed, *leases: tuple[str, str]) -> list[int]:
     leased = {RangeId(x) for x, _ in leases}
     unread = Unread(feed, leased=leased, ranges=await feed.ranges())
     return [
-        (await unread.behind(FeedRange(id=RangeId(x)), Continuation(y))).changes
-        for x, y in leases
+        (await unread.behind(FeedRange(id=RangeId(x)), Position(y))).changes for x, y in leases
     ]
 
 

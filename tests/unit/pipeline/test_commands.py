@@ -83,14 +83,14 @@ def test_status_lists_each_table_range_by_range(tmp_path: Path) -> None:
     assert "latest: no batch yet, not running" in shown.stdout
     with owned(str(tmp_path / "tables/_checkpoints/changes")):
         listed = json.loads(asked(tmp_path, "status", "--json").stdout)
-    position = done.marks[R0].continuation
+    position = done.marks[R0].position
     assert listed == [
         {
             "table": "changes",
             "batch": 0,
             "lag": 70,
             "running": True,
-            "ranges": [{"range": R0, "continuation": position, "lag": 70, "ended": False}],
+            "ranges": [{"range": R0, "position": position, "lag": 70, "ended": False}],
         },
         {"table": "latest", "batch": None, "lag": None, "running": False, "ranges": []},
     ]
@@ -129,7 +129,7 @@ def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
     done = a_checkpoint(tmp_path)
     exported = asked(tmp_path, "export")
     (lease,) = exchange.read(exported.stdout.encode())
-    assert (lease.range_id, lease.continuation) == (R0, done.marks[R0].continuation)
+    assert (lease.range_id, lease.position) == (R0, done.marks[R0].position)
     assert (lease.epoch, lease.owner, lease.ended) == (8, None, False)
     assert exported.stderr == ""
     with owned(checkpoint):
@@ -150,7 +150,7 @@ def test_an_export_says_that_a_batch_was_begun_and_is_not_done(tmp_path: Path) -
 @pytest.mark.real_time
 def test_leases_count_for_what_has_no_checkpoint_yet(tmp_path: Path) -> None:
     done = a_checkpoint(tmp_path)
-    position = done.marks[R0].continuation
+    position = done.marks[R0].position
     lease = make.lease(R0, at=position, epoch=4)
     asyncio.run(create(f"sqlite:{tmp_path / 'leases.db'}", lease))
     feed, directory = f"eventlog:{tmp_path / 'log'}", str(tmp_path / "tables")
@@ -172,7 +172,7 @@ def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> No
     document = asked(tmp_path, "export").stdout
     assert imported(tmp_path, "log", "new.db", document) == (
         0,
-        f"range {R0}: starts at {done.marks[R0].continuation}\n",
+        f"range {R0}: starts at {done.marks[R0].position}\n",
     )
     code, said = imported(tmp_path, "log", "new.db", document)
     assert (code, "there already" in said) == (0, True)

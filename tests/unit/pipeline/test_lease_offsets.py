@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import (
@@ -16,7 +16,7 @@ from changefeed.leases.lease import (
     HostName,
     Incarnation,
     Lease,
-    require_continuation,
+    require_position,
 )
 from changefeed.leases.memory import MemoryLeases
 from changefeed.pipeline.errors import PipelineRefused
@@ -36,7 +36,7 @@ async def test_leases_are_not_taken_from_a_living_host() -> None:
     lease = Lease(range=(await MemoryFeed(1).ranges())[0], checkpoint=Checkpoint.of_text("7"))
     await container.create(lease)
     (found,) = await read_leases(container)
-    assert found.continuation == "7"
+    assert found.position == "7"
     await container.replace(found.taken_by(HostName("h1"), Incarnation("1")))
     with pytest.raises(PipelineRefused, match="h1 owns the lease of range 'r0'"):
         await read_leases(container)
@@ -57,18 +57,18 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
             offset_of([split], access)
         with pytest.raises(PipelineRefused, match="merge its parts"):
             offset_of([split, *parts], access)
-        at_seven = [x.advanced_to(Continuation("7")) for x in parts]
+        at_seven = [x.advanced_to(Position("7")) for x in parts]
         ended = [x.ended_in(goes_on(x, joined, by="merge")) for x in at_seven]
         with pytest.raises(PipelineRefused, match="merge its parts"):
             offset_of([split, ended[0], at_seven[1]], access)
         merged = replace(at_seven[0], range=joined)
         for leases in ([split, *ended], [split, *ended, merged]):
             offset = offset_of(leases, access)
-            assert {x: y.continuation for x, y in offset.marks.items()} == {R0: "7"}
+            assert {x: y.position for x, y in offset.marks.items()} == {R0: "7"}
 
 
 def goes_on(lease: Lease, *ranges: FeedRange, by: Literal["feed", "split", "merge"]) -> End:
-    start = require_continuation(lease)
+    start = require_position(lease)
     return End(children=tuple(Child(range=x, start=start) for x in ranges), by=by)
 
 
@@ -88,7 +88,7 @@ def shown(store: ShiftingStore, *leases: Lease) -> dict[str, str]:
     """Return where a query reads on from leases."""
     kind = FeedKind(order_of_positions=PositionOrder.of(position_traits()))
     with closing(FeedAccess(store.open, kind)) as access:
-        return {x: y.continuation for x, y in offset_of(leases, access).marks.items()}
+        return {x: y.position for x, y in offset_of(leases, access).marks.items()}
 
 
 def test_what_hosts_have_not_come_to_create_is_read_where_its_range_has_ended() -> None:
@@ -105,7 +105,7 @@ def test_what_hosts_have_not_come_to_create_is_read_where_its_range_has_ended() 
 def test_ranges_of_a_merge_that_was_cut_off_are_read_on() -> None:
     store, (low, high) = of_two_halves()
     joined = replace(store.physical[0], id=RangeId("-FF"), of=RangeId("0"), generation=(0, 2))
-    low = low.advanced_to(Continuation('"3"'))
+    low = low.advanced_to(Position('"3"'))
     ended = [x.ended_in(goes_on(x, joined, by="merge")) for x in (low, high)]
     both = {low.range_id: '"3"', high.range_id: '"3"'}
     assert shown(store, ended[0], high.paused_because("a merge")) == both

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, resume
 from changefeed.host.settings import Settings
@@ -128,7 +128,7 @@ async def test_a_listing_passes_no_more_files_on_its_way_to_a_worker_that_reads(
     walk, begins, has_read, found = Walk(), asyncio.Event(), asyncio.Event(), RangeId("r1")
 
     class Feed(MemoryFeed):
-        async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+        async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
             if begins.is_set():
                 walk.__exit__()
                 has_read.set()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
@@ -70,7 +70,7 @@ async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_roo
         for n in range(400):
             lease = await leases.read(R0)
             assert lease is not None
-            await leases.replace(lease.advanced_to(Continuation(f"{n}{'x' * 3000}")))
+            await leases.replace(lease.advanced_to(Position(f"{n}{'x' * 3000}")))
 
     ballast = small_disk / "ballast"
     await asyncio.to_thread(ballast.write_bytes, bytes(80_000))

@@ -14,11 +14,11 @@ import msgspec
 
 from changefeed import (
     Change,
-    Continuation,
     FeedRange,
     MemoryFeed,
     Operation,
     Page,
+    Position,
     RangeId,
     StartAt,
 )
@@ -53,18 +53,18 @@ class ShelfFeed(Feed):
         await self._catch_up()
         return await self._feed.ranges()
 
-    async def start(self, found: FeedRange, at: StartAt) -> Continuation:
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
         await self._catch_up()
         return await self._feed.start(found, at)
 
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         await self._catch_up()
         return await self._feed.read(found, after, min(limit, self._max_page))
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         return self._feed.position_after(change)
 
-    async def lags(self, at: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         await self._catch_up()
         return await self._feed.lags(at)
 
@@ -152,7 +152,7 @@ async def _check(address: Address, _: OpenOptions) -> AsyncIterator[Diagnostic]:
 
 
 def _positions() -> PositionTraits:
-    return PositionTraits(order=int, position=lambda x: Continuation(str(x)))
+    return PositionTraits(order=int, position=lambda x: Position(str(x)))
 
 
 BACKEND = FeedBackend(

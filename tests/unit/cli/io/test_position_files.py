@@ -35,9 +35,9 @@ def test_a_document_of_another_format_is_refused(
 )
 def test_an_entry_of_another_form_is_named(tmp_path: Path, wrong: bytes) -> None:
     file = tmp_path / "saved"
-    good = b'{"range": "r0", "continuation": "0"}'
+    good = b'{"range": "r0", "position": "0"}'
     file.write_bytes(
-        b'{"positions": [%b, {"range": "r1", "continuation": "0", %b}], "format": 1}'
+        b'{"positions": [%b, {"range": "r1", "position": "0", %b}], "format": 1}'
         % (good, wrong)
     )
     with pytest.raises(UserError, match=r"\$.positions\[1\]"):

@@ -12,7 +12,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.ids import part_id, position
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.timeouts import in_time
 from tests.support.model_cluster import IDENTITY, ModelCluster
 
@@ -60,7 +60,7 @@ class HoldingBrokers:
         return {x: Moved(last=last) for x, last in ends.items() if last != after[x]}
 
 
-def at(names: Iterable[RangeId], sequence: int = 0) -> dict[FeedRange, Continuation]:
+def at(names: Iterable[RangeId], sequence: int = 0) -> dict[FeedRange, Position]:
     return {FeedRange(id=x): position(IDENTITY, sequence) for x in names}
 
 
@@ -125,7 +125,7 @@ async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has
         **at(open_),
         **at(closed[:1]),
         **at([unknown, wrong]),
-        FeedRange(id=open_[2]): Continuation("odd"),
+        FeedRange(id=open_[2]): Position("odd"),
     }
     expected = {open_[0], closed[0], unknown, wrong, open_[2]}
     assert {*await ends.news(routes, positions)} == expected

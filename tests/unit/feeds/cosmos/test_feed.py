@@ -11,7 +11,7 @@ import pytest
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Answer, RangeList, Requests
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -59,19 +59,19 @@ async def test_a_replica_that_is_behind_again_after_changes_came_is_waited_for_a
     said = Saying()
     feed = feed_over(said)
     said.answer = no_changes(newest=5)
-    page = await feed.read(FeedRange(id=ZERO), Continuation('"10"'), 5)
-    assert page.continuation == '"10"'
+    page = await feed.read(FeedRange(id=ZERO), Position('"10"'), 5)
+    assert page.position == '"10"'
     said.answer = one_change(12)
-    page = await feed.read(FeedRange(id=ZERO), page.continuation, 5)
-    assert page.continuation == '"12"'
+    page = await feed.read(FeedRange(id=ZERO), page.position, 5)
+    assert page.position == '"12"'
     await asyncio.sleep(3600)
     said.answer = no_changes(newest=11)
-    page = await feed.read(FeedRange(id=ZERO), page.continuation, 5)
-    assert page.continuation == '"12"'
+    page = await feed.read(FeedRange(id=ZERO), page.position, 5)
+    assert page.position == '"12"'
 
 
 async def test_the_changes_of_a_container_of_the_same_name_are_refused() -> None:
     said = Saying()
     said.answer = one_change(12, container="another-container")
     with pytest.raises(FeedRefused, match="d/c was deleted and recreated"):
-        await feed_over(said).read(FeedRange(id=ZERO), Continuation('"10"'), 5)
+        await feed_over(said).read(FeedRange(id=ZERO), Position('"10"'), 5)

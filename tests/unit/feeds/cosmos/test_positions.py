@@ -16,7 +16,7 @@ from changefeed.feeds.cosmos.positions import (
     session_lsn,
 )
 from changefeed.feeds.errors import RangeRefused
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 
 
 def test_a_position_is_the_etag_with_its_quotes_as_other_processors_keep_it() -> None:
@@ -26,14 +26,14 @@ def test_a_position_is_the_etag_with_its_quotes_as_other_processors_keep_it() ->
 
 
 def test_a_position_that_the_server_writes_in_its_own_way_is_kept_but_not_understood() -> None:
-    check_position(RangeId("7"), Continuation('"7052|3"'))
-    assert lsn_of(Continuation('"7052|3"')) is None
+    check_position(RangeId("7"), Position('"7052|3"'))
+    assert lsn_of(Position('"7052|3"')) is None
 
 
 @pytest.mark.parametrize("wrong", ["", "7052", '"', '""', '"1" ', '"1""2"', '"a b"', "W/1"])
 def test_what_is_no_etag_is_refused(wrong: str) -> None:
     with pytest.raises(RangeRefused, match="'7' cannot be read"):
-        check_position(RangeId("7"), Continuation(wrong))
+        check_position(RangeId("7"), Position(wrong))
 
 
 def test_changes_of_one_transaction_have_growing_sequences_and_one_position_behind_them() -> (

@@ -19,8 +19,8 @@ from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import (
     MAX_TIME_US,
     MIN_TIME_US,
-    Continuation,
     Operation,
+    Position,
     RangeId,
 )
 from tests.support import make
@@ -50,12 +50,12 @@ def test_ranges_and_positions_are_written_the_way_leases_keep_them() -> None:
     assert range_id(era=1, part=3, low=0, high=255) == "e1.p03.v00-ff"
     assert range_id(era=12, part=107, low=128, high=191) == "e12.p107.v80-bf"
     assert position(IDENTITY, 17) == "01234567/17"
-    assert sequence_of(Continuation("01234567/17"), IDENTITY) == 17
+    assert sequence_of(Position("01234567/17"), IDENTITY) == 17
 
 
 def test_a_position_of_a_log_that_was_recreated_is_refused_with_advice() -> None:
     with pytest.raises(FeedRefused, match=r"recreated.*Reset the leases"):
-        sequence_of(Continuation("76543210/17"), IDENTITY)
+        sequence_of(Position("76543210/17"), IDENTITY)
 
 
 PLAIN = Record(key="k", body=b"{}", committed_us=1)

@@ -15,9 +15,9 @@ from changefeed.feeds.eventlog.catalog import Partition
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import position
 from changefeed.feeds.feed import (
-    Continuation,
     FeedRange,
     Page,
+    Position,
     RangeEnded,
     RangeId,
 )
@@ -43,8 +43,8 @@ async def read_all(log: EventLog, name: RangeId, limit: int = 300) -> int:
     after, count = position(log.identity, 0), 0
     while (page := await log.read(FeedRange(id=name), after, limit)).changes:
         count += len(page.changes)
-        after = page.continuation
-    assert await lag_of(log, FeedRange(id=name), page.continuation) == 0
+        after = page.position
+    assert await lag_of(log, FeedRange(id=name), page.position) == 0
     return count
 
 
@@ -99,17 +99,17 @@ async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_
     monkeypatch.setattr(parts_of, "_LONGEST_SCAN", 0.05)
     place = virtual_part_of("k")
 
-    async def read(_: Partition, after: Continuation, limit: int) -> Page:
+    async def read(_: Partition, after: Position, limit: int) -> Page:
         await asyncio.sleep(0.001)
         first = int(after.rpartition("/")[2]) + 1
         changes = [make.change(x) for x in range(first, first + limit)]
-        return Page(changes=changes, continuation=after)
+        return Page(changes=changes, position=after)
 
     reader = parts_of.PartReader("f" * 32, read)
     other = part(*((place + 1, 255) if place < 255 else (0, 254)), partition())
     page = await reader.read(other, position("f" * 32, 0), 100)
     assert not page.changes
-    assert int(page.continuation.rpartition("/")[2]) >= 1000
+    assert int(page.position.rpartition("/")[2]) >= 1000
 
 
 async def test_what_is_in_no_virtual_part_of_a_partition_is_in_its_lowest_part() -> None:
@@ -117,9 +117,9 @@ async def test_what_is_in_no_virtual_part_of_a_partition_is_in_its_lowest_part()
     of = partition(place + 1, 255) if place < 128 else partition(0, place - 1)
     changes = [make.change(1)]
 
-    async def read(_: Partition, after: Continuation, limit: int) -> Page:
+    async def read(_: Partition, after: Position, limit: int) -> Page:
         del limit
-        return Page(changes=changes if after.endswith("/0") else [], continuation=after)
+        return Page(changes=changes if after.endswith("/0") else [], position=after)
 
     reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)
     lowest, others = part(of.low, of.low, of), part(of.low + 1, of.high, of)
@@ -133,7 +133,7 @@ async def test_what_is_wrong_with_a_partition_is_said_of_the_part() -> None:
         RangeEnded(WHOLE, ()),
     ]
 
-    async def read(_: Partition, __: Continuation, ___: int) -> Page:
+    async def read(_: Partition, __: Position, ___: int) -> Page:
         raise errors.pop(0)
 
     reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)

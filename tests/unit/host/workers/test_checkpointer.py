@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Change, Continuation
+from changefeed.feeds.feed import Change, Position
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -36,7 +36,7 @@ class Slow:
         self.calls = Calls(lasting={"checkpoint": seconds})
 
     async def stored(self) -> str | None:
-        return (await lease_in(self.leases)).continuation
+        return (await lease_in(self.leases)).position
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def writing(slow: Slow, **settings: Any) -> AsyncIterator[Checkpointer]:
 def reach(checkpoints: Checkpointer, position: str) -> int:
     batch = [make.change(int(position))]
     checkpoints.in_hand.deliver(batch)
-    checkpoints.returned(batch, Continuation(position))
+    checkpoints.returned(batch, Position(position))
     return checkpoints.advance()
 
 
@@ -135,7 +135,7 @@ async def test_a_checkpoint_is_due_after_each_batch_a_time_or_never(
             await asyncio.sleep(end - now())
             batch = [make.change(4 * n + m) for m in range(4)]
             checkpoints.in_hand.deliver(batch)
-            checkpoints.returned(batch, Continuation(str(4 * n + 3)))
+            checkpoints.returned(batch, Position(str(4 * n + 3)))
             written.append(checkpoints.unwritten is not None)
     assert written == due
 

@@ -45,11 +45,11 @@ async def test_who_is_cut_off_stores_what_the_policy_had_put_off() -> None:
     async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(2)
-        assert (await lease_in(container)).continuation == "0"
+        assert (await lease_in(container)).position == "0"
         await cut_off(running, "a")
         assert observer.sequences == [1, 2, 3, 4, 5, 6]
         lease = await lease_in(container)
-        assert (lease.owner, lease.continuation) == (None, "3")
+        assert (lease.owner, lease.position) == (None, "3")
 
 
 async def test_who_is_cut_off_in_the_midst_of_a_checkpoint_stores_it_with_the_release() -> None:
@@ -63,7 +63,7 @@ async def test_who_is_cut_off_in_the_midst_of_a_checkpoint_stores_it_with_the_re
         await asyncio.sleep(2)
         await cut_off(running, "a")
         lease = await lease_in(container)
-        assert (lease.owner, lease.continuation) == (None, "3")
+        assert (lease.owner, lease.position) == (None, "3")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_who_is_cut_off_stores_nothing_that_is_not_acknowledged(
         await cut_off(running, "a")
         assert observer.sequences == [1, 2, 3, 4, 5]
         lease = await lease_in(running.container)
-        assert (lease.owner, lease.continuation) == (None, stored)
+        assert (lease.owner, lease.position) == (None, stored)
 
 
 async def never() -> None:
@@ -105,7 +105,7 @@ async def test_an_observer_that_is_cut_off_with_nothing_in_hand_repeats_nothing(
         await cut_off(running, "a", match=r"no change was in hand.*r0")
         done = "6" if call == "close" else "0"
         lease = await lease_in(running.container)
-        assert (lease.owner, lease.continuation) == (None, done)
+        assert (lease.owner, lease.position) == (None, done)
 
 
 async def test_an_observer_that_does_not_close_and_leaves_changes_repeats_them() -> None:

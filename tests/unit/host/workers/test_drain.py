@@ -44,7 +44,7 @@ async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> 
     async with handed_to(observer, 5, MANUAL) as running:
         await until(lambda: len(observer.changes) == 5)
         await running.stop("a")
-        assert (await lease_in(running.container)).continuation == "5"
+        assert (await lease_in(running.container)).position == "5"
         running.start("a")
         await asyncio.sleep(60)
         assert observer.sequences == [1, 2, 3, 4, 5]
@@ -75,7 +75,7 @@ async def test_a_range_that_is_paused_waits_for_what_is_not_acknowledged_yet() -
         await pause(running.container, [R0], "for a test")
         await asyncio.sleep(60)
         lease = await lease_in(running.container)
-        assert (lease.owner, lease.continuation) == (None, "5")
+        assert (lease.owner, lease.position) == (None, "5")
 
 
 async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:
@@ -116,7 +116,7 @@ async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> N
         await asyncio.sleep(3)
         await running.stop("a")
         assert len(observer.heard) == 1
-        assert (await lease_in(running.container)).continuation == "5"
+        assert (await lease_in(running.container)).position == "5"
 
 
 async def test_an_observer_in_mid_call_is_told_that_nothing_more_will_come() -> None:
@@ -143,7 +143,7 @@ async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
         await running.stop("a")
         assert 10 <= now() - began < 11
         lease = await lease_in(container)
-        assert (lease.owner, lease.continuation) == (None, "5")
+        assert (lease.owner, lease.position) == (None, "5")
 
 
 async def test_a_stop_does_not_wait_until_the_next_observer_would_begin() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Change, Feed, FeedRange, Position, RangeId
 from changefeed.fleet.claims import resume
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import ObserverExhausted
@@ -22,7 +22,7 @@ from tests.support.our_errors import OUR_ERRORS
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
-START = Continuation("0")
+START = Position("0")
 DEAD_LETTER = {"on_failure": "dead-letter"}
 STOP_RANGE = {"on_failure": "stop-range", "retry": {"attempts": 3}}
 
@@ -100,7 +100,7 @@ async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() ->
         await until(lambda: any(size == 1 for _, size in observer.calls))
         await asyncio.sleep(5)
         await fleet.kill("a")
-        assert (await lease_in(fleet.container)).continuation == "900"
+        assert (await lease_in(fleet.container)).position == "900"
         fleet.start("b")
         await asyncio.sleep(1000)
         assert await put_aside(fleet) == [900]
@@ -127,7 +127,7 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
         start(fleet, "ab")
         await asyncio.sleep(300)
         lease = await lease_in(fleet.container)
-        assert (lease.owner, lease.continuation) == (None, "5")
+        assert (lease.owner, lease.position) == (None, "5")
         assert lease.paused is not None
         assert "6..10" in lease.paused
         assert "ValueError: no such table" in lease.paused
@@ -323,7 +323,7 @@ async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(
     async def damaged(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         answer = await call()
         of_r0 = name == "read" and R0 in {x.range_id for x in answer.changes}
-        if of_r0 and int(answer.continuation) > 5:
+        if of_r0 and int(answer.position) > 5:
             raise RangeDamaged(R0, "it cannot be read")
         return answer
 
@@ -332,7 +332,7 @@ async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(
         start(fleet, "ab")
         await asyncio.sleep(120)
         lease = await lease_in(fleet.container)
-        assert (lease.paused, lease.owner, lease.continuation) == (
+        assert (lease.paused, lease.owner, lease.position) == (
             "it cannot be read",
             None,
             "5",

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
@@ -31,7 +31,7 @@ class HoldingFeed:
         self.moved.add(range_id)
         self._more.set()
 
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         asked = {x.id for x in positions}
         self.asked.append(asked)
         self.waiting += 1
@@ -46,14 +46,14 @@ class HoldingFeed:
             self.waiting -= 1
         return self.moved & asked
 
-    async def lags(self, _: Mapping[FeedRange, Continuation]) -> Mapping[RangeId, int]:
+    async def lags(self, _: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return {}
 
 
 class SlowFeed(HoldingFeed):
     """Answers after so many seconds, whatever there is."""
 
-    async def news(self, positions: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         await asyncio.sleep(self.held)
         return self.moved & {x.id for x in positions}
 
@@ -74,9 +74,7 @@ async def waiting_at(feed: HoldingFeed) -> AsyncIterator[IdleRanges]:
 
 
 def wait_for(idle: IdleRanges, range_id: RangeId) -> asyncio.Task[None]:
-    return asyncio.create_task(
-        idle.news(FeedRange(id=range_id), Continuation("0"), at_rest=True)
-    )
+    return asyncio.create_task(idle.news(FeedRange(id=range_id), Position("0"), at_rest=True))
 
 
 async def test_a_feed_that_holds_the_question_is_asked_again_when_more_ranges_wait() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
@@ -36,7 +36,7 @@ class OneByOne(MemoryFeed):
 class LongPolling(OneByOne):
     """It waits for changes when it is read."""
 
-    async def news(self, at: Mapping[FeedRange, Continuation]) -> Collection[RangeId]:
+    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         return [x.id for x in at]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.feed import Position
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
@@ -22,7 +22,7 @@ from tests.support.proxies import Around, Cutting, proxied
 
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
-C5, C9 = Continuation("5"), Continuation("9")
+C5, C9 = Position("5"), Position("9")
 LOST = StoreUnavailable("lost on its way")
 
 
@@ -90,7 +90,7 @@ async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() 
     assert not owned.may_act
     with pytest.raises(LeaseLost, match="renewed in time"):
         await owned.checkpoint(C5)
-    assert (await lease_in(leases)).continuation == "0"
+    assert (await lease_in(leases)).position == "0"
 
 
 async def test_the_fence_alone_stops_a_checkpoint() -> None:
@@ -144,7 +144,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
     with pytest.raises(StoreUnavailable):
         await owned.checkpoint(Checkpoint(C5))
     await owned.checkpoint(Checkpoint(C9))
-    assert (owned.stored.text, (await lease_in(leases)).continuation) == (C9, C9)
+    assert (owned.stored.text, (await lease_in(leases)).position) == (C9, C9)
 
 
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
@@ -153,7 +153,7 @@ async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() 
     with pytest.raises(StoreUnavailable):
         await owned.give_up(Lease.released, Checkpoint(C5))
     await owned.give_up(Lease.released, Checkpoint(C5))
-    assert ((await lease_in(leases)).owner, (await lease_in(leases)).continuation) == (None, C5)
+    assert ((await lease_in(leases)).owner, (await lease_in(leases)).position) == (None, C5)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_own
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
         await owned.give_up(Lease.released, Checkpoint(C5))
-    assert (await leases.acquire(taken(await lease_in(leases)))).continuation == C5
+    assert (await leases.acquire(taken(await lease_in(leases)))).position == C5
     with pytest.raises(LeaseLost):
         await owned.give_up(Lease.released, Checkpoint(C5))
     assert (await lease_in(leases)).owner == B
@@ -202,7 +202,7 @@ async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it(
     await owned.checkpoint(Checkpoint(C9))
     with pytest.raises(LeaseConflict):
         await late.happens()
-    assert (await lease_in(leases)).continuation == C9
+    assert (await lease_in(leases)).position == C9
 
 
 async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_again() -> None:
@@ -212,14 +212,14 @@ async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_aga
         await owned.checkpoint(Checkpoint(C5))
 
     async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "replace" and (await lease_in(leases)).continuation == "0":
+        if name == "replace" and (await lease_in(leases)).position == "0":
             await late.happens()
         return await call()
 
     owned._container = proxied(leases, lands_first)
     await owned.renew()
     assert owned.stored.text == C5
-    assert (await lease_in(leases)).continuation == C5
+    assert (await lease_in(leases)).position == C5
 
 
 async def test_a_claim_that_lands_late_is_our_own_and_acquired_again() -> None:
@@ -291,7 +291,7 @@ async def test_the_last_write_sees_a_request_that_was_withdrawn_meanwhile() -> N
 
     await owned.give_up(passed_on, Checkpoint(C5))
     last = await lease_in(leases)
-    assert (last.owner, last.continuation) == (None, C5)
+    assert (last.owner, last.position) == (None, C5)
 
 
 # One writer
@@ -320,7 +320,7 @@ async def test_writes_take_turns_so_that_none_takes_another_for_a_thief() -> Non
         owned.checkpoint(Checkpoint(C9)),
     )
     assert calls == ["replace", "checkpoint", "replace", "checkpoint"]
-    assert (await lease_in(leases)).continuation == C9
+    assert (await lease_in(leases)).position == C9
 
 
 async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() -> None:
@@ -365,10 +365,10 @@ async def test_an_owner_whose_lease_was_deleted_creates_it_again_at_its_checkpoi
     await deleted(leases)
     await owned.renew()
     stored = await lease_in(leases)
-    assert (stored.owner, stored.continuation, stored.epoch) == ("a", "7", 2)
+    assert (stored.owner, stored.position, stored.epoch) == ("a", "7", 2)
     await deleted(leases)
     await owned.checkpoint(Checkpoint.of_text("8"))
-    assert (await lease_in(leases)).continuation == "8"
+    assert (await lease_in(leases)).position == "8"
     assert not owned.lost
 
 
@@ -381,7 +381,7 @@ async def test_a_creation_without_an_answer_is_known_for_its_own() -> None:
         await owned.renew()
     await owned.renew()
     stored = await lease_in(leases)
-    assert (stored.owner, stored.continuation, stored.epoch) == (A, C5, 2)
+    assert (stored.owner, stored.position, stored.epoch) == (A, C5, 2)
 
 
 async def test_a_lease_that_is_given_up_is_left_though_it_was_deleted() -> None:
@@ -390,7 +390,7 @@ async def test_a_lease_that_is_given_up_is_left_though_it_was_deleted() -> None:
     await deleted(leases)
     await owned.give_up(Lease.released, Checkpoint.of_text("9"))
     left = await lease_in(leases)
-    assert (left.owner, left.continuation) == (None, "9")
+    assert (left.owner, left.position) == (None, "9")
 
 
 async def test_behind_its_fence_an_owner_creates_nothing() -> None:
@@ -423,7 +423,7 @@ async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owne
     await leases.create(make.lease(at="0"))
     await owned.renew()
     stored = await lease_in(leases)
-    assert (stored.owner, stored.continuation, stored.epoch) == ("a", "7", 2)
+    assert (stored.owner, stored.position, stored.epoch) == ("a", "7", 2)
 
 
 async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back() -> None:
@@ -441,4 +441,4 @@ async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back(
     await owned.renew()
     kept = await checkpoints.read(owned.range_id)
     assert kept is not None
-    assert (kept.continuation, owned.stored.text) == (C9, C9)
+    assert (kept.position, owned.stored.text) == (C9, C9)

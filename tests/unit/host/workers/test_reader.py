@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -19,7 +19,7 @@ from tests.support.looking import now
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
-BEGINNING = Continuation("0")
+BEGINNING = Position("0")
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from changefeed.feeds.feed import Continuation, FeedRange, Page
+from changefeed.feeds.feed import FeedRange, Page, Position
 from changefeed.feeds.memory import MemoryFeed
 from tests.support import make
 
@@ -13,7 +13,7 @@ ODD = 7  # the sequence of the change that cannot be read
 
 
 class FeedWithAnOddChange(MemoryFeed):
-    async def read(self, found: FeedRange, after: Continuation, limit: int) -> Page:
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         page = await super().read(found, after, limit)
         changes = [
             msgspec.structs.replace(x, unreadable="no id") if x.sequence == ODD else x

@@ -121,7 +121,7 @@ async def test_what_nobody_has_acknowledged_comes_again_at_the_end_of_a_range() 
         await asyncio.sleep(60)
         observer.contexts[0].checkpoint(observer.changes[1])
         await asyncio.sleep(60)
-        assert (await lease_in(running.container)).continuation == "2"
+        assert (await lease_in(running.container)).position == "2"
         await running.kill("a")
         running.start("a")
         await asyncio.sleep(60)
@@ -186,10 +186,10 @@ async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is
         first, second = handed.contexts
         first.checkpoint(handed.changes[-1])
         await asyncio.sleep(5)
-        assert (await lease_in(container)).continuation == "0"
+        assert (await lease_in(container)).position == "0"
         second.checkpoint(handed.changes[-1])
         await asyncio.sleep(5)
-        assert (await lease_in(container)).continuation == "5"
+        assert (await lease_in(container)).position == "5"
 
 
 async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
@@ -215,7 +215,7 @@ class HalfWay(Handed):
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         await super().process(context, changes)
         context.checkpoint(changes[len(changes) // 2 - 1])
-        stored = (await lease_in(self._container)).continuation
+        stored = (await lease_in(self._container)).position
         assert stored is not None
         self.unstored.append(changes[-1].sequence - int(stored))
 
@@ -263,7 +263,7 @@ async def test_at_rest_the_last_position_is_stored_whatever_the_policy_says() ->
     parts: Sections = {"observer": {"checkpoint": 3600}}
     async with handed_to(observer, 5, parts) as running:
         await asyncio.sleep(30)
-        assert (await lease_in(running.container)).continuation == "5"
+        assert (await lease_in(running.container)).position == "5"
 
 
 async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
@@ -273,7 +273,7 @@ async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
         await asyncio.sleep(30)
         assert observer.sequences == list(range(1, 101))
         assert len(observer.epochs) == 4
-        assert (await lease_in(running.container)).continuation == "100"
+        assert (await lease_in(running.container)).position == "100"
 
 
 async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
@@ -284,9 +284,9 @@ async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
     ) as fleet:
         fleet.start("a")
         await asyncio.sleep(5.5)
-        assert (await lease_in(container)).continuation == "0"
+        assert (await lease_in(container)).position == "0"
         await fleet.stop("a")
-        assert (await lease_in(container)).continuation == "60"
+        assert (await lease_in(container)).position == "60"
         fleet.start("a")
         await asyncio.sleep(30)
         assert set(fleet.log.times.values()) == {1}

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Change, Continuation
+from changefeed.feeds.feed import Change, Position
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
@@ -39,7 +39,7 @@ class Threads(MemoryFeed):
         super().__init__(1)
         self.seen = set[int]()
 
-    def position_after(self, change: Change) -> Continuation:
+    def position_after(self, change: Change) -> Position:
         self.seen.add(threading.get_ident())
         return super().position_after(change)
 
@@ -66,7 +66,7 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
         await asyncio.to_thread(context.checkpoint, kept[0][1])
         await context.flush()
         stored = await lease_in(container)
-        assert stored.continuation == "2"
+        assert stored.position == "2"
         assert feed.seen == {threading.get_ident()}
         await asyncio.to_thread(context.acknowledge, kept[2][1])
         await fleet.stop("a")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Child, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.health import RangeHealth
@@ -108,11 +108,11 @@ def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     assert theirs == replace(part, parents=(), of=None)
 
 
-def test_a_renewal_carries_no_continuation_and_a_checkpoint_nothing_else() -> None:
+def test_a_renewal_carries_no_position_and_a_checkpoint_nothing_else() -> None:
     lease = documents.lease_in(DOTNET_OWNED)
     seen = documents.seen_in(lease.version)
     assert seen is not None
-    renewal = documents.changes(lease.without_continuation().renewed(), seen, "w")
+    renewal = documents.changes(lease.without_position().renewed(), seen, "w")
     assert [x["path"] for x in renewal] == [
         "/Owner",
         "/timestamp",
@@ -149,7 +149,7 @@ def test_what_others_keep_in_a_document_stays() -> None:
 
 def test_a_lease_of_dotnet_is_read_with_its_position_and_its_sign_of_life() -> None:
     lease = documents.lease_in(DOTNET_OWNED)
-    assert (lease.range, lease.continuation) == (RANGE, '"7052"')
+    assert (lease.range, lease.position) == (RANGE, '"7052"')
     assert (lease.owner, lease.incarnation, lease.epoch) == ("net-1", None, 1)
     assert lease.stamp == STAMP
     assert lease.renewals == round(STAMP * 1_000_000)
@@ -210,7 +210,7 @@ def java_lease(*tokens: str | None) -> dict[str, Any]:
 
 def test_a_lease_of_java_is_read_down_to_the_raw_token() -> None:
     lease = documents.lease_in(java_lease('"42"'))
-    assert lease.continuation == '"42"'
+    assert lease.position == '"42"'
     assert lease.range == FeedRange(id=RangeId("-FF"), low="", high="FF", generation=(0, 1))
     assert (lease.owner, lease.stamp) == ("java-1", STAMP)
 
@@ -265,7 +265,7 @@ def test_what_dotnet_writes_resumes_no_paused_range_and_begins_no_ended_one(
         children=tuple(
             Child(
                 range=FeedRange(id=RangeId(x), low=low, high=high, generation=(1, 0)),
-                start=Continuation('"7052"'),
+                start=Position('"7052"'),
             )
             for x, low, high in (("1", "", "02"), ("2", "02", "05C1DFFFFFFFFC"))
         ),
@@ -284,7 +284,7 @@ def test_a_host_of_dotnet_under_our_name_is_another() -> None:
 
 def test_a_request_of_ours_does_not_keep_an_owner_of_dotnet_alive() -> None:
     lease = documents.lease_in(DOTNET_OWNED)
-    asked = written(DOTNET_OWNED, lease.without_continuation().asked_by(B))
+    asked = written(DOTNET_OWNED, lease.without_position().asked_by(B))
     assert asked["timestamp"] == "2026-08-01T10:00:00.1234560Z"
     found = documents.lease_in(asked)
     assert (found.next_owner, found.sign_of_life) == ("b", lease.sign_of_life)
@@ -301,7 +301,7 @@ def test_a_lease_taken_over_from_dotnet_goes_on_in_the_next_epoch() -> None:
         .stamped(write_id=WriteId("w1"), stamp=STAMP + 60)
     )
     lease = documents.lease_in(written(DOTNET_OWNED, taken))
-    assert (lease.owner, lease.epoch, lease.continuation) == ("a", 2, '"7052"')
+    assert (lease.owner, lease.epoch, lease.position) == ("a", 2, '"7052"')
 
 
 def test_the_children_of_a_split_by_dotnet_do_not_inherit_our_part() -> None:
@@ -321,10 +321,10 @@ def test_a_checkpoint_is_known_by_its_epoch_and_attempt() -> None:
     lease = documents.lease_in(document)
     seen = documents.seen_in(lease.version)
     assert seen is not None
-    advanced = lease.advanced_to(Continuation('"7060"'))
+    advanced = lease.advanced_to(Position('"7060"'))
     document = stored(document, *documents.checkpoint_changes(advanced, seen, "w7"))
     found = documents.lease_in(document)
-    assert (found.continuation, found.checkpoint_epoch, found.renewals) == ('"7060"', 1, 1)
+    assert (found.position, found.checkpoint_epoch, found.renewals) == ('"7060"', 1, 1)
     assert documents.last_attempt(document) == "w7"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.cosmos.foreign import ForeignLease, imported, moved
 
 MIDDLE = "1FFFFFFFFFFFFFFF"
@@ -13,11 +13,11 @@ UPPER = FeedRange(id=RangeId("2"), low=MIDDLE, high="FF", parents=(RangeId("0"),
 
 
 def foreign(
-    name: str, low: str = "", high: str = "", continuation: str | None = '"7"'
+    name: str, low: str = "", high: str = "", position: str | None = '"7"'
 ) -> ForeignLease:
     return ForeignLease(
         range=FeedRange(id=RangeId(name), low=low, high=high),
-        continuation=None if continuation is None else Continuation(continuation),
+        position=None if position is None else Position(position),
         owner="java-1",
         stamp=100.0,
     )
@@ -41,9 +41,9 @@ def test_parts_and_ranges_that_are_gone_stay_what_they_are() -> None:
 
 
 def test_a_range_that_was_never_read_starts_where_the_settings_say() -> None:
-    assert ranges_of(foreign("1", continuation=None), foreign("2")) == [UPPER]
+    assert ranges_of(foreign("1", position=None), foreign("2")) == [UPPER]
     (lease,) = imported([foreign("2")], [UPPER])
-    assert (lease.continuation, lease.epoch, lease.owner) == ('"7"', 0, None)
+    assert (lease.position, lease.epoch, lease.owner) == ('"7"', 0, None)
 
 
 @pytest.mark.parametrize(("now", "alive"), [(100.0, True), (159.0, True), (160.0, False)])

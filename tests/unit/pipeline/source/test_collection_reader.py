@@ -15,7 +15,7 @@ from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
@@ -60,8 +60,8 @@ def read(access: StoredAccess, begin: int, end: int, name: RangeId = WHOLE) -> l
     return [x for _, x in names(access, piece)]
 
 
-def at(access: StoredAccess, sequence: int) -> Continuation:
-    return Continuation(f"{access.log[:8]}/{sequence}")
+def at(access: StoredAccess, sequence: int) -> Position:
+    return Position(f"{access.log[:8]}/{sequence}")
 
 
 async def test_every_record_of_every_era_is_read_once_and_children_after_their_parents() -> (
@@ -130,10 +130,10 @@ async def test_positions_of_another_cluster_and_beyond_the_end_are_refused() -> 
         refused = (PipelineRefused, FeedRefused)
         with reading(store) as access:
             for text, message in (("0123abcd/1", "another log"), ("lsn-5", "no position")):
-                offset = Offset(marks={WHOLE: Mark(continuation=Continuation(text))})
+                offset = Offset(marks={WHOLE: Mark(position=Position(text))})
                 with pytest.raises(refused, match=message), query_advice():
                     next_offset(access, offset)
-            beyond = Offset(marks={WHOLE: Mark(continuation=at(access, 3))})
+            beyond = Offset(marks={WHOLE: Mark(position=at(access, 3))})
             with pytest.raises(FeedRefused, match="has 2 changes"):
                 next_offset(access, beyond)
 
@@ -156,7 +156,7 @@ async def test_records_that_retention_has_deleted_are_refused_by_their_names() -
                 names(access, planned[0])
         with reading(store) as access:
             now = first_offset(access, "beginning")
-            assert now.marks[WHOLE].continuation == at(access, TABLE_EVERY)
+            assert now.marks[WHOLE].position == at(access, TABLE_EVERY)
             _, batches = drained(access, now)
     assert [n for x in batches for _, n in x] == [*range(TABLE_EVERY + 1, TABLE_EVERY + 11)]
 

@@ -28,7 +28,7 @@ async def every_change(feed: Feed) -> list[Change]:
     after = await feed.start(FeedRange(id=WHOLE), "beginning")
     while (page := await feed.read(FeedRange(id=WHOLE), after, 1000)).changes:
         found += page.changes
-        after = page.continuation
+        after = page.position
     return found
 
 

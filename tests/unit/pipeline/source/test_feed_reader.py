@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
@@ -31,13 +31,13 @@ class Pages(ShiftingReader):
         super().__init__(store)
         self.did: list[str] = []
 
-    async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+    async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         if limit > 1:
             self.did.append(f"fetch {after}")
         return await super().fetch(found, after, min(PAGE, limit))
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
-        self.did.append(f"cut {page.continuation}")
+        self.did.append(f"cut {page.position}")
         return super().rows(range_id, page)
 
 
@@ -79,9 +79,9 @@ def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
 
 def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -> None:
     class Stuck(Pages):
-        async def fetch(self, found: FeedRange, after: Continuation, limit: int) -> RawPage:
+        async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
             page = await super().fetch(found, after, limit)
-            return replace(page, continuation=after)
+            return replace(page, position=after)
 
     feed = Stuck(a_store(12))
     with opened(feed) as access:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.raw_pages import RawPage
 from changefeed.pipeline.source.kept_pages import KeptPages, kept_pages
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Slice
 
 ONE, OTHER = RangeId("one"), RangeId("other")
-ORDER = PositionOrder(order=int, position=lambda x: Continuation(str(x)))
+ORDER = PositionOrder(order=int, position=lambda x: Position(str(x)))
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +34,16 @@ def pages(folder: Path) -> Iterator[KeptPages]:
 
 
 def page(end: int, body: bytes = b"x") -> RawPage:
-    return RawPage(continuation=Continuation(str(end)), body=body)
+    return RawPage(position=Position(str(end)), body=body)
 
 
 def piece(start: int, end: int, name: RangeId = ONE) -> Slice:
-    return Slice(range_id=name, start=Continuation(str(start)), end=Continuation(str(end)))
+    return Slice(range_id=name, start=Position(str(start)), end=Position(str(end)))
 
 
 def kept(pages: KeptPages, *ends: int, begin: int = 0, name: RangeId = ONE) -> None:
     for end in ends:
-        pages.keep(name, Continuation(str(begin)), page(end))
+        pages.keep(name, Position(str(begin)), page(end))
         begin = end
 
 
@@ -52,7 +52,7 @@ def test_a_slice_within_what_was_read_names_the_file_and_others_name_none(
 ) -> None:
     kept(pages, 10, 20, begin=5)
     path = pages.file_of(piece(5, 20))
-    assert [x.continuation for x in kept_pages(path)] == ["10", "20"]
+    assert [x.position for x in kept_pages(path)] == ["10", "20"]
     assert pages.file_of(piece(7, 12)) == path
     assert pages.file_of(piece(4, 20)) == pages.file_of(piece(5, 21)) == ""
     assert pages.file_of(piece(5, 20, OTHER)) == ""
@@ -63,7 +63,7 @@ def test_a_page_behind_a_hole_is_not_kept_and_one_that_overlaps_is(pages: KeptPa
     kept(pages, 30, begin=20)
     assert pages.file_of(piece(0, 30)) == ""
     kept(pages, 15, begin=8)
-    assert [x.continuation for x in kept_pages(pages.file_of(piece(0, 15)))] == ["10", "15"]
+    assert [x.position for x in kept_pages(pages.file_of(piece(0, 15)))] == ["10", "15"]
 
 
 def test_pages_are_gone_when_the_next_batch_begins_and_when_the_planner_ends(

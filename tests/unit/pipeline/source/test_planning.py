@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.feed import Change, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
@@ -70,11 +70,11 @@ def test_with_fewer_changes_than_ranges_that_wait_these_take_turns_and_none_star
 
 
 def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> None:
-    one, two = Mark(continuation=Continuation("1")), Mark(continuation=Continuation("2"))
+    one, two = Mark(position=Position("1")), Mark(position=Position("2"))
     text = '{"r0":["1",false,0],"r1":["2",false,0]}'
     assert Offset(marks={R1: two, R0: one}).as_text() == text
     assert Offset.of(text) == Offset(marks={R0: one, R1: two})
-    bounds = Mark(continuation=Continuation("1"), ended=True, generation=3, low="", high="FF")
+    bounds = Mark(position=Position("1"), ended=True, generation=3, low="", high="FF")
     assert Offset.of(Offset(marks={R0: bounds}).as_json()) == Offset(marks={R0: bounds})
 
 
@@ -109,7 +109,7 @@ def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_ne
 
 def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
     def piece(name: str, changes: int | None) -> Slice:
-        at = Continuation("0")
+        at = Position("0")
         return Slice(range_id=RangeId(name), start=at, end=at, changes=changes)
 
     given = [piece(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, None, 1))]

@@ -15,7 +15,7 @@ from changefeed.leases.lease import (
     HostName,
     Incarnation,
     Lease,
-    require_continuation,
+    require_position,
 )
 from changefeed.leases.memory import MemoryLeases
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
@@ -169,7 +169,7 @@ async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> No
     random = story.random
     for lease in KeyMap(await container.list(), ranges=await feed.ranges()).readable():
         owned = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
-        after = require_continuation(owned)
+        after = require_position(owned)
         try:
             page = await feed.read(owned.range, after, random.choice([1, 3, 50]))
         except RangeEnded as ended:
@@ -178,7 +178,7 @@ async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> No
             await container.replace(owned.released() if dies else owned.ended_in(end))
             continue
         story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]
-        owned = owned.advanced_to(page.continuation)
+        owned = owned.advanced_to(page.position)
         await container.replace(left(owned, feed, random))
 
 
@@ -191,7 +191,7 @@ def left(owned: Lease, feed: Feed, random: Random) -> Lease:
         return owned.released().paused_because("tired")
     if event < 0.2 and feed.children_inherit_positions:
         with suppress(FeedRefused):
-            at = require_continuation(owned)
+            at = require_position(owned)
             parts = [Child(range=x, start=at) for x in feed.split(owned.range, 2)]
             return owned.ended_in(End(children=tuple(parts), by="split"))
     return owned.released()
@@ -202,11 +202,11 @@ async def merge(feed: Feed, container: MemoryLeases, random: Random) -> None:
     leases = [await container.read(x.range_id) for x in await container.list()]
     at_rest = [x for x in leases if x is not None and not (x.ended or x.paused)]
     for one, two in pairwise(sorted(at_rest, key=lambda x: x.range.low)):
-        if one.range.high != two.range.low or one.continuation != two.continuation:
+        if one.range.high != two.range.low or one.position != two.position:
             continue
         with suppress(FeedRefused):
             joined = Child(
-                range=feed.merge([one.range, two.range]), start=require_continuation(one)
+                range=feed.merge([one.range, two.range]), start=require_position(one)
             )
             end = End(children=(joined,), by="merge")
             await container.replace(one.ended_in(end))
