@@ -17,9 +17,9 @@ from opentelemetry.metrics import Observation
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.host import metrics as m
 from changefeed.host.activity import Activity
+from changefeed.host.call_watch import Overdue
+from changefeed.host.range_health import RangeHealths
 from changefeed.host.settings import ObserverSettings
-from changefeed.host.workers.call_watch import Overdue
-from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.lease import End, HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import describe, text_of

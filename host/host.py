@@ -26,20 +26,20 @@ from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.health import Health
+from changefeed.host.lag_meter import LagMeter
 from changefeed.host.limits import said_of
+from changefeed.host.load_meter import SharedTime
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.membership import Membership, NameTaken
+from changefeed.host.pool import WorkerPool
+from changefeed.host.reader import IdleRanges
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
+from changefeed.host.shared import Shared
 from changefeed.host.supervisor import ChildStart
 from changefeed.host.unread_ranges import UnreadLags
-from changefeed.host.workers.lag_meter import LagMeter
-from changefeed.host.workers.load_meter import SharedTime
-from changefeed.host.workers.pool import WorkerPool
-from changefeed.host.workers.reader import IdleRanges
-from changefeed.host.workers.shared import Shared
-from changefeed.host.workers.worker import Worker
+from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import MemberConflict
 from changefeed.leases.fleet import FleetRules

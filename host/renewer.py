@@ -28,9 +28,9 @@ from typing import Never
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.errors import LeaseGone, LeaseLost
 from changefeed.leases.lease import Lease
 

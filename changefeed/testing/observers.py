@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
-from changefeed.host.workers.checkpointer import Acknowledgements
+from changefeed.host.checkpointer import Acknowledgements
 from changefeed.observers.adapters import adapt
 from changefeed.observers.observer import CloseReason
 

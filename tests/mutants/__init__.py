@@ -2,7 +2,7 @@
 
 The curated ones are one rule of the design each, taken out of the object that keeps it; they
 are listed by rule in ``expiring``, ``planning``, ``fencing``, ``handling`` and ``delivering``.
-``make mutants PATHS=host/workers`` makes small breaks by rule instead, drawn from the functions
+``make mutants PATHS=host`` makes small breaks by rule instead, drawn from the functions
 of some folders (``generated``), and runs the tests that enter these functions (``covering``).
 Both kinds are made in forks of one process that has collected the tests once (``forks``).
 

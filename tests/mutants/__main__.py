@@ -1,4 +1,4 @@
-"""Break the code on purpose: ``make mutants``, or by rule, ``make mutants PATHS=host/workers``.
+"""Break the code on purpose: ``make mutants``, or by rule, ``make mutants PATHS=host``.
 
 Exit code 1 if a mutant of the list survives, 2 if that cannot be found out: what a mutant
 breaks is gone, or tests fail on the unbroken code.

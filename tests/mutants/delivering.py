@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.feed import Position
+from changefeed.host.checkpointer import Acknowledgements, Checkpointer
 from changefeed.host.host import Host
 from changefeed.host.membership import Membership
-from changefeed.host.workers.checkpointer import Acknowledgements, Checkpointer
-from changefeed.host.workers.pool import WorkerPool
+from changefeed.host.pool import WorkerPool
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
 from changefeed.observers.observer import CloseReason
@@ -16,7 +16,7 @@ from changefeed.runtime.stop import Stop
 from .mutant import Patch, mutant, nothing
 
 _STORIES = "unit/host/test_fleet_stories.py"
-_WORKER = "unit/host/workers/test_worker.py"
+_WORKER = "unit/host/test_worker.py"
 _CONTAINERS = "contract/test_lease_containers.py"
 
 
@@ -25,7 +25,7 @@ def a_second_signal_is_ignored(m: Patch) -> None:
     m.patch(Stop, "request", lambda self: self.requested.set())
 
 
-@mutant(rule=12, kills="unit/host/workers/test_pool.py")
+@mutant(rule=12, kills="unit/host/test_pool.py")
 def a_lease_that_is_acquired_during_a_stop_is_kept(m: Patch) -> None:
     old = WorkerPool.drain_all
 
@@ -65,7 +65,7 @@ def a_host_that_stops_does_not_let_observers_finish(m: Patch) -> None:
     m.patch(Host, "_shut_down", shut_down)
 
 
-@mutant(rule=13, kills="unit/host/workers/test_checkpointer.py")
+@mutant(rule=13, kills="unit/host/test_checkpointer.py")
 def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
     m.patch(Acknowledgements, "done", Acknowledgements.done_up_to)
 
@@ -79,7 +79,7 @@ def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
     m.patch(Checkpointer, "pass_over", pass_over)
 
 
-@mutant(rule=13, kills="unit/host/workers/test_drain.py")
+@mutant(rule=13, kills="unit/host/test_drain.py")
 def reading_begins_again_before_its_checkpoint_is_stored(m: Patch) -> None:
     m.patch(Checkpointer, "written", nothing)
 
@@ -94,7 +94,7 @@ def a_crash_may_repeat_any_number_of_changes(m: Patch) -> None:
     m.patch(Checkpointer, "room_for", nothing)
 
 
-@mutant(rule=13, kills="unit/host/workers/test_checkpointer.py")
+@mutant(rule=13, kills="unit/host/test_checkpointer.py")
 def a_checkpoint_under_way_counts_for_a_later_one(m: Patch) -> None:
     old = Checkpointer._write
 

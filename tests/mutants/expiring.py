@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from changefeed.host import coordinator
+from changefeed.host import coordinator, owned_lease
 from changefeed.host.membership import Membership
-from changefeed.host.workers import owned_lease
 from changefeed.leases import fleet, plan
 from changefeed.leases.expiry import ExpiryWatch
 from changefeed.leases.lease import Lease
@@ -66,7 +65,7 @@ def a_host_waits_for_a_process_that_is_known_to_have_ended(m: Patch) -> None:
     m.patch(Membership, "_may_take_over", lambda *_: False)
 
 
-@mutant(rule=2, kills="unit/host/workers/test_owned_lease.py")
+@mutant(rule=2, kills="unit/host/test_owned_lease.py")
 def another_start_under_our_name_is_taken_for_us(m: Patch) -> None:
     m.patch(owned_lease, "_holder", lambda lease: (lease.owner, lease.epoch))
 

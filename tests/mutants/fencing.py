@@ -3,12 +3,12 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
+from changefeed.host import owned_lease
+from changefeed.host.checkpointer import Checkpointer
+from changefeed.host.context import WorkerContext
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.membership import Membership, NameTaken
-from changefeed.host.workers import owned_lease
-from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.context import WorkerContext
-from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.errors import MemberConflict
@@ -19,8 +19,8 @@ from changefeed.runtime.errors import StoreUnavailable
 
 from .mutant import Patch, mutant
 
-_OWNED = "unit/host/workers/test_owned_lease.py"
-_KEPT = "unit/host/workers/test_kept_by_heartbeats.py"
+_OWNED = "unit/host/test_owned_lease.py"
+_KEPT = "unit/host/test_kept_by_heartbeats.py"
 _REBALANCE = "unit/host/test_coordinator.py"
 _CONTAINERS = "contract/test_lease_containers.py"
 
@@ -55,7 +55,7 @@ def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
     m.patch(OwnedLease, "beat", beat)
 
 
-@mutant(rule=5, kills="unit/host/workers/test_worker.py")
+@mutant(rule=5, kills="unit/host/test_worker.py")
 def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
     m.patch(WorkerContext, "check", lambda _: None)
 
@@ -143,7 +143,7 @@ def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
     m.patch(documents, "checkpoint_changes", documents.changes)
 
 
-@mutant(rule=7, kills="unit/host/workers/test_checkpointer.py")
+@mutant(rule=7, kills="unit/host/test_checkpointer.py")
 def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
     async def stop(self: Checkpointer) -> object:
         self._stopped = True

@@ -10,14 +10,13 @@ from typing import Any
 from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
-from changefeed.host import coordinator, decide, retries
+from changefeed.host import coordinator, decide, reader, retries
+from changefeed.host.call_watch import CallWatch
+from changefeed.host.context import WorkerContext
+from changefeed.host.delivery import Delivery
+from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.workers import reader
-from changefeed.host.workers.call_watch import CallWatch
-from changefeed.host.workers.context import WorkerContext
-from changefeed.host.workers.delivery import Delivery
-from changefeed.host.workers.pool import WorkerPool
-from changefeed.host.workers.worker import Worker
+from changefeed.host.worker import Worker
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
 from changefeed.leases.lease import End
@@ -32,7 +31,7 @@ from changefeed.observers.observer import CloseReason, Context
 
 from .mutant import Patch, mutant
 
-_WORKER = "unit/host/workers/test_worker.py"
+_WORKER = "unit/host/test_worker.py"
 _POISON = "unit/observers/middleware/test_poison.py"
 _KEYMAP = "unit/leases/test_keymap.py"
 
@@ -45,7 +44,7 @@ def a_plain_observer_blocks_the_event_loop(m: Patch) -> None:
     m.patch(_Adapted, "_run", run)
 
 
-@mutant(rule=8, kills="unit/host/workers/test_worker_threads.py")
+@mutant(rule=8, kills="unit/host/test_worker_threads.py")
 def threads_write_into_the_event_loop(m: Patch) -> None:
     m.patch(WorkerContext, "_say", WorkerContext._count)
 
@@ -69,7 +68,7 @@ def a_call_that_cannot_be_ended_is_taken_for_a_failed_one(m: Patch) -> None:
     m.patch(call, "_end", end)
 
 
-@mutant(rule=8, kills="unit/host/workers/test_trouble_in_leases.py")
+@mutant(rule=8, kills="unit/host/test_trouble_in_leases.py")
 def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
     m.patch(CallWatch, "_become_overdue", lambda *_: None)
 
@@ -144,7 +143,7 @@ def what_an_observer_raises_goes_through(m: Patch) -> None:
     m.patch(CalledObserver, "process", process)
 
 
-@mutant(rule=10, kills="unit/host/workers/test_pool.py")
+@mutant(rule=10, kills="unit/host/test_pool.py")
 def a_worker_fails_in_silence(m: Patch) -> None:
     old = WorkerPool.__init__
 
@@ -154,7 +153,7 @@ def a_worker_fails_in_silence(m: Patch) -> None:
     m.patch(WorkerPool, "__init__", make)
 
 
-@mutant(rule=10, kills="unit/host/workers/test_failing_observers.py")
+@mutant(rule=10, kills="unit/host/test_failing_observers.py")
 def a_range_that_is_to_wait_for_a_person_is_read_on(m: Patch) -> None:
     m.patch(Delivery, "_pause", lambda *_: CloseReason.FAILED)
 

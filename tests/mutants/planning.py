@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host import decide
+from changefeed.host.context import Drain
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.decide import _Steals
-from changefeed.host.workers.context import Drain
-from changefeed.host.workers.delivery import Delivery
-from changefeed.host.workers.worker import Worker
+from changefeed.host.delivery import Delivery
+from changefeed.host.worker import Worker
 from changefeed.leases import plan
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.lease import HostName, Lease
@@ -21,7 +21,7 @@ from .mutant import Patch, mutant, put_in_any_version
 
 _DECIDE = "unit/host/test_decide.py"
 _HANDOFF = "unit/host/test_handoff.py"
-_DRAIN = "unit/host/workers/test_drain.py"
+_DRAIN = "unit/host/test_drain.py"
 
 
 @mutant(rule=3, kills="unit/leases/test_plan.py")
@@ -93,7 +93,7 @@ def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
     m.patch(Worker, "stop", stop)
 
 
-@mutant(rule=4, kills="unit/host/workers/test_worker.py")
+@mutant(rule=4, kills="unit/host/test_worker.py")
 def a_lease_is_handed_over_to_the_dead(m: Patch) -> None:
     m.patch(Worker, "_handed_over", lambda _, lease: lease.handed_over())
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.feed import RangeId
+from changefeed.host.health import Health
 from changefeed.leases.lease import Lease
 
 from .checkers import OPERATOR
@@ -130,7 +131,7 @@ class Limits:
         able, others = {}, set[str]()
         if world.weather == Weather() and not world.troubles.lagging:
             hosts = [x for x in world.processes.values() if not x.task.done()]
-            able = {x.id: x.name for x in hosts if x.host.health.joined}
+            able = {x.id: x.name for x in hosts if _takes_leases(x.host.health)}
             able = {x: y for x, y in able.items() if self._is_well(x)}
             others = {x for x in world.neighbours.ids if self._is_well(x)}
         readers = {*able.values(), *world.stopping, *(x.split("/")[0] for x in others)}
@@ -177,6 +178,11 @@ class Limits:
             )
             if found:
                 raise Violation(f"{process_id} called {'; '.join(found)}")
+
+
+def _takes_leases(health: Health) -> bool:
+    """Whether a host does; one that ends by itself, as its observer has failed, does not."""
+    return health.joined and not health.stopping
 
 
 def _is_open(lease: Lease, leases: Collection[Lease]) -> bool:

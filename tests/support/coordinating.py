@@ -11,11 +11,11 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
+from changefeed.host.owned_lease import OwnedLease
+from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier
-from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.pool import WorkerPool
-from changefeed.host.workers.worker import Worker
+from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation
 from tests.support import make

@@ -23,8 +23,8 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.sources import StoreSource
 from changefeed.fleet.status import FleetStatus, HostSeen, RangeSeen, Totals
 from changefeed.fleet.stopping import LeasedFeed
+from changefeed.host.owned_lease import OwnedLease, acquire
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetWatch

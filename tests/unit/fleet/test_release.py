@@ -8,8 +8,8 @@ import pytest
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import release
+from changefeed.host.owned_lease import acquire
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.owned_lease import acquire
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership

@@ -13,7 +13,7 @@ LINES_EACH = 60
 DENSE = [
     "leases",
     "stores",
-    "host/workers",
+    "host",
     "host/decide.py host/coordinator.py host/renewer.py host/membership.py",
     "feeds/eventlog",
     "feeds/brokers",

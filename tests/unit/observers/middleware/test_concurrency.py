@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Change
-from changefeed.host.workers.checkpointer import Acknowledgements
+from changefeed.host.checkpointer import Acknowledgements
 from changefeed.observers.call import CalledObserver
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware.concurrency import (

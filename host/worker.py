@@ -28,12 +28,12 @@ from functools import partial
 from typing import Any
 
 from changefeed.feeds.feed import Position
-from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.context import Drain
-from changefeed.host.workers.delivery import Delivery
-from changefeed.host.workers.load_meter import LoadMeter
-from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.shared import Shared
+from changefeed.host.checkpointer import Checkpointer
+from changefeed.host.context import Drain
+from changefeed.host.delivery import Delivery
+from changefeed.host.load_meter import LoadMeter
+from changefeed.host.owned_lease import OwnedLease
+from changefeed.host.shared import Shared
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease

@@ -17,14 +17,14 @@ from functools import partial
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Page, RangeEnded
+from changefeed.host.call_watch import CallWatch
+from changefeed.host.checkpointer import Checkpointer
+from changefeed.host.context import Drain, WorkerContext
 from changefeed.host.events import STUCK_AFTER
-from changefeed.host.workers.call_watch import CallWatch
-from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.context import Drain, WorkerContext
-from changefeed.host.workers.load_meter import LoadMeter
-from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.reader import Reader
-from changefeed.host.workers.shared import Shared
+from changefeed.host.load_meter import LoadMeter
+from changefeed.host.owned_lease import OwnedLease
+from changefeed.host.reader import Reader
+from changefeed.host.shared import Shared
 from changefeed.leases.lease import End
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (

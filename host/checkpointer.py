@@ -20,9 +20,9 @@ from typing import Any
 
 from changefeed.feeds.feed import Change, Feed, Position
 from changefeed.host.events import HostEvents
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
-from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.runtime.light_event import LightEvent
 

@@ -20,7 +20,7 @@ from tests.support import make
 from tests.support.looking import now
 
 if TYPE_CHECKING:
-    from changefeed.host.workers.owned_lease import OwnedLease
+    from changefeed.host.owned_lease import OwnedLease
 
 LESS_THAN_CLOCKS_TELL = 1e-15
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
+from changefeed.host.load_meter import SharedTime
+from changefeed.host.reader import IdleRanges
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
-from changefeed.host.workers.load_meter import SharedTime
-from changefeed.host.workers.reader import IdleRanges
 from changefeed.leases.lease import HostName
 from changefeed.observers.call import ObserverMaker
 from changefeed.observers.tracing import BatchTracing

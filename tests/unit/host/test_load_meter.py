@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from changefeed.host.workers.load_meter import LoadMeter, SharedTime
+from changefeed.host.load_meter import LoadMeter, SharedTime
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load import coarse
 from tests.support import make

@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.claims import release
-from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases

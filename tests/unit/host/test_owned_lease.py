@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Position
-from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId

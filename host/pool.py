@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.stop_incomplete import StopIncomplete
-from changefeed.host.workers.owned_lease import OwnedLease
-from changefeed.host.workers.worker import Worker
+from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease, newest
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request

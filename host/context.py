@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from changefeed.feeds.feed import Change, FeedRange
-from changefeed.host.workers.call_watch import CallWatch
-from changefeed.host.workers.checkpointer import Checkpointer
-from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.call_watch import CallWatch
+from changefeed.host.checkpointer import Checkpointer
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.lease import HostName
 from changefeed.observers.errors import LeaseFenced, ObserverFailed
 from changefeed.observers.observer import CloseReason

@@ -9,8 +9,8 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.workers.call_watch import CallWatch
-from changefeed.host.workers.range_health import RangeHealths
+from changefeed.host.call_watch import CallWatch
+from changefeed.host.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
 from changefeed.observers.middleware import retry
 from changefeed.observers.observer import CloseReason, Context

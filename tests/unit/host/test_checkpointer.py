@@ -10,13 +10,13 @@ import pytest
 
 from changefeed.feeds.feed import Change, Position
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
-from changefeed.host.settings import ObserverSettings
-from changefeed.host.workers.checkpointer import (
+from changefeed.host.checkpointer import (
     Acknowledgements,
     Checkpointer,
 )
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
+from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases

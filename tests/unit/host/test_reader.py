@@ -8,10 +8,10 @@ from random import Random
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
+from changefeed.host.load_meter import LoadMeter, SharedTime
+from changefeed.host.reader import IdleRanges, Reader
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.load_meter import LoadMeter, SharedTime
-from changefeed.host.workers.reader import IdleRanges, Reader
 from changefeed.leases.lease import HostName
 from tests.support import make
 from tests.support.calls import Calls

@@ -22,9 +22,9 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
+from changefeed.host.load_meter import LoadMeter
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.runtime.light_event import LightEvent
 
 _UNKNOWN_FOR = 30.0

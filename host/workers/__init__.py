@@ -1,1 +1,0 @@
-"""One worker for each lease that the host owns: reading, delivering, checkpointing."""
