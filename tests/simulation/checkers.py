@@ -51,6 +51,7 @@ class Checker:
         self._claimed: dict[RangeId, int] = defaultdict(int)  # epochs of checkpoints apart
         self._ended = set[RangeId]()
         self._read_to_end = set[RangeId]()  # and forgotten
+        self._forgot_ownership = False  # so keys may come under a name without a checkpoint
         self._over = set[RangeId]()  # ended, and deleted: a part of such keys may come back
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._without_tombstone = set[RangeId]()  # deleted by hosts of another kind
@@ -232,6 +233,7 @@ class Checker:
         what was read to its end may be read again, where nothing is left to read.
         """
         self.events += 1
+        self._forgot_ownership = True
         self._being_read.clear()
         self.leases.clear()
         self._read_to_end |= self._ended
@@ -257,6 +259,14 @@ class Checker:
 
     def _lease_stored(self, before: Lease | None, after: Lease, writer: str) -> None:
         range_id = after.range_id
+        if (
+            self._forgot_ownership
+            and range_id not in self._range
+            and after.range.of is not None
+        ):
+            # A sub-range that fills a gap: no checkpoint has its name, and who held these keys
+            # was forgotten.
+            self.progress.come_again(after.range, 0, self.progress.furthest or 0)
         self._range[range_id] = after.range
         self.leases[range_id] = after
         if writer in self.neighbours:

@@ -10,10 +10,21 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 LINES_EACH = 60
+_WORKER = (
+    "checkpointer",
+    "context",
+    "delivery",
+    "lag_meter",
+    "load_meter",
+    "owned_lease",
+    "pool",
+    "reader",
+    "worker",
+)
 DENSE = [
     "leases",
     "stores",
-    "host",
+    " ".join(f"host/{x}.py" for x in _WORKER),
     "host/decide.py host/coordinator.py host/renewer.py host/membership.py",
     "feeds/eventlog",
     "feeds/brokers",
