@@ -42,7 +42,7 @@ HALVES = [
     FeedRange(id=RangeId("0"), high="1F"),
     FeedRange(id=RangeId("1"), low="1F", high="FF"),
 ]
-_STATE = {"Position": {"Position": [{"token": '"42"'}]}}
+_STATE = {"Continuation": {"Continuation": [{"token": '"42"'}]}}
 JAVA_LEASE = {
     "id": "p..-FF",
     "LeaseToken": "-FF",
