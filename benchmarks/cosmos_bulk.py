@@ -17,7 +17,6 @@ from multiprocessing import get_context
 from time import perf_counter
 
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.counting import PAGE
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Slice
@@ -32,6 +31,7 @@ _RANGES = 4
 _TASKS = 2  # at once
 _ROUNDS = 9
 _WARM_UP = 4
+_OUR_PAGE = 10_000
 _THEIR_PAGE = 1000
 _CONTAINER = "items"
 
@@ -58,7 +58,7 @@ async def _round(url: str, pool: Executor, process: Process) -> Mapping[str, flo
     return {
         "source": _ITEMS / await asyncio.to_thread(_by_us, url, pool),
         "java": _ITEMS / await _by_java(process, _THEIR_PAGE),
-        "java_in_our_pages": _ITEMS / await _by_java(process, PAGE),
+        "java_in_our_pages": _ITEMS / await _by_java(process, _OUR_PAGE),
     }
 
 

@@ -69,15 +69,13 @@ class PositionTraits:
 
     ``order`` returns the sequence that no change before a position exceeds, ``position``
     the one behind a sequence; both raise ``FeedRefused``. Transactions lie ``step``
-    sequences apart, or more, and have at the most ``largest`` changes.
-    ``identity`` returns what offsets are to say of the feed: its
+    sequences apart, or more. ``identity`` returns what offsets are to say of the feed: its
     identity, where positions do not say it.
     """
 
     order: Callable[[Position], int]
     position: Callable[[int], Position]
     step: int = 1
-    largest: int = 1
     identity: Callable[[Feed], str] = lambda _: ""
 
 

@@ -16,14 +16,10 @@ from changefeed.feeds.feed import Change, FeedRange, Operation, Position, RangeI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawPage:
-    """What was answered, and the position behind it. There is no body if there was nothing.
-
-    ``newest`` is where the range ends, as the feed numbers its changes, if the answer says it.
-    """
+    """What was answered, and the position behind it. There is no body if there was nothing."""
 
     position: Position
     body: bytes | None = None
-    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +56,6 @@ class Rows:
         """Return the changes whose sequences are no greater."""
         return self._only(slice(bisect_right(self.sequences, sequence)))
 
-    def behind(self, sequence: int) -> "Rows":
-        """Return the changes whose sequences are greater."""
-        return self._only(slice(bisect_right(self.sequences, sequence), len(self)))
-
     def _only(self, which: slice) -> "Rows":
         if which.indices(len(self))[:2] == (0, len(self)):
             return self
@@ -88,11 +80,4 @@ class ReadsRawPages(Protocol):
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         """Cut a page. Raise ``FeedRefused`` where it is none, or of another feed."""
-        ...
-
-    def lag_at(self, range_id: RangeId, page: RawPage) -> int:
-        """Return ``Feed.lag`` of the position that a page was asked for behind, as it was then.
-
-        Raise what ``rows`` raises.
-        """
         ...

@@ -102,13 +102,13 @@ def ranges_done(
         start = first.marks
     if end is None:
         return {}
-    found = {}
+    found, distance = {}, access.positions.distance
     for name, mark in end.items():
         begin = None if start is None else start.get(name, mark)
         last = mark if newest is None else newest.get(name, mark)
         found[name] = RangeDone(
-            changes=None if begin is None else access.distance(begin.position, mark.position),
-            lag=max(0, access.distance(mark.position, last.position)),
+            changes=None if begin is None else distance(begin.position, mark.position),
+            lag=max(0, distance(mark.position, last.position)),
         )
     return found
 

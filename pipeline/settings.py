@@ -157,7 +157,7 @@ class PipelineSettings(AllSettings):
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
     What does not fit is in the column ``rescued``."""
     max_changes: int = Field(default=1_000_000, ge=1, le=MOST)
-    """How many changes a batch has at most."""
+    """How many changes a batch has at most; of Cosmos DB, transactions."""
     master: str | None = "local[2,4]"
     """Where Spark runs. For a pipeline that is submitted, spark-submit says it."""
     stop_timeout: float = Field(default=25.0, ge=0)

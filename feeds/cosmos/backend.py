@@ -11,8 +11,6 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address
 
-_LARGEST_BATCH = 100  # operations of a transactional batch; stored procedures may write more
-
 
 def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
     try:
@@ -31,7 +29,6 @@ def position_traits() -> PositionTraits:
         order=_order,
         position=position_after,
         step=second - first,
-        largest=_LARGEST_BATCH,
         identity=attrgetter("identity"),
     )
 

@@ -214,21 +214,13 @@ class CosmosFeed(Feed):
         if answer.status == _NOT_MODIFIED:
             return RawPage(position=self._stands(place, found.id, after, answer))
         self._behind.pop(found.id, None)
-        newest = session_lsn(answer.session)
-        return RawPage(position=Position(answer.etag), body=answer.body, newest=newest)
+        return RawPage(position=Position(answer.etag), body=answer.body)
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         end = lsn_of(page.position)
         cut = self._changes.cut(range_id, page.body or b"", end=end)
         self._requests.check_same_container(cut.container_rid, self._rid)
         return cut.rows
-
-    def lag_at(self, range_id: RangeId, page: RawPage) -> int:
-        if page.body is None:
-            return 0
-        head = self._head(range_id, page.body, page.position)
-        self._requests.check_same_container(head.container_rid, self._rid)
-        return _lag(page.newest, head.lsn)
 
     def position_after(self, change: Change) -> Position:
         return position_after(change.sequence)

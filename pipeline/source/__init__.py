@@ -10,10 +10,8 @@
     stored_reader    the same over its store, with segments
     segment_reader   segments of it, as Arrow
     brokers_reader   a collection as its brokers show it
-    counting         finds where a batch ends that is limited, by reading up to there
-    kept_pages       keeps what was read so, for the tasks
     addresses        picks the reader for the address of a feed
-    position_order   puts positions in order, where the feed's contract does not
+    position_order   computes with positions
     retries          retries calls to a feed until it answers
     record_batches   the columns of a change, and record batches of them
     drain            ends a query between two batches

@@ -7,14 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.addresses import FEEDS, open_feed
-from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.eventlog_reader import LogAccess
-from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
-from changefeed.pipeline.source.position_order import PositionOrder
+from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.backends import Address
@@ -41,7 +39,7 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     if backend.positions is None:
         open_feed(address)  # raises, with advice, where the address is wrong
         raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
-    return FeedAccess(partial(open_feed, address), feed_kind(backend.positions()), only=only)
+    return FeedAccess(partial(open_feed, address), backend.positions(), only=only)
 
 
 def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess":
@@ -76,13 +74,6 @@ def identity_at(address: str) -> str:
             return feed.identity
 
     return asyncio.run(ask())
-
-
-def feed_kind(traits: PositionTraits) -> FeedKind:
-    return FeedKind(
-        order_of_positions=PositionOrder.of(traits),
-        identity=traits.identity,
-    )
 
 
 def with_mode(address: str, mode: str) -> str:

@@ -36,7 +36,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
+from changefeed.pipeline.source.reader import Availability, Slice
 from changefeed.pipeline.source.retries import by_name, patiently
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class CollectionAccess:
             self.close()
             raise
         self._log = self._routes.identity
-        self._scale = PositionOrder(
+        self.positions = PositionOrder(
             order=lambda x: sequence_of(x, self._log),
             position=lambda x: position(self._log, x),
         )
@@ -138,14 +138,14 @@ class CollectionAccess:
             found = {x: self._routes.partition(x).start for x in names}
         else:
             found = self._ends(names)
-        return {name: self._scale.position(sequence) for name, sequence in found.items()}
+        return {name: self.positions.position(sequence) for name, sequence in found.items()}
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         until = time.monotonic() + self._behind
         while True:
             self._refresh()
             ends = self._ends(marks)
-            beyond = [x for x, m in marks.items() if self.order(m.position) > ends[x]]
+            beyond = [x for x, m in marks.items() if self.positions.order(m.position) > ends[x]]
             if not beyond:
                 break
             if time.monotonic() >= until:
@@ -153,20 +153,8 @@ class CollectionAccess:
             time.sleep(min(0.5, self._behind))
         return {x: self._sight(x, m.position, ends[x]) for x, m in marks.items()}
 
-    def order(self, position: Position) -> int:
-        return self._scale.order(position)
-
-    def distance(self, begin: Position, end: Position) -> int:
-        return self._scale.distance(begin, end)
-
-    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
-        return self._scale.advanced(steps, self._ends(steps))
-
-    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
-        return self._scale.cut(piece, changes)
-
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
-        after, end = self.order(piece.start), self.order(piece.end)
+        after, end = self.positions.order(piece.start), self.positions.order(piece.end)
         for columns in self._in_blocks(piece.range_id, after, end):
             yield piece.range_id, columns
 
@@ -201,14 +189,15 @@ class CollectionAccess:
 
     def _sight(self, name: RangeId, at: Position, last: int) -> Availability:
         partition = self._routes.partition(name)
-        done = self.order(at)
+        done = self.positions.order(at)
         if done < partition.start:
             raise PositionGone(name, done, partition.start)
         children = None if partition.last is None else self._children(name)
-        return Availability(lag=last - done, children=children)
+        end = self.positions.position(last)
+        return Availability(lag=last - done, end=end, children=children)
 
     def _children(self, name: RangeId) -> tuple[Child, ...]:
-        start = self._scale.position(0)
+        start = self.positions.position(0)
         following = self._routes.children.get(name, ())
         return tuple(Child(range=x, start=start) for x in following)
 

@@ -10,7 +10,7 @@ from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, FilePart, Slice, Step, StepResult
+from changefeed.pipeline.source.reader import Availability, FilePart, Slice
 from changefeed.runtime.paths import expanded
 
 
@@ -24,7 +24,7 @@ class LogAccess:
         self._path = expanded(path, FeedRefused)
         self._log = BulkLog.at(self._path)
         self._only = only
-        self._scale = PositionOrder(order=self._log.sequence, position=self._log.position)
+        self.positions = PositionOrder(order=self._log.sequence, position=self._log.position)
         self._reader = BulkReader(self._log)  # opens nothing before something is read
 
     def identity(self) -> str:
@@ -44,7 +44,7 @@ class LogAccess:
         else:
             ends = {} if start == "beginning" else self._log.ends()
             found = {x: ends[x].last if ends else 0 for x in names}
-        return {name: self._scale.position(sequence) for name, sequence in found.items()}
+        return {name: self.positions.position(sequence) for name, sequence in found.items()}
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         self._refresh()
@@ -52,7 +52,7 @@ class LogAccess:
         sights = {}
         for name, mark in marks.items():
             self._log.catalog.partition(name)  # raises for a range that is none
-            end, done = ends[name], self._scale.order(mark.position)
+            end, done = ends[name], self.positions.order(mark.position)
             if done > end.last:
                 raise FeedRefused(
                     f"the position {mark.position!r} lies beyond the end of range {name!r},"
@@ -61,24 +61,13 @@ class LogAccess:
                 )
             over = end.closed
             children = self._log.catalog.children(name) if over else None
-            sights[name] = Availability(lag=end.last - done, children=children)
+            sights[name] = Availability(
+                lag=end.last - done, end=self.positions.position(end.last), children=children
+            )
         return sights
 
-    def order(self, position: Position) -> int:
-        return self._scale.order(position)
-
-    def distance(self, begin: Position, end: Position) -> int:
-        return self._scale.distance(begin, end)
-
-    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
-        ends = {name: x.last for name, x in self._log.ends().items()}
-        return self._scale.advanced(steps, ends)
-
-    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
-        return self._scale.cut(piece, changes)
-
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
-        begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
+        begin, end = self.positions.order(piece.start), self.positions.order(piece.end)
         for columns in self._reader.read(piece.range_id, begin, end):
             yield piece.range_id, columns
 
@@ -94,20 +83,20 @@ class LogAccess:
     def sealed(self) -> Mapping[RangeId, Position]:
         """Return where the last segment of each range ends, for those that have segments."""
         self._refresh()
-        return {name: self._scale.position(x) for name, x in self._log.sealed_ends().items()}
+        return {name: self.positions.position(x) for name, x in self._log.sealed_ends().items()}
 
     def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
         """Return what of a slice Spark may read by itself, and what is left of it.
 
         A segment with bodies that are no text is left: they are escaped on their way.
         """
-        begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
+        begin, end = self.positions.order(piece.start), self.positions.order(piece.end)
         parts = [
             FilePart(path=x.path, after=x.after, end=x.end, is_whole=x.is_whole)
             for x in self._log.segments(piece.range_id, begin, end)
             if x.segment.file.is_text
         ]
-        return parts, self._scale.around(piece, parts)
+        return parts, self.positions.around(piece, parts)
 
     def close(self) -> None:
         self._reader.close()

@@ -69,7 +69,7 @@ def waiting(feed: str, done: Offset | None, options: Mapping[str, str]) -> int:
             return 0
         start = start_of(access, wanted) if done is None else done
         return sum(
-            access.distance(x.start, x.end)
+            access.positions.distance(x.start, x.end)
             for begin, end in batches(access, start, border(log))
             for x in slices(access, begin, end, changes=sys.maxsize)
         )

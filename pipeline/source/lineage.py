@@ -135,7 +135,7 @@ def _starting_over(
     waited_for = _unread(access, marks) if claims else set()
     return {
         name: Mark(
-            position=min((x.start for _, x in found), key=access.order),
+            position=min((x.start for _, x in found), key=access.positions.order),
             generation=1 + max(mark.generation for mark, _ in found),
         )
         for name, found in claims.items()

@@ -7,18 +7,17 @@ after a crash, asks for the very same batch again.
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.lineage import ancestors, generations, with_successors
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.reader import Access, Availability, Slice, Step
+from changefeed.pipeline.source.reader import Access, Availability, Slice
 
 Name = TypeVar("Name", bound=str)
 
-_ROUNDS: Final = 4
 _LISTINGS: Final = 3
 
 
@@ -58,11 +57,11 @@ class Target:
         last = bisect_left(self.lows, mark.high) - 1
         if first < 0 or mark.high > self.highs[last]:
             return None
-        return max(self.shared[first : last + 1], key=access.order)
+        return max(self.shared[first : last + 1], key=access.positions.order)
 
 
 def fair_shares(lags: Mapping[Name, int], limit: int, turn: int = 0) -> Mapping[Name, int]:
-    """Share ``limit`` among ranges by their lags: exactly, and at least one for each.
+    """Share ``limit`` among ranges by their lags: in all exactly, and at least one for each.
 
     With fewer changes to share than ranges that wait, they take turns: each ``turn`` has
     others go first.
@@ -142,26 +141,24 @@ def next_offset(
         if not (m.ended and access.children_inherit_positions)
     }
     sights = access.look(asked)
-    steps = {
-        name: Step(
-            after=mark.position,
-            lag=sights[name].lag,
-            low=mark.low,
-            high=mark.high,
-            until=until,
-        )
+    goals = {
+        name: goal
         for name, mark in start.marks.items()
         if not mark.ended and sights[name].lag > 0
-        for until in [None if within is None else within.point(access, name, mark)]
-        if within is None or (until and access.distance(mark.position, until) > 0)
+        if (goal := _goal(access, name, mark, sights[name], within)) is not None
+    }
+    distance = access.positions.distance
+    lags = {
+        x: min(sights[x].lag, distance(start.marks[x].position, goal))
+        for x, goal in goals.items()
     }
     # Any number serves that is another for another offset, and the same for the same.
     turn = zlib.crc32(start.as_text().encode())
-    reached = _reached(access, steps, limit, turn)
-    marks = {
-        name: mark.at(reached[name]) if name in reached else mark
-        for name, mark in start.marks.items()
-    }
+    shares = lags if limit is None else fair_shares(lags, limit, turn)
+    marks = {**start.marks}
+    for name, share in shares.items():
+        reached = _reached(access, sights[name], goals[name], share)
+        marks[name] = marks[name].at(reached)
     for name, mark in start.marks.items():
         if not mark.ended and _is_over(access, mark, marks[name], sights[name]):
             marks[name] = marks[name].at_its_end()
@@ -179,7 +176,7 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
             continue
         assert name in end.marks, f"range {name} was left out before its end"
         goal = end.marks[name].position
-        if access.order(goal) <= access.order(mark.position):
+        if access.positions.order(goal) <= access.positions.order(mark.position):
             continue
         piece = Slice(
             range_id=name,
@@ -190,7 +187,7 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
             high=mark.high,
             feed=start.feed,
         )
-        pieces += access.cut(piece, changes)
+        pieces += access.positions.cut(piece, changes)
     return pieces
 
 
@@ -245,45 +242,34 @@ def mark_of(access: Access, x: FeedRange, at: Position, generation: int) -> Mark
     return Mark(position=at, generation=generation, low=low, high=high)
 
 
-def _reached(
-    access: Access, steps: Mapping[RangeId, Step], limit: int | None, turn: int
-) -> Mapping[RangeId, Position]:
-    """Advance in some ranges, by ``limit`` changes in all.
+def _goal(
+    access: Access, name: RangeId, mark: Mark, sight: Availability, within: Target | None
+) -> Position | None:
+    """Return how far to read a range at the most; ``None`` if not at all."""
+    assert sight.end is not None, "something is there"
+    if within is None:
+        return sight.end
+    until = within.point(access, name, mark)
+    order = access.positions.order
+    if until is None or order(until) <= order(mark.position):
+        return None
+    return min(sight.end, until, key=order)
 
-    Lags are estimates. What a range was given and does not need is shared again among the
-    others, so that a batch is as large as it may be.
+
+def _reached(access: Access, sight: Availability, goal: Position, share: int) -> Position:
+    """Return the position behind so many transactions, counted from the first that is there.
+
+    What was written again since, or was never of this range, is not there, and no batch is
+    spent on a gap before the first change.
     """
-    if limit is None:
-        return {name: x.at for name, x in access.advance(steps).items()}
-    waiting, left = dict(steps), limit
-    for n in range(_ROUNDS):
-        shares = _shares({name: x.lag for name, x in waiting.items()}, left, turn)
-        if not shares:
-            break
-        given = {
-            name: replace(waiting[name], count=share, exceed=n == 0)
-            for name, share in shares.items()
-        }
-        for name, reached in access.advance(given).items():
-            share = shares[name]
-            went = share if reached.changes is None else reached.changes
-            all_of_it = reached.changes is None or went < share
-            lag = 0 if all_of_it else waiting[name].lag - went
-            waiting[name] = replace(waiting[name], after=reached.at, lag=lag)
-            left -= went
-    return {name: x.after for name, x in waiting.items()}
-
-
-def _shares(lags: Mapping[Name, int], limit: int, turn: int) -> Mapping[Name, int]:
-    """Share a limit; where it is larger than all lags, each may have more than it seems to."""
-    total = sum(max(0, x) for x in lags.values())
-    if 0 < total <= limit:
-        return {name: lag * limit // total for name, lag in lags.items() if lag > 0}
-    return fair_shares(lags, max(0, limit), turn)
+    assert sight.end is not None, "something is there"
+    positions = access.positions
+    counted = positions.before(sight.end, sight.lag - share)
+    return min(counted, goal, key=positions.order)
 
 
 def _is_over(access: Access, before: Mark, after: Mark, sight: Availability) -> bool:
     """Whether a range has ended, and is read to its end."""
-    gone = access.order(after.position) - access.order(before.position)
+    gone = access.positions.distance(before.position, after.position)
     assert gone >= 0, f"a range would go back from {before} to {after}"
     return sight.children is not None and gone >= sight.lag

@@ -17,46 +17,22 @@ if TYPE_CHECKING:
 
     from changefeed.feeds.eventlog.bulk import Columns
     from changefeed.feeds.raw_pages import Rows
+    from changefeed.pipeline.source.position_order import PositionOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """What follows a position: about how many changes, or the children after the end.
+    """What follows a position: about how many changes, and where the range is now; or the
+    children after the end.
 
-    ``children`` is ``None`` as long as the range may get more changes, and empty where
-    an ended range has none.
+    ``lag`` counts from the first change that is there, up to ``end``, which is ``None`` where
+    nothing is. ``children`` is ``None`` as long as the range may get more changes, and empty
+    where an ended range has none.
     """
 
     lag: int
+    end: Position | None = None
     children: tuple[Child, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """How far to advance in a range: ``count`` changes, and no further than ``until``.
-
-    ``lag`` is about how many lie ahead. ``low`` and ``high`` are the bounds of the range,
-    where its mark has them.
-
-    Where the feed cannot stop within a transaction, and the first one alone is longer than
-    ``count``, a step goes over it whole if it may ``exceed``, and nowhere if not.
-    """
-
-    after: Position
-    lag: int
-    low: str = ""
-    high: str = ""
-    count: int | None = None
-    until: Position | None = None
-    exceed: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
-    """Where a step has led, and over how many changes, where they were counted."""
-
-    at: Position
-    changes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +40,7 @@ class Slice:
     """A piece of one range: the changes after ``start`` up to ``end``.
 
     ``changes`` is how many they are at the most, where that is known without reading them.
-    ``feed`` is what the feed must be known by, as in an offset. ``kept`` is a file with what
-    the planner has read of it, where it has: see ``kept_pages``.
+    ``feed`` is what the feed must be known by, as in an offset.
     """
 
     range_id: RangeId
@@ -76,7 +51,6 @@ class Slice:
     high: str = ""
     changes: int | None = None
     feed: str = ""
-    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +82,12 @@ class Access(Protocol):
     forgets: marks must then carry them. See ``Feed``."""
 
     positions_count_changes: bool
-    """Whether ``distance`` is exact."""
+    """Whether distances between ``positions`` are exact."""
+
+    @property
+    def positions(self) -> "PositionOrder":
+        """How positions of this feed are computed with."""
+        ...
 
     def identity(self) -> str:
         """Return what the feed is to be known by, if its positions do not say it."""
@@ -128,25 +107,6 @@ class Access(Protocol):
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         """Return what follows each of these positions."""
-        ...
-
-    def order(self, position: Position) -> int:
-        """Return the sequence that no change before this position exceeds."""
-        ...
-
-    def distance(self, begin: Position, end: Position) -> int:
-        """Return about how many changes lie between two positions of a range."""
-        ...
-
-    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
-        """Return where these steps lead: not beyond the present end of a range, nor back.
-
-        A range that has ended since then stays where it is.
-        """
-        ...
-
-    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
-        """Cut a slice into several of about so many changes, where that can be done."""
         ...
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Piece]]:

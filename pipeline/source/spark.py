@@ -150,7 +150,7 @@ class BatchReader(DataSourceReader):
             pieces = [
                 y
                 for x in pieces_between(access, options)
-                for y in access.cut(x, options.slice_changes)
+                for y in access.positions.cut(x, options.slice_changes)
             ]
             # For an empty list Spark would make a partition of its own.
             return _partitions(pieces, options) or [SlicePartition(())]

@@ -71,7 +71,7 @@ class StoredAccess(CollectionAccess):
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
         name = piece.range_id
-        after, end = self.order(piece.start), self.order(piece.end)
+        after, end = self.positions.order(piece.start), self.positions.order(piece.end)
         gone = -1
         while after < end:
             try:
@@ -102,13 +102,13 @@ class StoredAccess(CollectionAccess):
     def sealed(self) -> Mapping[RangeId, Position]:
         self._refresh()
         found = self._ask(self._stored.segment_ends)
-        return {name: self._scale.position(x) for name, x in found.items()}
+        return {name: self.positions.position(x) for name, x in found.items()}
 
     def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
         name = piece.range_id
-        begin, end = self.order(piece.start), self.order(piece.end)
+        begin, end = self.positions.order(piece.start), self.positions.order(piece.end)
         parts = self._twice(name, lambda: list(self._files(name, begin, end)))
-        return parts, self._scale.around(piece, parts)
+        return parts, self.positions.around(piece, parts)
 
     def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
         self._stored.kept(name, begin)

@@ -17,7 +17,6 @@ from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.raw_pages import Rows
-from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import slices
@@ -51,11 +50,10 @@ class ServedCosmos:
     ) -> Iterator[FeedAccess]:
         """Open it as a planner or a task does: with nothing remembered."""
         address = self.address(mode)
-        kind = feed_kind(position_traits())
         options = OpenOptions(cosmos=CosmosAccess())
         made = FeedAccess(
             lambda: open_feed(address, options),
-            kind,
+            position_traits(),
             patience=patience,
         )
         with closing(made):

@@ -7,22 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
-from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
+from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import next_offset, slices
-from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access, Piece, Slice
 
 Name = tuple[RangeId, int]
 
-MEMORY = FeedKind(
-    order_of_positions=PositionOrder(order=int, position=lambda x: Position(str(x)))
-)
+MEMORY = PositionTraits(order=int, position=lambda x: Position(str(x)))
 
 
 @contextmanager

@@ -178,22 +178,12 @@ class ShiftingReader(Feed):
         page = await self.read(found, after, limit)
         if not page.changes:
             return RawPage(position=page.position)
-        place = self._topology.find(found)
-        assert isinstance(place, Place), "it was read just now"
-        newest = self._store.lsns.get(place.physical)
         body = msgspec.json.encode(page.changes)
-        return RawPage(position=page.position, body=body, newest=newest)
+        return RawPage(position=page.position, body=body)
 
     def rows(self, _: RangeId, page: RawPage) -> Rows:
         found = msgspec.json.decode(page.body or b"[]", type=list[Change])
         return Rows.of(found)
-
-    def lag_at(self, range_id: RangeId, page: RawPage) -> int:
-        if page.body is None:
-            return 0
-        assert page.newest is not None, "it is in a page of this feed"
-        first = ShiftingReader.rows(self, range_id, page).sequences[0] >> 16
-        return max(1, page.newest - first + 1)
 
     def position_after(self, change: Change) -> Position:
         return position_after(change.sequence)

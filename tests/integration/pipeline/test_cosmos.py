@@ -213,7 +213,7 @@ def test_throttling_in_mid_batch_is_waited_out_and_what_lasts_is_told(
         assert cosmos.requests()["change_feed"] <= 8  # each after the time it was told
 
 
-def test_a_transaction_is_never_cut_and_only_a_first_one_may_go_beyond_the_limit(
+def test_a_limit_counts_transactions_and_none_is_cut(
     cosmos: ServedCosmos,
 ) -> None:
     cosmos.put_together("abc", "p")
@@ -221,8 +221,8 @@ def test_a_transaction_is_never_cut_and_only_a_first_one_may_go_beyond_the_limit
     cosmos.put_together("ij", "p")
     with cosmos.access() as access:
         start = first_offset(access, "beginning")
-        sizes = {n: [len(x) for x in drained(access, start, limit=n)[1]] for n in (1, 4, 7, 10)}
-        assert sizes == {1: [3, 5, 2], 4: [3, 5, 2], 7: [3, 7], 10: [10]}
+        sizes = {n: [len(x) for x in drained(access, start, limit=n)[1]] for n in (1, 2, 3)}
+        assert sizes == {1: [3, 5, 2], 2: [8, 2], 3: [10]}
         pieces = slices(access, start, next_offset(access, start), changes=1)
         assert [len(batch_of(access, x)) for x in pieces] == [3, 5, 2]
 
@@ -371,7 +371,8 @@ def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_m
     wide.put(40, n=1)
     wide.remove("i3", "k3")
     after = run()  # the first batch tells the new ranges, the others read them
-    assert (sum(after), max(after)) == (41, 25)
+    assert sum(after) == 41
+    assert max(after) <= 25
     found = spark.read.parquet(str(tmp_path / "table"))
     rows = found.where("id = 'i3'").orderBy("generation", "sequence").collect()
     assert [x.operation for x in rows] == ["insert", "replace", "delete"]

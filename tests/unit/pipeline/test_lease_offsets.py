@@ -21,9 +21,8 @@ from changefeed.leases.lease import (
 from changefeed.leases.memory import MemoryLeases
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
-from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
+from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset
-from changefeed.pipeline.source.position_order import PositionOrder
 from tests.support import make
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -86,8 +85,7 @@ def of_two_halves() -> tuple[ShiftingStore, Sequence[Lease]]:
 
 def shown(store: ShiftingStore, *leases: Lease) -> dict[str, str]:
     """Return where a query reads on from leases."""
-    kind = FeedKind(order_of_positions=PositionOrder.of(position_traits()))
-    with closing(FeedAccess(store.open, kind)) as access:
+    with closing(FeedAccess(store.open, position_traits())) as access:
         return {x: y.position for x, y in offset_of(leases, access).marks.items()}
 
 

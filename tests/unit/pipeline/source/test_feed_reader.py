@@ -10,7 +10,6 @@ import pytest
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
-from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Slice
@@ -43,7 +42,7 @@ class Pages(ShiftingReader):
 
 @contextmanager
 def opened(feed: ShiftingReader) -> Iterator[FeedAccess]:
-    access = FeedAccess(lambda: nullcontext(feed), feed_kind(position_traits()), patience=0.2)
+    access = FeedAccess(lambda: nullcontext(feed), position_traits(), patience=0.2)
     with closing(access):
         yield access
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Change, Position, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
+from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import (
@@ -22,7 +22,6 @@ from changefeed.pipeline.source.planning import (
     slices,
     tasks,
 )
-from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Slice
 from tests.support.pipeline_feeds import Name, drained, memory_access, names
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -143,8 +142,7 @@ class Meanwhile:
 
 @contextmanager
 def shifting_access(feed: Any) -> Iterator[FeedAccess]:
-    kind = FeedKind(order_of_positions=PositionOrder.of(position_traits()))
-    access = FeedAccess(lambda: nullcontext(feed), kind, patience=0.01)
+    access = FeedAccess(lambda: nullcontext(feed), position_traits(), patience=0.01)
     with closing(access):
         yield access
 
@@ -164,13 +162,38 @@ def test_a_range_that_is_split_while_a_batch_is_planned_is_left_where_it_is(
     store = ShiftingStore()
     for n in range(5):
         store.append(f"k{n}", b"%d" % n)
-    feed = Meanwhile(store, "fetch", lambda: store.split(RangeId("0")))
+    feed = Meanwhile(store, "read", lambda: store.split(RangeId("0")))
     with shifting_access(feed) as access:
         start = first_offset(access, "beginning")
         assert next_offset(access, start, limit=limit) == start
         end, read = drained(access, start, limit=limit)
     assert sum(map(len, read)) == 5
     assert {x.generation for x in end.marks.values()} == {1}
+
+
+class Counting(ShiftingReader):
+    """Sums up how many changes it was asked for."""
+
+    asked = 0
+
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
+        self.asked += limit
+        return await super().read(found, after, limit)
+
+
+def test_a_limited_batch_is_planned_without_reading_it_and_skips_what_is_not_there() -> None:
+    store = ShiftingStore()
+    for n in range(500):
+        store.append("k", b"%d" % n)
+    del store.items[RangeId("0")][:100]  # written again since
+    feed = Counting(store)
+    with shifting_access(feed) as access:
+        start = first_offset(access, "beginning")
+        end = next_offset(access, start, limit=200)
+        assert feed.asked == 1
+        assert end.marks[RangeId("0")].position == '"300"'
+        _, read = drained(access, start, limit=200)
+    assert [len(x) for x in read] == [200, 200]
 
 
 def test_descendants_of_named_ranges_are_wanted_through_many_generations() -> None:

@@ -9,7 +9,7 @@ import pytest
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Feed
 from changefeed.pipeline.source import task_access as module
-from changefeed.pipeline.source.addresses import feed_kind, open_access
+from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.pipeline.source.task_access import close_kept, task_access
@@ -35,7 +35,7 @@ class Opened:
             yield ShiftingReader(ShiftingStore())
             self.did.append(f"close {address}")
 
-        return FeedAccess(feed, feed_kind(position_traits()))
+        return FeedAccess(feed, position_traits())
 
 
 @pytest.fixture
