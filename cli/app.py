@@ -15,7 +15,6 @@ from changefeed.runtime.version import software_version
 
 COMMANDS: Mapping[str, str] = {
     "run": "changefeed.cli.run:run",
-    "hosts": "changefeed.cli.hosts:hosts",
     "status": "changefeed.cli.status:status",
     "monitor": "changefeed.cli.monitor:monitor",
     "pause": "changefeed.cli.pause:pause",
@@ -33,7 +32,6 @@ COMMANDS: Mapping[str, str] = {
     "positions": "changefeed.cli.positions:positions",
     "emulator": "changefeed.cli.emulator:emulator",
     "broker": "changefeed.cli.broker:broker",
-    "brokers": "changefeed.cli.brokers:brokers",
     "pipeline": "changefeed.cli.pipeline:app",
 }
 """Where each command is: a function, or a group of commands."""

@@ -1,16 +1,18 @@
-"""``changefeed broker``: this process is one broker of a cluster."""
+"""``changefeed broker``: this process is one broker of a cluster, or supervises several."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Never
 
 import typer
 
 from changefeed.brokers.run import run_broker
 from changefeed.brokers.settings import BrokerSettings, load_broker_settings
+from changefeed.cli.children import Processes, StopAtEof, run_processes
 from changefeed.cli.config_file import config_text, write_config
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Sets, SettingsFlags, with_flags
+from changefeed.runtime.logs import set_up_logs
 
 HEAD = """\
 All settings of a broker. A line that begins with # and a name is a setting with its default:
@@ -61,19 +63,41 @@ def broker(
         Path | None,
         typer.Option("--init-config", help="Write a file with all settings, and end."),
     ] = None,
-    stop_at_eof: Annotated[
-        bool, typer.Option("--stop-at-eof", hidden=True, help="Stop when standard input ends.")
-    ] = False,
+    processes: Processes = None,
+    stop_at_eof: StopAtEof = False,
 ) -> None:
     """Run one broker: take records for its partitions, and serve those of all.
 
     SIGTERM or Ctrl-C hands its partitions to the others first, a second one ends it at once.
     Settings come from these flags, from the environment (CHANGEFEED_BROKER__WEB__TOKEN) and
     from a file. Ends with 0 after a stop, 2 if something must be changed first, 1 for other
-    failures.
+    failures. With --processes, they listen at ports that follow each other, a broker that dies
+    is started again, and the worst code is that of all.
     """
     with exit_on_error():
         if init_config is not None:
             write_config(init_config, config_text(HEAD, BrokerSettings), force=False)
             return
-        run_broker(flags.settings(), stop_at_eof=stop_at_eof)
+        settings = flags.settings()
+        if processes is None:
+            run_broker(settings, stop_at_eof=stop_at_eof)
+        else:
+            _run_brokers(flags, settings, processes)
+
+
+def _run_brokers(flags: BrokerFlags, settings: BrokerSettings, count: int) -> Never:
+    set_up_logs(settings.log)
+    run_processes(
+        settings.broker.name,
+        count,
+        lambda name, index: _arguments_of(flags, settings, name, index),
+        stop_timeout=settings.broker.stop_timeout,
+    )
+
+
+def _arguments_of(
+    flags: BrokerFlags, settings: BrokerSettings, name: str, index: int
+) -> list[str]:
+    """Return the arguments of one broker of several. A fixed port is that of the first one."""
+    port = settings.web.port and settings.web.port + index
+    return ["broker", *replace(flags, name=name, port=str(port)).arguments()]

@@ -1,13 +1,17 @@
-"""Several processes of one command on this machine, under one supervisor."""
+"""``--processes``: several processes of one command on this machine, under one supervisor."""
 
 import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Annotated, Final, NoReturn
 
-from changefeed.host.supervisor import ChildStart, Supervisor
+import typer
+
+from changefeed.cli.supervisor import Supervisor
+from changefeed.host.child_start import ChildStart
+from changefeed.runtime.logs import get_logger
 from changefeed.runtime.signals import on_stop_signals
 
 INTERPRETER: Final = (sys.executable, "-P", "-m", "changefeed")
@@ -15,11 +19,54 @@ INTERPRETER: Final = (sys.executable, "-P", "-m", "changefeed")
 it does with -m.
 """
 
-MOST_CHILDREN: Final = 1024
+_MOST_CHILDREN = 1024
 """More of them on one machine are a mistyped number."""
+
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        min=1,
+        max=_MOST_CHILDREN,
+        help="Run so many on this machine, NAME-1, NAME-2 and so on, under one supervisor.",
+    ),
+]
+"""How many; ``None`` for this process alone."""
+
+StopAtEof = Annotated[
+    bool,
+    typer.Option(
+        "--stop-at-eof", hidden=True, help="Stop when standard input ends, as on SIGTERM."
+    ),
+]
+"""How a child notices that its supervisor is gone."""
 
 _SLACK = 15.0
 """A child ends by itself some seconds after its own budget; only then it is killed."""
+
+_log = get_logger()
+
+
+def run_processes(
+    base: str,
+    count: int,
+    arguments: Callable[[str, int], Sequence[str]],
+    *,
+    stop_timeout: float,
+) -> NoReturn:
+    """Run ``count`` processes until all have ended; end with the worst of their codes.
+
+    ``arguments`` gives the command line of one, by its name and its number, which begins at 0.
+    """
+    names = [f"{base}-{n}" for n in range(1, count + 1)]
+
+    def command(child: ChildStart) -> Sequence[str]:
+        own = arguments(child.name, names.index(child.name))
+        return [*INTERPRETER, *own, "--stop-at-eof"]
+
+    code = asyncio.run(supervise(names, command, stop_timeout=stop_timeout))
+    _log.info("process.stopped", names=names, code=code)
+    raise typer.Exit(code)
 
 
 async def supervise(

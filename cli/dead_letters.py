@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
+from changefeed.cli.exit_codes import exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.cli.io.report import say
@@ -29,6 +29,7 @@ from changefeed.host.wiring import find_observer
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.exit_codes import FAILED
 from changefeed.runtime.logs import set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.printable import printable

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from changefeed.cli.existing import existing_fleet, will_be_made
-from changefeed.cli.exit_codes import FAILED, USER_ERROR, exit_on_error
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
@@ -27,6 +27,7 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import check_leases
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 from changefeed.runtime.errors import StoreError, StoreMissing, UserError
+from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.together import together
 from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import STORES

@@ -1,10 +1,6 @@
 """Known errors become a message and an exit code; a traceback means a bug of ours.
 
-0  an orderly end
-1  it failed, and the same command may work later: no answer came, the disk was full
-2  a person has to change something first: a setting, a file, an observer, a name
-
-``changefeed hosts`` starts a child again after 1, not after 2.
+``--processes`` starts a process again after ``FAILED``, not after ``USER_ERROR``.
 """
 
 from collections.abc import Iterator
@@ -15,10 +11,8 @@ import typer
 
 from changefeed.cli.streams import leave_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.printable import printable
-
-FAILED = 1
-USER_ERROR = 2
 
 _KNOWN = (UserError, Failure, OSError)
 

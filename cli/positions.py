@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from changefeed.cli.existing import existing_leases, fleet_watch, leases_if_any
-from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
+from changefeed.cli.exit_codes import exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.position_files import read_positions
@@ -34,6 +34,7 @@ from changefeed.leases.fleet_record import adopt_feed
 from changefeed.leases.lease import Lease
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.exit_codes import FAILED
 from changefeed.runtime.named_file import write_into
 
 positions = typer.Typer(help="Save a fleet's positions, and give them back.")

@@ -23,13 +23,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from changefeed.cli.exit_codes import (
-    FAILED,
-    USER_ERROR,
-    exit_message,
-    exit_on_error,
-    print_error,
-)
+from changefeed.cli.exit_codes import exit_message, exit_on_error, print_error
 from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
@@ -48,6 +42,7 @@ from changefeed.feeds.eventlog import (
 from changefeed.feeds.eventlog.catalog import read_catalog
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.signals import on_stop_signals, stop_signals
 
 

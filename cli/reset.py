@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from changefeed.cli.existing import existing_leases, fleet_watch
-from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
+from changefeed.cli.exit_codes import exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.report import say, show
@@ -32,6 +32,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import adopt_feed, compare_feeds
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.exit_codes import FAILED
 
 
 @with_flags

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
+from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
@@ -37,7 +38,6 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
 from changefeed.host.shared import Shared
-from changefeed.host.supervisor import ChildStart
 from changefeed.host.unread_ranges import UnreadLags
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer

@@ -6,14 +6,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
+from changefeed.host.child_start import ChildStart
 from changefeed.host.endpoints import Answers
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
-from changefeed.host.supervisor import USER_ERROR, ChildStart
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
@@ -33,7 +34,7 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
     ``stop_at_eof`` the end of standard input is a signal to stop. Raise
     ``UserError`` for what a person has to change, before anything else.
     """
-    code = 1
+    code = FAILED
     runner = asyncio.Runner()
     try:
         with telemetry("changefeed", settings.host.name, os.environ) as counting:

@@ -25,11 +25,11 @@ from prometheus_client import CollectorRegistry
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Feed
+from changefeed.host.child_start import ChildStart
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
-from changefeed.host.supervisor import ChildStart
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet

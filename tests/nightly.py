@@ -40,7 +40,7 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_writes_whose_answers_are_lost_lose_nothing",
     ),
     "acceptance/test_hard_starts.py": (),
-    "acceptance/test_hosts.py": (
+    "acceptance/test_processes.py": (
         "test_a_killed_host_is_started_again_and_the_leases_are_whole",
     ),
     "acceptance/test_operating.py": (

@@ -23,6 +23,7 @@ import msgspec
 from changefeed.feeds.backlog import measure_backlog
 from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.child_start import ChildStart
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
@@ -32,7 +33,6 @@ from changefeed.host.settings import (
     ObserverSettings,
     Settings,
 )
-from changefeed.host.supervisor import ChildStart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Lease

@@ -34,7 +34,7 @@ What next, with an observer and changes of your own:
 
   . .venv/bin/activate
   changefeed produce data/log samples/hello/people.jsonl --key=name
-  changefeed hosts 2 --observer=samples.hello.greeting:greet
+  changefeed run --processes=2 --observer=samples.hello.greeting:greet
 
 Another terminal: changefeed status. Each host serves a page, at the address that its log names.
 docs/getting-started.md goes through it, and docs/tutorials has Cosmos DB, Kubernetes and Spark.

@@ -85,7 +85,7 @@ def _hosts(
     place: Path, ownership: str, checkpoints: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     command = [
-        *(*_changefeed("hosts"), "2", "--feed=eventlog:log", *_QUICK),
+        *(*_changefeed("run"), "--processes=2", "--feed=eventlog:log", *_QUICK),
         *(f"--set=leases.address={ownership}", f"--set=leases.checkpoints={checkpoints}"),
         *("--create-lease-container", "--observer=samples.redis_and_blob.seen:Seen"),
         f"--option=file={place / 'seen.jsonl'}",

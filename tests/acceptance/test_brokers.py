@@ -72,7 +72,7 @@ async def test_several_brokers_run_under_one_supervisor_and_stop_in_order(
 ) -> None:
     port = free_ports(2)
     flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
-    async with running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
+    async with running("broker", "--processes=2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
         await ready(port, both)
         await ready(port + 1, both)
         await asyncio.to_thread(log, tmp_path, "create", address(port), "--parts=4")
@@ -109,7 +109,7 @@ async def test_several_brokers_end_with_2_where_another_program_has_one_of_their
     flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
     with socket.create_server(("127.0.0.1", port + 1)):
         async with (
-            running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both,
+            running("broker", "--processes=2", *flags, *QUICK_BROKER, cwd=tmp_path) as both,
             asyncio.timeout(PATIENCE),
         ):
             assert await both.process.wait() == 2

@@ -31,7 +31,7 @@ def commands(sample: str) -> tuple[list[str], list[str]]:
     (block,) = [x for x in re.findall(r"```\n(.*?)```", text, re.DOTALL) if sample in x]
     lines = [shlex.split(x) for x in block.splitlines()]
     produce, hosts = lines[0], lines[1]
-    assert (produce[:2], hosts[:2]) == (["changefeed", "produce"], ["changefeed", "hosts"])
+    assert (produce[:2], hosts[:2]) == (["changefeed", "produce"], ["changefeed", "run"])
     return produce[1:], hosts[1:]
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real_time
 BROKER = ("broker", "--name=anna", "--port=0", "--set=membership.heartbeat=0.2")
 SERVING = {
     ("run", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
-    ("hosts", "2", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
+    ("run", "--processes=2", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
     ("monitor", *PLACES): '"event": "web.listening"',
     (*BROKER, "--cluster=file:///{place}/cluster"): '"event": "broker.listening"',
     ("emulator", "--port=0"): "serving Cosmos DB",
@@ -45,7 +45,7 @@ async def test_a_hang_up_is_an_orderly_stop(command: tuple[str, ...], place: Pat
     assert "Traceback" not in process.said
     if command[0] == "broker":
         assert process.events("broker.left")
-    if command[0] in ("run", "hosts"):
+    if command[0] == "run":
         assert process.events("host.stopped")
 
 

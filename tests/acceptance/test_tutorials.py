@@ -28,7 +28,7 @@ T = TypeVar("T")
 def test_the_first_observer_prints_what_the_page_shows(tmp_path: Path) -> None:
     page = Tutorial("first-observer", tmp_path)
     page.type("changefeed produce")
-    with page.left_running("changefeed hosts") as printed:
+    with page.left_running("changefeed run") as printed:
         until(lambda: len(printed()) >= 5)
         page.type("changefeed status")
     assert printed() == page.printed[0]
@@ -45,7 +45,7 @@ def test_cosmos_in_15_minutes_reads_each_order_once_through_a_split(tmp_path: Pa
     with page.left_running("changefeed emulator"):
         until(lambda: answers(port))
         page.type("python write.py 0 50")
-        with page.left_running("changefeed hosts") as printed:
+        with page.left_running("changefeed run") as printed:
             until(lambda: len(printed()) >= 50)
             page.type("changefeed doctor")
             page.type("curl")

@@ -28,6 +28,7 @@ from changefeed.observers.middleware import concurrency, poison
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.poison import PoisonIsolation, Verdict
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.exit_codes import FAILED
 
 from .mutant import Patch, mutant
 
@@ -199,4 +200,4 @@ def a_lease_that_was_deleted_is_created_beside_its_owner(m: Patch) -> None:
 
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")
 def what_a_person_must_mend_is_tried_again_by_the_supervisor(m: Patch) -> None:
-    m.patch(exit_codes, "USER_ERROR", exit_codes.FAILED)
+    m.patch(exit_codes, "USER_ERROR", FAILED)

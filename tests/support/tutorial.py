@@ -12,7 +12,7 @@ from tests.support.commands import QUICK
 from tests.support.processes import beside, ended
 
 ROOT = Path(__file__).parents[2]
-GOES_ON = ("changefeed emulator", "changefeed hosts", "changefeed run")
+GOES_ON = ("changefeed emulator", "changefeed run")
 _SAVED = re.compile(r"Save this as `([\w.]+)`[^`]*?\n\n```\w+\n(.*?)```", re.DOTALL)
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -7,8 +7,8 @@ import pytest
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.child_start import ChildStart
 from changefeed.host.stop_incomplete import StopIncomplete
-from changefeed.host.supervisor import ChildStart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership

@@ -1,4 +1,4 @@
-"""What the children of ``changefeed hosts`` are given, and what ends them."""
+"""What the processes of ``--processes`` are given, and what ends them."""
 
 import asyncio
 import os
@@ -10,9 +10,9 @@ import pytest
 
 from changefeed.cli.children import supervise
 from changefeed.cli.host_flags import HostFlags
-from changefeed.cli.hosts import command
+from changefeed.cli.run import arguments_of
+from changefeed.host.child_start import ChildStart
 from changefeed.host.settings import Settings
-from changefeed.host.supervisor import ChildStart
 
 pytestmark = pytest.mark.real_time
 
@@ -27,8 +27,7 @@ time.sleep(60)
 
 def test_a_child_is_given_its_name_and_the_incarnations_that_are_dead() -> None:
     child = ChildStart(name="h-2", incarnation="third", dead=("first", "second"))
-    line = command(HostFlags(name="h"), Settings(), child, 1)
-    assert line[-2:] == ["--name=h-2", "--stop-at-eof"]
+    assert arguments_of(HostFlags(name="h"), Settings(), "h-2", 1) == ["run", "--name=h-2"]
     assert ChildStart.of("h-2", child.environment) == child
     assert ChildStart.of("h-2", {}).dead == ()
 

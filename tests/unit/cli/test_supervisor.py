@@ -6,11 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.host.supervisor import (
-    ChildStart,
-    Supervisor,
-    exit_code,
-)
+from changefeed.cli.supervisor import Supervisor, exit_code, how_it_ended
+from changefeed.host.child_start import ChildStart
 from tests.support.looking import now
 
 
@@ -72,7 +69,7 @@ async def test_a_stop_is_passed_on_to_every_child_and_the_end_is_orderly() -> No
     assert now() == 5
 
 
-async def test_a_child_that_dies_is_started_again_ever_later_until_it_has_lived_long() -> None:
+async def test_a_child_that_dies_is_started_again_at_once_and_later_if_it_dies_young() -> None:
     lives = [0.0, 0.0, 0.0, 100.0, 0.0, FOR_EVER]
     nursery = Nursery(lambda _, nth: Pretender(1, lives[nth]))
     supervisor = Supervisor(nursery, budget=10)
@@ -80,7 +77,7 @@ async def test_a_child_that_dies_is_started_again_ever_later_until_it_has_lived_
 
     await supervisor.run(["a"])
 
-    assert [at for _, at in nursery.started] == [0, 0.5, 1.5, 3.5, 104, 105]
+    assert [at for _, at in nursery.started] == [0, 0, 0.5, 1.5, 101.5, 102]
 
 
 async def test_a_mistake_that_only_a_person_can_mend_stops_all() -> None:
@@ -109,7 +106,7 @@ async def test_a_stop_while_a_restart_is_waited_for_starts_nothing() -> None:
     supervisor = Supervisor(nursery, budget=10)
     asyncio.get_running_loop().call_later(0.2, supervisor.stop)
     assert await supervisor.run(["a"]) == 1
-    assert len(nursery.started) == 1
+    assert len(nursery.started) == 2  # the second one at once
 
 
 async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> None:
@@ -128,3 +125,17 @@ async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> No
 )
 def test_the_exit_code_is_the_worst(codes: list[int], worst: int) -> None:
     assert exit_code(codes) == worst
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, {"code": 0}),
+        (-signal.SIGSEGV, {"signal": "SIGSEGV"}),
+        (-signal.SIGRTMIN - 1, {"signal": f"signal {signal.SIGRTMIN + 1}"}),
+    ],
+)
+def test_the_end_of_a_process_has_the_name_of_its_signal_or_its_code(
+    code: int, said: dict[str, str | int]
+) -> None:
+    assert how_it_ended(code) == said

@@ -1,6 +1,6 @@
-"""Several host processes on one machine, under one supervisor.
+"""Several processes of one command on one machine, under one supervisor.
 
-A child that ends of itself is started again, after a delay that grows as long as it keeps
+A child that ends of itself is started again at once, and later and later as long as it keeps
 dying young. A child that ends with 2 has met a mistake that only a person can mend: then
 all are stopped. A signal is passed on to every child; a second one kills them, and so does
 the end of the time they have.
@@ -15,18 +15,16 @@ orderly way. They are in process groups of their own: Ctrl-C reaches them once, 
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import uuid4
 
+from changefeed.host.child_start import ChildStart
+from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.stop import Stop
 
-USER_ERROR = 2
-_VARIABLE = "CHANGEFEED_INCARNATIONS"
-"""The one of a process that a supervisor has started, and those before it, which ended."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
 _REMEMBERED = 10  # starts that may have died before they could write their record
@@ -45,44 +43,31 @@ class Child(Protocol):
     async def wait(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildStart:
-    """One start of the host of a name; ``dead`` are earlier ones, whose processes ended."""
-
-    name: str
-    incarnation: str
-    dead: tuple[str, ...] = ()
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """What tells the process of it."""
-        return {_VARIABLE: " ".join([self.incarnation, *self.dead])}
-
-    @classmethod
-    def of(cls, name: str, environ: Mapping[str, str]) -> "ChildStart":
-        """Return what a supervisor has told the process of this host, or a start of its own."""
-        incarnation, *dead = environ.get(_VARIABLE, "").split() or [uuid4().hex]
-        return cls(name=name, incarnation=incarnation, dead=tuple(dead))
-
-
 Start = Callable[[ChildStart], Awaitable[Child]]
-"""Starts a host."""
+"""Starts a process."""
 
 
-def child_names(base: str, count: int) -> list[str]:
-    return [f"{base}-{n}" for n in range(1, count + 1)]
+def next_delay(previous: float | None, lived: float) -> float:
+    """Return how long to wait with a restart: doubled, unless the child lived for long.
+
+    ``previous`` is how long the last restart has waited, ``None`` if there was none.
+    """
+    if previous is None or lived >= _LONG_ENOUGH:
+        return 0.0
+    return min(max(2 * previous, _FIRST_DELAY), _LONGEST_DELAY)
 
 
-def next_delay(previous: float, lived: float) -> float:
-    """Return how long to wait with a restart: doubled, unless the child lived for long."""
-    if not previous or lived >= _LONG_ENOUGH:
-        return _FIRST_DELAY
-    return min(2 * previous, _LONGEST_DELAY)
+def how_it_ended(code: int) -> dict[str, str | int]:
+    """Return the signal that ended a process, by its name, or else its exit code."""
+    if code >= 0:
+        return {"code": code}
+    known = {x.value: x.name for x in signal.Signals}
+    return {"signal": known.get(-code, f"signal {-code}")}
 
 
 def exit_code(codes: Iterable[int]) -> int:
     """Return the worst of the children's codes; to have been killed counts as 1."""
-    return max((1 if x < 0 else x for x in codes), default=0)
+    return max((FAILED if x < 0 else x for x in codes), default=0)
 
 
 class Supervisor:
@@ -110,21 +95,23 @@ class Supervisor:
     async def _keep(self, name: str) -> int:
         """Start a child again and again; return the code it ended with at last."""
         clock = asyncio.get_running_loop().time
-        delay = 0.0
+        delay: float | None = None
         dead: tuple[str, ...] = ()
         while True:
             began = clock()
             start = ChildStart(name=name, incarnation=uuid4().hex, dead=dead)
             code = await self._run_once(start)
             dead = (*dead, start.incarnation)[-_REMEMBERED:]
+            ended = how_it_ended(code)
             if self._stop.requested.is_set():
+                _log.info("process.ended", name=name, **ended)
                 return code
             if code == USER_ERROR:
-                _log.error("process.ended", host=name, code=code, advice="see its message")
+                _log.error("process.ended", name=name, **ended, advice="see its message")
                 self._stop.request()
                 return code
             delay = next_delay(delay, clock() - began)
-            _log.warning("process.ended", host=name, code=code, again_after=delay)
+            _log.warning("process.ended", name=name, **ended, again_after=delay)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stop.requested.wait()
@@ -134,7 +121,7 @@ class Supervisor:
         name = start.name
         child = await self._start(start)
         self._children[name] = child
-        _log.info("process.started", host=name, pid=child.pid)
+        _log.info("process.started", name=name, pid=child.pid)
         try:
             if self._stop.requested.is_set():
                 _send(child, signal.SIGTERM)
@@ -151,7 +138,7 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._budget):
                 await self._stop.at_once.wait()
-        _log.warning("process.killed", hosts=sorted(self._children))
+        _log.warning("process.killed", names=sorted(self._children))
         self._signal_all(signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:

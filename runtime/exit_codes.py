@@ -1,0 +1,8 @@
+"""With which codes a process ends, so that its supervisor knows what to do."""
+
+from typing import Final
+
+FAILED: Final = 1
+"""It failed, and the same command may work later: no answer came, the disk was full."""
+USER_ERROR: Final = 2
+"""A person has to change something first: a setting, a file, an observer, a name."""
