@@ -10,7 +10,6 @@ from typing import Final
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -18,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from changefeed.pipeline.checkpoint_dir import Failures
-from changefeed.pipeline.progress import BatchDone, Board, batch_done
+from changefeed.pipeline.progress import BatchDone, TableProgress, batch_done
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
 
@@ -31,11 +30,11 @@ _FROM_A_TENTH_TO_AN_HOUR: Final = (
 
 
 class PipelineMetrics:
-    """The instruments. Lags are read off the board whenever somebody asks."""
+    """The instruments. Lags are read off the progress whenever somebody asks."""
 
-    def __init__(self, board: Board, meter: Meter | None = None) -> None:
+    def __init__(self, progress: TableProgress, meter: Meter | None = None) -> None:
         meter = meter or metrics.get_meter("changefeed.pipeline")
-        self._board = board
+        self._progress = progress
         self._changes = meter.create_counter(
             "changefeed.pipeline.changes", "{change}", "Changes in batches that are done"
         )
@@ -87,14 +86,14 @@ class PipelineMetrics:
 
     def _observe_lag(self, _: CallbackOptions) -> list[Observation]:
         return [
-            Observation(x.lag, {_TABLE: one.table, "range": name})
-            for one in self._board.seen()
-            for name, x in one.ranges.items()
+            Observation(x.lag, {_TABLE: one.table, "range": x.range})
+            for one in self._progress.status().tables
+            for x in one.ranges
         ]
 
 
 class PipelineListener(StreamingQueryListener):
-    """Passes what Spark reports to the metrics and to the board.
+    """Passes what Spark reports to the metrics and to the status of tables.
 
     ``failures`` returns the failures of observers in a batch of a table, ``starts`` says
     where the first batches of tables began.
@@ -103,16 +102,16 @@ class PipelineListener(StreamingQueryListener):
     def __init__(
         self,
         access: Access,
-        board: Board,
+        progress: TableProgress,
         failures: Callable[[str, int], Failures],
         meter: Meter | None = None,
         starts: Mapping[str, Offset] | None = None,
     ) -> None:
         super().__init__()
         self._access = access
-        self._board = board
+        self._progress = progress
         self._failures = failures
-        self._metrics = PipelineMetrics(board, meter)
+        self._metrics = PipelineMetrics(progress, meter)
         self._names: dict[str, str] = {}
         self._starts = starts or {}
 
@@ -126,12 +125,9 @@ class PipelineListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         start = self._starts.get(event.progress.name or "")
         done = batch_done(event.progress, self._access, start)
-        self._board.done(done)
+        self._progress.done(done)
         self._metrics.done(done)
         self._metrics.went_wrong(self._failures(done.table, done.batch))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        self._board.idle(self._names.get(str(event.id), str(event.id)))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         name = self._names.pop(str(event.id), str(event.id))

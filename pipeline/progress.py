@@ -1,32 +1,28 @@
-"""How far the queries are: what Spark reports of each batch, kept for status and metrics.
+"""How far the queries of this process are: what Spark reports of each batch.
 
-Spark knows nothing of ranges: what was read of each, and how much waits, follows from the
-offsets. Spark leaves out the first offset of a query: where the query does not know it
-either, what was read by range is not known for that batch.
+Spark knows nothing of ranges: where each is, and how much waits, follows from the offsets.
+Spark leaves out the first offset of a query: where the query does not know it either, its
+first changes are those that Spark has counted.
 """
 
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+import msgspec
+from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
-from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
+from changefeed.pipeline.status import RangeStatus, TablesStatus, TableStatus, ranges_status
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger()
 
 _MILLIS: Final = 1000
+_LOG_EVERY: Final = 10.0
 _NO_OFFSET: Final = (None, "", "null", "None")  # each is seen, by version and by turn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeDone:
-    """What a batch read of a range, ``None`` if that is not known, and what waits there."""
-
-    changes: int | None
-    lag: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,151 +34,106 @@ class BatchDone:
     changes: int
     seconds: float
     late: int
-    ranges: Mapping[RangeId, RangeDone]
-
-    @property
-    def lag(self) -> int:
-        return sum(x.lag for x in self.ranges.values())
-
-
-class SourceOffsets(Protocol):
-    """The offsets of a source in Spark's progress; ``SourceProgress`` has much more."""
-
-    @property
-    def startOffset(self) -> str: ...  # noqa: N802 - Spark's name
-    @property
-    def endOffset(self) -> str: ...  # noqa: N802 - Spark's name
-    @property
-    def latestOffset(self) -> str: ...  # noqa: N802 - Spark's name
+    ranges: tuple[RangeStatus, ...]
 
 
 def batch_done(
-    progress: StreamingQueryProgress, access: Access, start: Offset | None = None
+    progress: StreamingQueryProgress, access: Access, first: Offset | None = None
 ) -> BatchDone:
-    """Read what Spark reports of a batch. ``start`` is where the first one began."""
-    ranges: dict[RangeId, RangeDone] = {}
-    for source in progress.sources:
-        ranges |= ranges_done(source, access, start if progress.batchId == 0 else None)
+    """Read what Spark reports of a batch. ``first`` is where the first one began."""
+    (source,) = progress.sources
     return BatchDone(
         table=progress.name or str(progress.id),
         batch=progress.batchId,
-        changes=_changes(progress, ranges, access),
+        changes=_changes(progress, source, access, first if progress.batchId == 0 else None),
         seconds=progress.batchDuration / _MILLIS,
         late=sum(x.numRowsDroppedByWatermark for x in progress.stateOperators),
-        ranges=ranges,
+        ranges=_ranges(source, access),
     )
 
 
 def _changes(
-    progress: StreamingQueryProgress, ranges: Mapping[RangeId, RangeDone], access: Access
+    progress: StreamingQueryProgress,
+    source: SourceProgress,
+    access: Access,
+    first: Offset | None,
 ) -> int:
     """Count the changes of a batch, each once.
 
     Spark counts what is read, again where it reads again what it has lost. That is all there
     is for a feed whose positions do not count changes.
     """
-    exact = [x.changes for x in ranges.values() if x.changes is not None]
-    if access.positions_count_changes and ranges and len(exact) == len(ranges):
-        return sum(exact)
-    return progress.numInputRows
-
-
-def ranges_done(
-    source: SourceOffsets, access: Access, first: Offset | None = None
-) -> Mapping[RangeId, RangeDone]:
-    """Return what lies between the offsets of a batch, and between its end and the newest.
-
-    ``first`` is where the batch began, where Spark does not say it.
-    """
-    start, end, newest = (
-        None if text in _NO_OFFSET else Offset.of(text).marks
-        for text in (source.startOffset, source.endOffset, source.latestOffset)
+    start, end = _offset(source.startOffset) or first, _offset(source.endOffset)
+    if not access.positions_count_changes or start is None or end is None:
+        return progress.numInputRows
+    return sum(
+        access.positions.distance(start.marks[x].position, mark.position)
+        for x, mark in end.marks.items()
+        if x in start.marks  # what is introduced is read in the batch after
     )
-    if start is None and first is not None:
-        start = first.marks
+
+
+def _ranges(source: SourceProgress, access: Access) -> tuple[RangeStatus, ...]:
+    """Return where the ranges are, and what waits in them."""
+    end, newest = _offset(source.endOffset), _offset(source.latestOffset)
     if end is None:
-        return {}
-    found, distance = {}, access.positions.distance
-    for name, mark in end.items():
-        begin = None if start is None else start.get(name, mark)
-        last = mark if newest is None else newest.get(name, mark)
-        found[name] = RangeDone(
-            changes=None if begin is None else distance(begin.position, mark.position),
-            lag=max(0, distance(mark.position, last.position)),
-        )
-    return found
+        return ()
+    ahead = end.marks if newest is None else {**end.marks, **newest.marks}
+    distance = access.positions.distance
+    lags = {
+        x: max(0, distance(mark.position, ahead[x].position)) for x, mark in end.marks.items()
+    }
+    return ranges_status(end.marks, lags)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeSeen:
-    """``rate`` is in changes per second since the batch before."""
-
-    rate: float | None
-    lag: int
+def _offset(text: str) -> Offset | None:
+    return None if text in _NO_OFFSET else Offset.of(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSeen:
-    """A table now. ``changes`` were read since this process began; ``at`` is when."""
+class TableProgress:
+    """The status of each table of this process. Written by the listener and the supervisor,
+    read by any thread.
+    """
 
-    table: str
-    batch: int | None = None
-    changes: int = 0
-    rate: float | None = None
-    lag: int | None = None
-    ranges: Mapping[RangeId, RangeSeen]
-    trouble: str | None = None
-    at: float
-
-    def after(self, done: BatchDone, now: float) -> "TableSeen":
-        seconds = max(done.seconds, now - self.at if self.batch is not None else 0.0, 0.001)
-        return replace(
-            self,
-            batch=done.batch,
-            changes=self.changes + done.changes,
-            rate=done.changes / seconds,
-            lag=done.lag,
-            ranges={
-                name: RangeSeen(
-                    rate=None if x.changes is None else x.changes / seconds, lag=x.lag
-                )
-                for name, x in done.ranges.items()
-            },
-            at=now,
-        )
-
-    def idle(self) -> "TableSeen":
-        """Nothing waits."""
-        still = {name: RangeSeen(rate=0.0, lag=0) for name in self.ranges}
-        return replace(self, rate=0.0, lag=0, ranges=still)
-
-
-class Board:
-    """What is known of each table. Written by the listener and the keeper, read by any."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables: dict[str, TableSeen] = {}
+        self._tables: dict[str, TableStatus] = {}
 
     def started(self, table: str) -> None:
-        self._change(table, lambda x: replace(x, trouble=None))
+        self._change(table, waits_for=None)
 
-    def in_trouble(self, table: str, reason: str) -> None:
-        self._change(table, lambda x: replace(x, trouble=reason))
+    def waits(self, table: str, reason: str) -> None:
+        self._change(table, waits_for=reason)
 
     def done(self, batch: BatchDone) -> None:
-        self._change(batch.table, lambda x: x.after(batch, self._clock()))
+        lag = sum(x.lag for x in batch.ranges)
+        self._change(batch.table, batch=batch.batch, lag=lag, ranges=batch.ranges)
 
-    def idle(self, table: str) -> None:
-        self._change(table, TableSeen.idle)
-
-    def seen(self) -> Sequence[TableSeen]:
+    def status(self) -> TablesStatus:
         with self._lock:
-            return list(self._tables.values())
+            return TablesStatus(tables=tuple(self._tables.values()))
 
-    def _change(self, table: str, change: Callable[[TableSeen], TableSeen]) -> None:
+    def _change(self, table: str, **changed: object) -> None:
         with self._lock:
-            known = self._tables.get(table)
-            before = known or TableSeen(table=table, ranges={}, at=self._clock())
-            self._tables[table] = change(before)
+            known = self._tables.get(table) or TableStatus(table=table, running=True)
+            self._tables[table] = msgspec.structs.replace(known, **changed)
+
+
+class ProgressLog:
+    """Logs each table that has had a batch since its last line."""
+
+    def __init__(self, progress: TableProgress, clock: Callable[[], float]) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._next = clock() + _LOG_EVERY
+        self._logged: Sequence[TableStatus] = ()
+
+    def look(self) -> None:
+        if self._clock() < self._next:
+            return
+        self._next = self._clock() + _LOG_EVERY
+        tables = self._progress.status().tables
+        for x in tables:
+            if x.batch is not None and x not in self._logged:
+                _log.info("table.progress", table=x.table, batch=x.batch, lag=x.lag)
+        self._logged = tables

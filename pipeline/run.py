@@ -12,12 +12,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported, refuse_damaged
-from changefeed.pipeline.display import display
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lost import try_again
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.observer_sink import NAME, register_observers, whole_ranges
-from changefeed.pipeline.progress import Board
+from changefeed.pipeline.progress import ProgressLog, TableProgress
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
@@ -142,7 +141,7 @@ class _Process:
     spark: SparkSession
     settings: PipelineSettings
     hold: DrainGate
-    board: Board
+    progress: TableProgress
     listener: PipelineListener
     starts: Mapping[str, str]
     once: bool
@@ -154,20 +153,19 @@ class _Process:
         fillers: Mapping[str, Filler] | None = None,
     ) -> None:
         settings = self.settings
-        with display(self.board) as look:
-            _log.info("pipeline.started", feed=settings.feed, tables=list(starters))
-            keep_running(
-                starters,
-                stop,
-                self.hold,
-                board=self.board,
-                stop_timeout=settings.stop_timeout,
-                tries=_TRIES_OF_ONCE if self.once else None,
-                look=look,
-                failed=self.listener.failed_to_start,
-                fillers=fillers,
-            )
-            _log.info("pipeline.stopped")
+        _log.info("pipeline.started", feed=settings.feed, tables=list(starters))
+        keep_running(
+            starters,
+            stop,
+            self.hold,
+            progress=self.progress,
+            stop_timeout=settings.stop_timeout,
+            tries=_TRIES_OF_ONCE if self.once else None,
+            look=ProgressLog(self.progress, stop.now).look,
+            failed=self.listener.failed_to_start,
+            fillers=fillers,
+        )
+        _log.info("pipeline.stopped")
 
 
 @contextmanager
@@ -181,7 +179,7 @@ def _process(
     registry: CollectorRegistry,
 ) -> Iterator[_Process]:
     """Start what the queries of these names need; what is refused is, before Spark starts."""
-    board = Board()
+    progress = TableProgress()
     master = None if submitted else settings.master
     checkpoints = [settings.checkpoint(x) for x in names]
     for checkpoint in checkpoints:
@@ -190,7 +188,7 @@ def _process(
         query_advice(),
         closing(open_access(settings.feed)) as access,
         all_owned(checkpoints),
-        served(settings.web, board, registry),
+        served(settings.web, progress, registry),
         holding() as hold,
     ):
         starts = {
@@ -198,7 +196,7 @@ def _process(
         }
         listener = PipelineListener(
             access,
-            board,
+            progress,
             lambda name, batch: failures_reported(settings.checkpoint(name), batch),
             starts={name: Offset.of(x) for name, x in starts.items() if x.startswith("{")},
         )
@@ -210,7 +208,7 @@ def _process(
                 spark=spark,
                 settings=settings,
                 hold=hold,
-                board=board,
+                progress=progress,
                 listener=listener,
                 starts=starts,
                 once=once,

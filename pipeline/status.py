@@ -1,17 +1,22 @@
-"""How far each table of a pipeline is, without starting Spark."""
+"""How far the tables of a pipeline are: one document, from checkpoints or from the queries.
 
-from collections.abc import Sequence
+``tables_status`` reads checkpoints, without Spark, whether or not a pipeline runs. The
+process of a pipeline knows the same of its own queries (``progress``), and why one waits.
+"""
+
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
-from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import mark_of
 from changefeed.pipeline.source.reader import Access
 
@@ -26,16 +31,31 @@ class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """``batch`` is the last one done. ``running``: a pipeline of this machine keeps it."""
+    """``batch`` is the last one done, and ``lag`` the sum of its ranges.
+
+    ``running``: a pipeline of this machine keeps it. ``waits_for`` is why its query failed
+    and will be started again, ``None`` while it runs.
+    """
 
     table: str
-    batch: int | None
-    lag: int | None
     running: bool
+    batch: int | None = None
+    lag: int | None = None
+    waits_for: str | None = None
     ranges: tuple[RangeStatus, ...] = ()
 
 
-def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
+class TablesStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """All tables of a pipeline, in the order of its settings."""
+
+    tables: tuple[TableStatus, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        return [f"{x.table}: {x.waits_for}" for x in self.tables if x.waits_for is not None]
+
+
+def tables_status(settings: PipelineSettings) -> TablesStatus:
     """Look at everything that the settings name. Raise what the feed raises, and
     ``PipelineRefused`` where there are no tables.
     """
@@ -46,7 +66,34 @@ def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
             "directory, or check the name"
         )
     with query_advice(), closing(open_access(settings.feed)) as access:
-        return [_status(settings, name, access) for name in settings.queries]
+        return TablesStatus(
+            tables=tuple(
+                _table(name, settings.checkpoint(name), access) for name in settings.queries
+            )
+        )
+
+
+def ranges_status(
+    marks: Mapping[RangeId, Mark], lags: Mapping[RangeId, int]
+) -> tuple[RangeStatus, ...]:
+    return tuple(
+        RangeStatus(range=x, position=mark.position, lag=lags[x], ended=mark.ended)
+        for x, mark in sorted(marks.items())
+    )
+
+
+def _table(name: str, checkpoint: str, access: Access) -> TableStatus:
+    found, running = committed(checkpoint), is_owned(checkpoint)
+    if found is None:
+        return TableStatus(table=name, running=running)
+    ranges = _ranges(found.offset, access)
+    return TableStatus(
+        table=name,
+        running=running,
+        batch=found.batch,
+        lag=sum(x.lag for x in ranges),
+        ranges=ranges,
+    )
 
 
 def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
@@ -70,22 +117,4 @@ def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
             if x.range.id not in marks
         }
         marks |= new
-    return tuple(
-        RangeStatus(range=x, position=mark.position, lag=lags[x], ended=mark.ended)
-        for x, mark in sorted(marks.items())
-    )
-
-
-def _status(settings: PipelineSettings, name: str, access: Access) -> TableStatus:
-    checkpoint = settings.checkpoint(name)
-    found, running = committed(checkpoint), is_owned(checkpoint)
-    if found is None:
-        return TableStatus(table=name, batch=None, lag=None, running=running)
-    ranges = _ranges(found.offset, access)
-    return TableStatus(
-        table=name,
-        batch=found.batch,
-        lag=sum(x.lag for x in ranges),
-        running=running,
-        ranges=ranges,
-    )
+    return ranges_status(marks, lags)

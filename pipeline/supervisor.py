@@ -24,7 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
-from changefeed.pipeline.progress import Board
+from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.runtime.errors import Failure, StoreUnavailable, UserError
@@ -93,7 +93,7 @@ def keep_running(
     stop: Stopping,
     hold: DrainGate,
     *,
-    board: Board,
+    progress: TableProgress,
     stop_timeout: float = STOP_TIMEOUT,
     tries: int | None = None,
     look: Callable[[], None] = lambda: None,
@@ -102,7 +102,7 @@ def keep_running(
 ) -> None:
     """Run queries until asked to stop, or until all have ended by themselves.
 
-    ``hold`` is what the queries were made with. ``board`` learns which queries wait for
+    ``hold`` is what the queries were made with. ``progress`` learns which queries wait for
     their feed, and ``look`` is called now and then. ``failed`` is called with the name of a
     query that did not even start. ``tries`` is how often in a row a feed may
     be away for one query; without it there is no limit. ``fillers`` are asked first, at the
@@ -123,25 +123,25 @@ def keep_running(
     try:
         while not stop.asked and not all(x.done for x in kept):
             for one in kept:
-                _look(one, board, stop.now(), tries)
+                _look(one, progress, stop.now(), tries)
             look()
             stop.wait(_LOOK_INTERVAL)
         _come_to_rest(kept, stop, hold, stop_timeout)
         for one in kept:
             if one.query is not None:
-                _look(one, board, stop.now(), tries)  # it may have failed meanwhile
+                _look(one, progress, stop.now(), tries)  # it may have failed meanwhile
     finally:
         for one in kept:
             if one.query is not None:
                 one.query.stop()
 
 
-def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
+def _look(one: _Kept, progress: TableProgress, now: float, tries: int | None) -> None:
     if one.done or (one.query is None and now < one.due):
         return
     if one.query is None:
         one.query = one.begin()
-        board.started(one.name)
+        progress.started(one.name)
         _log.info("query.started", table=one.name)
         return
     if one.query.isActive:
@@ -163,7 +163,7 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
         raise failed(f"the table {one.name!r} cannot be kept: {reason}") from failure
     delay = delay_after(one.failures)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
-    board.in_trouble(one.name, reason)
+    progress.waits(one.name, reason)
     one.query, one.due, one.filled = None, now + delay, False
 
 

@@ -3,25 +3,25 @@
     /livez    200 as long as the process answers
     /readyz   200, or 503 with what is wrong: queries that wait for their feed
     /metrics  for Prometheus
-    /tables   how far each table is, for the page of a fleet (``web.pipelines`` of its hosts)
+    /tables   how far each table is, as ``changefeed pipeline status --json`` has it
 
 There is no access control. It is this machine only, unless ``web.bind`` says otherwise. The
 server has a thread and an event loop of its own, and the limits of a host's endpoints.
 """
 
 import asyncio
-import json
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+import msgspec
 from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.progress import Board, TableSeen
+from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.settings import WebSettings
+from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
 
@@ -29,83 +29,56 @@ _log = get_logger()
 
 
 @contextmanager
-def served(settings: WebSettings, board: Board, registry: CollectorRegistry) -> Iterator[None]:
-    """Answer until the block is left, if a port was named.
+def served(
+    settings: WebSettings, progress: TableProgress, registry: CollectorRegistry
+) -> Iterator[str | None]:
+    """Answer until the block is left, if a port was named; yield the address.
 
     Raise ``PipelineRefused`` if it cannot be had.
     """
     if settings.port is None:
-        yield
+        yield None
         return
-    with listening(settings.bind, settings.port, board, registry):
-        yield
-
-
-@contextmanager
-def listening(bind: str, port: int, board: Board, registry: CollectorRegistry) -> Iterator[str]:
-    """Answer until the block is left; yield the address."""
     try:
-        taken = take_port(bind, port)
+        listening = take_port(settings.bind, settings.port)
     except OSError as error:
         raise PipelineRefused(
-            f"cannot listen at {bind}, port {port}: {error}. Choose another "
+            f"cannot listen at {settings.bind}, port {settings.port}: {error}. Choose another "
             f"(web.bind, web.port), or 0 for any that is free"
         ) from error
-    with taken:
-        loop, stop = asyncio.new_event_loop(), asyncio.Event()
-        app = _application(board, registry)
-        thread = threading.Thread(
-            target=loop.run_until_complete,
-            args=(_serve(app, taken, stop),),
-            name="web",
-            daemon=True,
-        )
-        thread.start()
-        address = f"http://{address_of(taken)}"
+    with listening, closing(LoopThread()) as loop:
+        answering = loop.start(_serve(_application(progress, registry), listening))
+        address = f"http://{address_of(listening)}"
         _log.info("web.listening", address=address)
         try:
             yield address
         finally:
-            loop.call_soon_threadsafe(stop.set)
-            thread.join()
-            loop.close()
+            answering.cancel()
 
 
-async def _serve(app: web.Application, listening: socket.socket, stop: asyncio.Event) -> None:
+async def _serve(app: web.Application, listening: socket.socket) -> None:
     async with serving(app, WebLimits(), listening):
-        await stop.wait()
+        await asyncio.Event().wait()
 
 
-def _application(board: Board, registry: CollectorRegistry) -> web.Application:
-    async def respond(request: web.Request) -> web.Response:
-        status, kind, body = answer(request.path, board, registry)
-        return web.Response(status=status, body=body, headers={hdrs.CONTENT_TYPE: kind})
+def _application(progress: TableProgress, registry: CollectorRegistry) -> web.Application:
+    async def livez(_: web.Request) -> web.Response:
+        return web.json_response({"alive": True})
+
+    async def readyz(_: web.Request) -> web.Response:
+        problems = progress.status().problems
+        body = {"ready": not problems, "problems": problems}
+        return web.json_response(body, status=503 if problems else 200)
+
+    async def metrics(_: web.Request) -> web.Response:
+        kind = {hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST}
+        return web.Response(body=generate_latest(registry), headers=kind)
+
+    async def tables(_: web.Request) -> web.Response:
+        document = msgspec.json.encode(progress.status())
+        return web.Response(body=document, content_type="application/json")
 
     app = web.Application()
-    app.router.add_get("/{path:.*}", respond)
+    for handler in (livez, readyz, metrics, tables):
+        app.router.add_get(f"/{handler.__name__}", handler)
     return app
-
-
-def answer(path: str, board: Board, registry: CollectorRegistry) -> tuple[int, str, bytes]:
-    """Return the status, the type and the body for a path."""
-    if path == "/metrics":
-        return 200, CONTENT_TYPE_LATEST, generate_latest(registry)
-    if path == "/livez":
-        return 200, "application/json", json.dumps({"alive": True}).encode()
-    if path == "/readyz":
-        problems = [f"{x.table}: {x.trouble}" for x in board.seen() if x.trouble is not None]
-        body = json.dumps({"ready": not problems, "problems": problems}).encode()
-        return 503 if problems else 200, "application/json", body
-    if path == "/tables":
-        return 200, "application/json", json.dumps([_shown(x) for x in board.seen()]).encode()
-    return 404, "text/plain", b"there are: /livez, /readyz, /metrics, /tables\n"
-
-
-def _shown(table: TableSeen) -> dict[str, object]:
-    return {
-        "table": table.table,
-        "changes": table.changes,
-        "rate": table.rate,
-        "lag": table.lag,
-        "trouble": table.trouble,
-    }

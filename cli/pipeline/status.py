@@ -1,17 +1,21 @@
 """``changefeed pipeline status``: how far each table is, range by range."""
 
-from typing import Annotated
+import time
+from contextlib import suppress
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.live import Live
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.cli.pipeline.flags import PipelineFlags
-from changefeed.pipeline.status import TableStatus, tables_status
+from changefeed.pipeline.status import TablesStatus, TableStatus, tables_status
+
+_EVERY: Final = 1.0
 
 
 @with_flags
@@ -19,22 +23,39 @@ def status(
     flags: PipelineFlags,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
 ) -> None:
-    """Show how far each table is. Spark is not started, and the pipeline need not run."""
-    with exit_on_error():
-        found = tables_status(flags.settings())
+    """Show how far each table is. Spark is not started, and the pipeline need not run.
+
+    With --json and --watch, each look is one line.
+    """
+    with exit_on_error(), suppress(KeyboardInterrupt):
+        settings = flags.settings()
+        found = tables_status(settings)
         if json:
-            typer.echo(as_json(found, indented=True))
-            return
-        for one in found:
-            print_whole(_rendered(one))
+            typer.echo(as_json(found, indented=not watch))
+            while watch:
+                time.sleep(_EVERY)
+                typer.echo(as_json(tables_status(settings)))
+        elif not watch:
+            print_whole(as_tables(found))
+        else:
+            with Live(as_tables(found), auto_refresh=False, screen=True) as live:
+                while True:
+                    time.sleep(_EVERY)
+                    live.update(as_tables(tables_status(settings)), refresh=True)
 
 
-def _rendered(seen: TableStatus) -> RenderableType:
+def as_tables(seen: TablesStatus) -> RenderableType:
+    """Return a status as text, with a table for each table."""
+    return Group(*(y for x in seen.tables for y in _rendered(x)))
+
+
+def _rendered(seen: TableStatus) -> list[RenderableType]:
     state = "no batch yet" if seen.batch is None else f"batch {seen.batch}, lag {seen.lag:,}"
     running = "running" if seen.running else "not running"
-    heading = Text(f"{seen.table}: {state}, {running}", style="bold")
+    heading = plain(f"{seen.table}: {state}, {running}", "bold")
     if not seen.ranges:
-        return heading
+        return [heading]
     rows = ((x.range, x.position, "ended" if x.ended else f"{x.lag:,}") for x in seen.ranges)
-    return Group(heading, a_table("range", "position", "lag", rows=rows))
+    return [heading, a_table("range", "position", "lag", rows=rows)]

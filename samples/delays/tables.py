@@ -100,7 +100,7 @@ def keep_tables(directory: Path) -> None:
 
     Raise ``NotKept`` if that fails, and ``FeedRefused`` if there was no run.
     """
-    if all(x.lag == 0 for x in tables_status(settings_of(directory))):
+    if all(x.lag == 0 for x in tables_status(settings_of(directory)).tables):
         return
     done = subprocess.run(command(directory), capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     if done.returncode:

@@ -103,7 +103,7 @@ def look(settings: PipelineSettings, total: int) -> Sequence[TableSight]:
             done=0 if x.lag is None else total - x.lag,
             total=total,
         )
-        for x in tables_status(settings)
+        for x in tables_status(settings).tables
     ]
 
 

@@ -11,7 +11,7 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.observer import Context
 from changefeed.pipeline.checkpoint_dir import failures_reported
-from changefeed.pipeline.progress import Board
+from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.run import Observing
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
@@ -65,7 +65,7 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
         wanted = Observing(
             spark=spark, settings=settings, hold=hold, start="beginning", once=True, epoch=10
         )
-        keep_running({OBSERVER: wanted.started}, Stopping(), hold, board=Board())
+        keep_running({OBSERVER: wanted.started}, Stopping(), hold, progress=TableProgress())
         done, epochs = written(tmp_path / "out")
         aside = asyncio.run(put_aside(settings.observer.dead_letters))
         assert aside

@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.checkpoint_dir import Failures
 from changefeed.pipeline.metrics import PipelineListener
-from changefeed.pipeline.progress import Board
+from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.run import listened
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.addresses import open_access
@@ -36,9 +36,9 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     feed = a_log(tmp_path / "log", {"a": 30}, parts=1)
-    hold, board, reader = DrainGate(tmp_path), Board(), InMemoryMetricReader()
+    hold, progress, reader = DrainGate(tmp_path), TableProgress(), InMemoryMetricReader()
     away = [FeedUnavailable("the feed is locked. Ask again")]
-    troubles: list[str | None] = []
+    reasons: list[str | None] = []
     counts: list[int] = []
 
     def keep(rows: "DataFrame", batch: int) -> None:
@@ -55,21 +55,21 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
 
     access = open_access(feed)
     listener = PipelineListener(
-        access, board, lambda *_: Failures(), MeterProvider([reader]).get_meter("test")
+        access, progress, lambda *_: Failures(), MeterProvider([reader]).get_meter("test")
     )
     spark.streams.addListener(listener)
     try:
-        look = partial(_remember, board, troubles)
-        keep_running({"orders": start}, Stopping(), hold, board=board, look=look)
+        look = partial(_remember, progress, reasons)
+        keep_running({"orders": start}, Stopping(), hold, progress=progress, look=look)
         _wait_for_events(spark)
     finally:
         spark.streams.removeListener(listener)
         access.close()
     assert counts == [15, 15]
-    assert "the feed is locked. Ask again" in troubles
-    assert troubles[-1] is None
-    (seen,) = board.seen()
-    assert (seen.batch, seen.lag, [x.lag for x in seen.ranges.values()]) == (1, 0, [0])
+    assert "the feed is locked. Ask again" in reasons
+    assert reasons[-1] is None
+    (seen,) = progress.status().tables
+    assert (seen.batch, seen.lag, [x.lag for x in seen.ranges]) == (1, 0, [0])
     assert _counted(reader, "changefeed.pipeline.failures") == 1
     assert _counted(reader, "changefeed.pipeline.batches") == 2
     assert _counted(reader, "changefeed.pipeline.changes") == 30
@@ -79,7 +79,8 @@ def test_changes_that_spark_reads_again_are_counted_once(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     feed, wanted = a_log(tmp_path / "log", {"a": 30}, parts=1), DrainGate(tmp_path)
-    board = Board()
+    progress, reader = TableProgress(), InMemoryMetricReader()
+    meter = MeterProvider([reader]).get_meter("test")
 
     def read_twice(rows: "DataFrame", _: int) -> None:
         assert rows.count() == rows.count()
@@ -94,18 +95,17 @@ def test_changes_that_spark_reads_again_are_counted_once(
     started: list[StreamingQuery] = []
     with closing(open_access(feed)) as access:
         starts = {"orders": first_offset(access, "beginning")}
-        listener = PipelineListener(access, board, lambda *_: Failures(), starts=starts)
+        listener = PipelineListener(access, progress, lambda *_: Failures(), meter, starts)
         with listened(spark, listener):
-            keep_running({"orders": start}, Stopping(), wanted, board=board)
+            keep_running({"orders": start}, Stopping(), wanted, progress=progress)
             _wait_for_events(spark)
     spark_counted = [x.numInputRows for query in started for x in query.recentProgress]
     assert sum(spark_counted) == 60, "Spark would count them, else this test shows nothing"
-    (seen,) = board.seen()
-    assert seen.changes == 30
+    assert _counted(reader, "changefeed.pipeline.changes") == 30
 
 
-def _remember(board: Board, troubles: list[str | None]) -> None:
-    troubles += [x.trouble for x in board.seen()]
+def _remember(progress: TableProgress, reasons: list[str | None]) -> None:
+    reasons += [x.waits_for for x in progress.status().tables]
 
 
 def _wait_for_events(spark: "SparkSession") -> None:

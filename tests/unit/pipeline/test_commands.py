@@ -84,16 +84,15 @@ def test_status_lists_each_table_range_by_range(tmp_path: Path) -> None:
     with owned(str(tmp_path / "tables/_checkpoints/changes")):
         listed = json.loads(asked(tmp_path, "status", "--json").stdout)
     position = done.marks[R0].position
-    assert listed == [
-        {
-            "table": "changes",
-            "batch": 0,
-            "lag": 70,
-            "running": True,
-            "ranges": [{"range": R0, "position": position, "lag": 70, "ended": False}],
-        },
-        {"table": "latest", "batch": None, "lag": None, "running": False, "ranges": []},
-    ]
+    ranges = [{"range": R0, "position": position, "lag": 70, "ended": False}]
+    nothing: dict[str, object] = {"batch": None, "lag": None, "waits_for": None, "ranges": []}
+    changes = {"batch": 0, "lag": 70, "waits_for": None, "ranges": ranges}
+    assert listed == {
+        "tables": [
+            {"table": "changes", "running": True, **changes},
+            {"table": "latest", "running": False, **nothing},
+        ]
+    }
     assert not (tmp_path / "tables/_checkpoints/latest").exists(), "looking makes nothing"
 
 

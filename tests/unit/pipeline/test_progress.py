@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,24 +13,18 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
-from rich.console import Console
 
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.checkpoint_dir import Failures
-from changefeed.pipeline.display import Lines, rendered
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineMetrics
-from changefeed.pipeline.progress import (
-    BatchDone,
-    Board,
-    RangeDone,
-    batch_done,
-    ranges_done,
-)
+from changefeed.pipeline.progress import BatchDone, ProgressLog, TableProgress, batch_done
+from changefeed.pipeline.settings import WebSettings
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset
-from changefeed.pipeline.web import answer, listening
+from changefeed.pipeline.status import RangeStatus
+from changefeed.pipeline.web import served
 from tests.support.logs import captured_logs
 from tests.support.pipeline_feeds import a_log, memory_access
 
@@ -43,21 +36,17 @@ def source_offsets(start: str, end: str, latest: str) -> SimpleNamespace:
     return SimpleNamespace(startOffset=start, endOffset=end, latestOffset=latest)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def a_batch(number: int, *, read: int | None, lag: int, seconds: float = 2.0) -> BatchDone:
+def a_batch(number: int, *, read: int, lag: int, seconds: float = 2.0) -> BatchDone:
     return BatchDone(
         table="orders",
         batch=number,
-        changes=read or 0,
+        changes=read,
         seconds=seconds,
         late=3,
-        ranges={A: RangeDone(changes=read, lag=lag), B: RangeDone(changes=0, lag=0)},
+        ranges=(
+            RangeStatus(range=A, position="7", lag=lag, ended=False),
+            RangeStatus(range=B, position="9", lag=0, ended=True),
+        ),
     )
 
 
@@ -87,13 +76,16 @@ def test_progress_counts_changes_once_and_those_that_wait_by_the_offsets(
         first = source_offsets("None", middle.as_text(), "null")
         second = source_offsets(begin.as_text(), middle.as_text(), last.as_text())
         third = source_offsets(middle.as_text(), last.as_text(), last.as_text())
-        assert ranges_done(first, access) == {name: RangeDone(changes=None, lag=0)}
-        assert ranges_done(second, access) == {name: RangeDone(changes=30, lag=70)}
-        assert ranges_done(source_offsets("null", "null", "null"), access) == {}
+        position = middle.marks[name].position
+        waiting = RangeStatus(range=name, position=position, lag=70, ended=False)
+        assert batch_done(progress_of(1, second), access).ranges == (waiting,)
+        assert batch_done(progress_of(1, second), access).changes == 30
         assert batch_done(progress_of(0, first), access, begin).changes == 30
         assert batch_done(progress_of(1, third), access, begin).changes == 70
         unknown = batch_done(progress_of(0, first), access)
         assert unknown.changes == 45, "Spark's own count, where the beginning is not known"
+        nothing = source_offsets("null", "null", "null")
+        assert batch_done(progress_of(0, nothing), access).ranges == ()
 
 
 def test_changes_of_a_feed_whose_positions_do_not_count_are_counted_by_spark() -> None:
@@ -103,30 +95,23 @@ def test_changes_of_a_feed_whose_positions_do_not_count_are_counted_by_spark() -
         assert batch_done(progress_of(1, source), access).changes == 45
 
 
-def test_progress_is_shown_by_range_and_without_a_terminal_logged_when_it_has_changed() -> None:
-    clock = Clock()
-    board = Board(clock)
-    lines = Lines(board, clock)
-    board.done(a_batch(7, read=4000, lag=1234))
-    out = StringIO()
-    Console(file=out, width=80).print(rendered(board.seen()))
-    words = [line.replace("│", " ").split() for line in out.getvalue().splitlines()]
-    assert ["orders", "7", "2,000", "1,234"] in words
-    assert ["a", "2,000", "1,234"] in words
+def test_a_table_is_logged_when_it_has_had_a_batch() -> None:
+    progress, times = TableProgress(), iter([0.0, 5.0, 10.0, 10.0, 20.0, 20.0])
+    lines = ProgressLog(progress, lambda: next(times))
+    progress.done(a_batch(7, read=4000, lag=1234))
     with captured_logs() as logged:
         for _ in range(3):
             lines.look()
-            clock.now += 10.0
     (line,) = logged
     assert (line["event"], line["table"], line["batch"]) == ("table.progress", "orders", 7)
-    assert line["ranges"]["a"] == {"rate": 2000.0, "lag": 1234}
+    assert line["lag"] == 1234
 
 
 def test_metrics_count_batches_and_tell_the_lag_of_each_range() -> None:
-    reader, board = InMemoryMetricReader(), Board()
-    counted = PipelineMetrics(board, MeterProvider([reader]).get_meter("test"))
-    for done in (a_batch(0, read=None, lag=70), a_batch(1, read=40, lag=30)):
-        board.done(done)
+    reader, progress = InMemoryMetricReader(), TableProgress()
+    counted = PipelineMetrics(progress, MeterProvider([reader]).get_meter("test"))
+    for done in (a_batch(0, read=0, lag=70), a_batch(1, read=40, lag=30)):
+        progress.done(done)
         counted.done(done)
     counted.failed("orders")
     counted.went_wrong(Failures(retries={RangeId("a"): 3}, dead_letters={RangeId("a"): 1}))
@@ -150,30 +135,27 @@ def test_metrics_count_batches_and_tell_the_lag_of_each_range() -> None:
     }
 
 
-def test_a_pipeline_is_ready_unless_a_table_waits_for_its_feed() -> None:
-    board, registry = Board(), CollectorRegistry()
-    board.started("orders")
-    assert answer("/livez", board, registry)[0] == 200
-    assert answer("/readyz", board, registry)[0] == 200
-    board.in_trouble("orders", "locked")
-    status, _, body = answer("/readyz", board, registry)
-    assert (status, json.loads(body)["problems"]) == (503, ["orders: locked"])
-    assert answer("/", board, registry)[0] == 404
-
-
 @pytest.mark.real_time
 @pytest.mark.parametrize("bind", ["127.0.0.1", "::1"])
-def test_server_answers_at_its_address_and_refuses_a_port_in_use(bind: str) -> None:
-    board, registry = Board(), CollectorRegistry()
-    with listening(bind, 0, board, registry) as address:
+def test_a_pipeline_answers_at_its_address_and_is_ready_unless_a_table_waits(bind: str) -> None:
+    progress, registry = TableProgress(), CollectorRegistry()
+    progress.started("orders")
+    with served(WebSettings(bind=bind, port=0), progress, registry) as address:
         assert json.load(urlopen(f"{address}/livez")) == {"alive": True}
+        assert json.load(urlopen(f"{address}/readyz")) == {"ready": True, "problems": []}
+        progress.waits("orders", "locked")
+        with pytest.raises(HTTPError, match="503") as away:
+            urlopen(f"{address}/readyz")
+        assert json.load(away.value)["problems"] == ["orders: locked"]
+        (table,) = json.load(urlopen(f"{address}/tables"))["tables"]
+        assert (table["table"], table["waits_for"]) == ("orders", "locked")
+        assert urlopen(f"{address}/metrics").headers["content-type"].startswith("text/plain")
         with pytest.raises(HTTPError, match="404"):
             urlopen(f"{address}/other")
-        taken = urlsplit(address).port
-        assert taken is not None
+        taken = WebSettings(bind=bind, port=urlsplit(address).port)
         with (
             pytest.raises(PipelineRefused, match="Choose"),
-            listening(bind, taken, board, registry),
+            served(taken, progress, registry),
         ):
             pass
     with pytest.raises(OSError, match="refused"):

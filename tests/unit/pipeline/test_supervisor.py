@@ -9,7 +9,7 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.observers.errors import ObserverFailed
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.progress import Board
+from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate, held
 from changefeed.pipeline.supervisor import Filler, Starter, advice, keep_running
@@ -75,7 +75,8 @@ class Story:
     """One table, whose queries are those given, and what became of it."""
 
     def __init__(self, tmp_path: Path, *queries: Query) -> None:
-        self.steps, self.hold, self.board = Steps(), DrainGate(tmp_path), Board()
+        self.steps, self.hold = Steps(), DrainGate(tmp_path)
+        self.progress = TableProgress()
         self.left = list(queries)
         self.fills: list[Query | None] = []
         self.filled: list[float] = []
@@ -101,7 +102,7 @@ class Story:
             {"orders": self.starter()},
             self.steps,
             self.hold,
-            board=self.board,
+            progress=self.progress,
             stop_timeout=stop_timeout,
             tries=tries,
             fillers={"orders": self.filler()},
@@ -109,8 +110,8 @@ class Story:
         self.stops.append(self.steps.time)
 
     @property
-    def trouble(self) -> list[str | None]:
-        return [x.trouble for x in self.board.seen()]
+    def waits_for(self) -> list[str | None]:
+        return [x.waits_for for x in self.progress.status().tables]
 
 
 def test_a_query_whose_feed_or_python_is_away_is_started_later_and_later_until_it_is_back(
@@ -118,12 +119,12 @@ def test_a_query_whose_feed_or_python_is_away_is_started_later_and_later_until_i
 ) -> None:
     story = Story(tmp_path, Query(LOST), Query(AWAY), Query(AWAY), last := Query())
     seen: list[list[str | None]] = []
-    story.steps.at(2.0, lambda: seen.append(story.trouble))
+    story.steps.at(2.0, lambda: seen.append(story.waits_for))
     story.steps.at(9.0, last.end)
     story.run()
     assert story.starts == [0.0, 1.25, 3.5, 7.75]  # 1, 2 and 4 seconds after a look
     assert seen == [["log.db: locked. Ask again"]]
-    assert story.trouble == [None]
+    assert story.waits_for == [None]
 
 
 def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) -> None:
