@@ -62,9 +62,6 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     ),
     "acceptance/test_samples.py": ("test_hello_greets_everybody_once",),
     "acceptance/test_stop_signals.py": ("test_a_hang_up_is_an_orderly_stop",),
-    "acceptance/test_store_commands.py": (
-        "test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs",
-    ),
     "integration/pipeline/test_eras.py": (),
     "integration/pipeline/test_source.py": ("test_a_stream_goes_on_through_a_new_era",),
     "integration/pipeline/test_tables.py": (

@@ -320,17 +320,6 @@ async def restart(server: Server) -> None:
 
 
 @pytest.mark.parametrize("fleet", [in_postgres], indirect=True)
-async def test_a_server_that_comes_back_and_a_host_that_does_not_lose_nothing(
-    fleet: Fleet,
-) -> None:
-    async with fleet.anna_and_ben() as (anna, ben):
-        await restart(fleet.store.owner)
-        anna.process.kill()
-        await fleet.until_handed(ben)
-        await fleet.stop(ben, repeats=CRASH)
-
-
-@pytest.mark.parametrize("fleet", [in_postgres], indirect=True)
 async def test_a_server_frozen_for_longer_than_the_leases_stops_all_and_loses_nothing(
     fleet: Fleet,
 ) -> None:

@@ -1,21 +1,23 @@
-"""Installed beside packages and folders of the same names as ours, in every way there is."""
+"""The wheel and the sdist: what is in them, and that both work beside names like ours."""
 
 import json
 import os
 import shlex
 import sys
+import zipfile
 from pathlib import Path
 from textwrap import dedent
 
 import deltalake
 import pytest
 
+import changefeed
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
 from tests.support import wheels
 from tests.support.pipeline_feeds import a_log
 from tests.support.processes import ended
-from tests.support.wheels import ROOT, run
+from tests.support.wheels import PACKAGE, ROOT, run
 
 pytestmark = pytest.mark.real_time
 
@@ -59,6 +61,51 @@ def namesakes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     if done.returncode:
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-300:]}")
     return sorted(into.iterdir())
+
+
+def sources() -> set[str]:
+    """Return the files of our packages, as they lie in the repository."""
+    found = {x for x in PACKAGE.iterdir() if x.is_file()}
+    for folder in (x for x in PACKAGE.iterdir() if x.is_dir()):
+        inside = (x for x in folder.resolve().rglob("*") if x.is_file())
+        found |= {folder / x.relative_to(folder.resolve()) for x in inside}
+    return {str(x.relative_to(ROOT)) for x in found if x.suffix != ".pyc"}
+
+
+def test_it_has_every_file_of_our_packages_and_no_other(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        names = {x for x in opened.namelist() if ".dist-info/" not in x}
+    assert names == sources()
+    assert "changefeed/py.typed" in names
+
+
+def test_a_fresh_environment_has_a_command_that_works(
+    environment: Path, tmp_path: Path
+) -> None:
+    command = environment / "bin/changefeed"
+    assert run(command, "--version", cwd=tmp_path) == (f"changefeed {changefeed.__version__}\n")
+    where = run(
+        *(environment / "bin/python", "-c", "import changefeed.host as x; print(x.__file__)"),
+        cwd=tmp_path,
+    )
+    assert Path(where).is_relative_to(environment)
+    run(command, "init-config", cwd=tmp_path)
+    assert (tmp_path / "changefeed.toml").stat().st_size > 1000
+
+
+def test_an_observer_of_another_package_is_found_by_its_entry_point(
+    environment: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "shop"
+    source.mkdir()
+    for name in ("pyproject.toml", "shop_observers/__init__.py"):
+        target = source / name
+        target.parent.mkdir(exist_ok=True)
+        target.write_text((ROOT / "samples/container" / name).read_text())
+    wheels.install(environment, wheels.build(source, tmp_path / "dist"))
+    load = "from changefeed.observers.registry import load_observer as load"
+    call = "load('shop', {'currency': 'USD'})"
+    run(environment / "bin/python", "-c", f"{load}; {call}", cwd=tmp_path)
 
 
 def top_level_names(python: Path, cwd: Path) -> list[str]:

@@ -115,26 +115,6 @@ async def owned_by_a(leases: LeaseContainer) -> Lease:
 # Sharing with .NET
 
 
-async def test_the_leases_of_a_dotnet_fleet_are_taken_over_where_they_stand(
-    place: Place,
-) -> None:
-    dotnet = await place.dotnet()
-    assert await dotnet.initialize(RANGES)
-    for n, token in enumerate(['"17"', '"4711"']):
-        lease = await dotnet.acquire(await dotnet.read(str(n)))
-        await dotnet.checkpoint(lease, token)
-    leases = await place.leases()
-    listed = sorted(await leases.list(), key=lambda x: x.range_id)
-    assert [(x.range, x.owner, x.epoch) for x in listed] == [
-        (half, "net-1", 1) for half in HALVES
-    ]
-    taken = [await leases.acquire(x.taken_by(A, A1)) for x in listed]
-    assert [(x.position, x.epoch, x.owner) for x in taken] == [
-        ('"17"', 2, A),
-        ('"4711"', 2, A),
-    ]
-
-
 async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     place: Place,
 ) -> None:
@@ -548,13 +528,6 @@ async def test_wrong_options_are_refused_with_advice(
 ) -> None:
     await place.raw()
     assert advice in await refusal(place, options)
-
-
-async def test_an_endpoint_that_is_not_there_is_unavailable() -> None:
-    address = "cosmos+http://127.0.0.1:9/d/leases"
-    with pytest.raises(StoreUnavailable, match="no answer"):
-        async with asyncio.timeout(20), open_container(address):
-            pass
 
 
 async def test_fleets_in_one_container_keep_the_identity_of_a_feed_each(place: Place) -> None:

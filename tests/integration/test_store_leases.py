@@ -165,7 +165,12 @@ async def test_a_container_that_is_not_there_is_created_only_where_asked(
 
 
 @pytest.mark.parametrize(
-    "address", ["postgresql://nobody@127.0.0.1:1/x", "redis://127.0.0.1:1/0"]
+    "address",
+    [
+        "postgresql://nobody@127.0.0.1:1/x",
+        "redis://127.0.0.1:1/0",
+        "cosmos+http://127.0.0.1:1/d/leases",
+    ],
 )
 async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
     with pytest.raises(StoreUnavailable):

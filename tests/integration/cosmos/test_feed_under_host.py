@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.feed import Change, FeedRange, RangeId
+from changefeed.feeds.feed import Change
 from changefeed.host.settings import (
     FeedSettings,
     HostSettings,
@@ -16,11 +16,9 @@ from changefeed.host.settings import (
     WebSettings,
 )
 from changefeed.host.wiring import open_host
-from changefeed.leases.lease import Lease
 from changefeed.observers.adapters import adapt
 from changefeed.runtime.errors import StoreRefused
 from tests.support.cosmos_feeds import CosmosWorld
-from tests.support.sqlite_leases import SqliteLeases
 
 pytestmark = pytest.mark.real_time
 KEYS = [f"key-{n}" for n in range(12)]
@@ -84,25 +82,6 @@ async def write(world: CosmosWorld, step: int) -> None:
         await world.put(f"{key}-{step}", key, step=step)
 
 
-async def test_a_host_follows_splits_that_happen_with_it_and_without_it(
-    world: CosmosWorld, tmp_path: Path
-) -> None:
-    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
-    await write(world, 0)
-    async with running_host(config, seen):
-        await seen.reach(0)
-        low, _ = await world.by_hand.split(range="0")
-        await write(world, 1)
-        await seen.reach(1)
-    lowest, _ = await world.by_hand.split(range=low["id"])
-    await world.by_hand.split(range=lowest["id"])
-    await write(world, 2)
-    async with running_host(config, seen):
-        await seen.reach(2)
-        await asyncio.sleep(0.5)  # time for what should not come
-    assert seen.steps == {x: [0, 1, 2] for x in KEYS}
-
-
 async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
@@ -153,49 +132,6 @@ async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from
     with pytest.raises(StoreRefused, match=r"deleted and recreated.*reset --all"):
         async with open_host(config, seen.see):
             pass
-
-
-async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read_beside_others(
-    world: CosmosWorld, tmp_path: Path
-) -> None:
-    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
-    await write(world, 0)
-    async with running_host(config, seen):
-        await seen.reach(0)
-    low, high = await world.by_hand.split(range="0")
-    async with SqliteLeases(tmp_path / "leases.db") as container:
-        for half in (low, high):  # and here it dies, before it says that the range has ended
-            made = FeedRange(
-                id=half["id"], low=half["low"], high=half["high"], parents=(RangeId("0"),)
-            )
-            whole = await container.read(RangeId("0"))
-            assert whole is not None
-            await container.create(Lease(range=made, checkpoint=whole.checkpoint))
-    await world.by_hand.merge(low["id"], high["id"])
-    await write(world, 1)
-    async with running_host(config, seen):
-        await seen.reach(1)
-        await asyncio.sleep(1)  # time for what should not come
-    assert seen.steps == {x: [0, 1] for x in KEYS}
-
-
-async def test_a_throttled_feed_loses_nothing_and_is_not_asked_in_a_tight_loop(
-    world: CosmosWorld, tmp_path: Path
-) -> None:
-    config, seen = settings(world, tmp_path / "leases.db"), Seen()
-    async with running_host(config, seen):
-        await write(world, 0)
-        await seen.reach(0)
-        await world.fault(
-            effect="error", operation="change_feed", status=429, retry_after_ms=200
-        )
-        await world.counted()
-        await write(world, 1)
-        await asyncio.sleep(1.0)
-        assert 1 <= (await world.counted())["change_feed"]["429"] <= 8
-        await world.no_faults()
-        await seen.reach(1)
-    assert seen.steps == {x: [0, 1] for x in KEYS}
 
 
 async def test_an_item_with_an_lsn_of_its_own_holds_nothing_up(

@@ -8,7 +8,6 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
-from tests.support.proxies import Cutting, proxied
 
 R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
 
@@ -50,15 +49,6 @@ async def test_what_has_ended_or_does_not_exist_is_passed_over() -> None:
     await leases.replace(stored.ended_in(make.CLOSED))
     assert await pause(leases, [R0, RangeId("r9")], "x") == []
     assert await paused(leases) == {}
-
-
-async def test_a_write_that_its_owner_won_is_tried_again() -> None:
-    leases = await three_leases()
-    stored = await leases.read(R0)
-    assert stored is not None
-    cut = Cutting(LeaseConflict(stored, "written since"), at=1, only=lambda x: x == "replace")
-    assert await pause(proxied(leases, cut), [R0], "x") == [R0]
-    assert cut.calls == 2
 
 
 async def test_a_lease_that_others_never_stop_writing_is_given_up() -> None:

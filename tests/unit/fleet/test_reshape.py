@@ -173,20 +173,6 @@ async def test_a_range_ends_where_it_stood_in_parts_of_its_keys_that_begin_there
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("at", [1, 2])
-async def test_a_split_that_fails_leaves_the_range_to_be_read_as_before(
-    at: int, *, after: bool
-) -> None:
-    parts = Parted()
-    await parts.put(ZERO, 5)
-    lost = StoreUnavailable("no answer")
-    cut = Cutting(lost, at=at, after=after, only=lambda x: x in WRITES)
-    with pytest.raises(StoreUnavailable):
-        await parts.split(through=proxied(parts.leases, cut))
-    assert await parts.state() == {"0": "5"}
-
-
-@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_split_that_was_killed_has_happened_or_is_done_by_the_next(
     at: int, *, after: bool
@@ -221,15 +207,6 @@ async def test_a_lease_that_was_written_since_is_not_ended_and_goes_on() -> None
             await parts.split(through=parts.before_end_of(ZERO, do))
         assert await parts.state() == {"0": at}
         assert (await lease_in(parts.leases, ZERO)).owner == owner
-
-
-async def test_an_owner_that_does_not_release_loses_the_range_as_to_a_steal() -> None:
-    parts = Parted()
-    stored = await parts.put(ZERO, 5)
-    await parts.leases.acquire(stored.taken_by(A, A1))
-    await parts.split()
-    assert 40 <= now() < 41
-    assert (await parts.state())["0"] == "5 ended"
 
 
 async def test_parts_at_one_position_are_merged_there_and_others_at_their_common_end() -> None:
@@ -453,21 +430,6 @@ async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refu
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
-async def test_of_two_merges_of_one_part_at_once_one_is_done_and_the_other_refused() -> None:
-    parts = Parted()
-    low, middle, high = *QUARTERS[:2], HIGH
-    for name in (low, middle, high):
-        await parts.put(name, 4)
-    slow = proxied(parts.leases, asleep(3))
-    first, second = await asyncio.gather(
-        outcome(parts.merge(low, middle, through=slow)),
-        outcome(parts.merge(middle, high, through=slow)),
-    )
-    assert first == "done"
-    assert "range 3F-7F has ended" in second
-    assert await parts.goes_on_in() == {LOW: "4", HIGH: "4"}
-
-
 async def test_a_range_that_a_run_has_stopped_and_died_is_another_s_after_a_while() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
@@ -477,17 +439,6 @@ async def test_a_range_that_a_run_has_stopped_and_died_is_another_s_after_a_whil
     assert 40 <= now() < 41
     assert (await parts.state())["0"] == "5 ended"
     assert "range 0 in hand" in said[0]
-
-
-async def test_a_run_that_has_waited_for_an_owner_is_given_time_for_its_writes() -> None:
-    parts = Parted()
-    stored = await parts.put(ZERO, 5)
-    await parts.leases.acquire(stored.taken_by(A, A1))
-    slow = proxied(parts.leases, asleep(15))
-    first = asyncio.create_task(outcome(parts.split(through=slow)))
-    await asyncio.sleep(16)
-    assert "range 0 has ended" in await outcome(parts.split(ZERO, 3))
-    assert await first == "done"
 
 
 @pytest.mark.parametrize(("calls", "at"), [("acquire", 1), ("replace", 2)])

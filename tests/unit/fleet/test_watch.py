@@ -67,19 +67,6 @@ async def test_all_who_ask_share_one_look_and_a_fresh_one_serves_them_again() ->
     assert [None if x is None else x.clock for x in fleet.before] == [None, 1], "the one before"
 
 
-async def test_a_look_that_fails_is_an_error_and_the_next_one_is_a_new_look() -> None:
-    fleet = Slow(1)
-    watch = StatusWatch(fleet.look)
-    await watch.look(within=8)
-    await asyncio.sleep(60)
-    fleet.fails = True
-    with pytest.raises(StoreUnavailable, match="no answer"):
-        await watch.look(within=8)
-    fleet.fails = False
-    await watch.look(within=8)
-    assert watch.age == 0
-
-
 async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_ten_minutes() -> (
     None
 ):
@@ -96,13 +83,3 @@ async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_te
     fleet.seconds = 1
     await watch.look(within=8)
     assert watch.age == 0
-
-
-async def test_a_look_that_is_under_way_is_given_up_at_the_end() -> None:
-    fleet = Slow(12)
-    watch = StatusWatch(fleet.look)
-    with pytest.raises(StoreUnavailable):
-        await watch.look(within=8)
-    await watch.stop()
-    await asyncio.sleep(20)
-    assert (fleet.looks, fleet.ended) == (1, 0)

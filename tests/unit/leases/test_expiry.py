@@ -69,13 +69,6 @@ def test_a_clock_that_is_far_ahead_takes_nothing_from_an_owner_that_renews() -> 
         assert seen.expired({R0: lease}, at(second, wall=9_000.0 + second)) == set()
 
 
-def test_a_stamp_in_the_future_shortens_nothing() -> None:
-    seen, ahead = watch(), replace(OWNED, stamp=1_000_000.0)
-    assert seen.expired({R0: ahead}, at(0, wall=1_000.0)) == set()
-    assert seen.expired({R0: ahead}, at(29.9, wall=1_029.9)) == set()
-    assert seen.expired({R0: ahead}, at(30, wall=1_030.0)) == {R0}
-
-
 def test_the_watch_tells_when_to_look_again() -> None:
     seen = watch()
     assert seen.next_expiry() is None

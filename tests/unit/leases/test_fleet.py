@@ -170,14 +170,6 @@ def test_a_lease_lives_while_the_heartbeat_of_its_owner_moves() -> None:
     assert watch.expired(220, member(190))
 
 
-def test_a_renewal_keeps_it_as_well() -> None:
-    watch = Watch()
-    watch.expired(0, member())
-    watch.expired(20, member(), lease=OWNED.renewed())
-    assert not watch.expired(49, member(), lease=OWNED.renewed())
-    assert watch.expired(50, member(), lease=OWNED.renewed())
-
-
 def test_a_processor_of_another_kind_has_its_whole_time_however_old_its_stamp_looks() -> None:
     """The .NET one renews every 17 s, and two of our renewals are 20 s."""
     watch, theirs = Watch(), replace(OWNED, incarnation=None)
@@ -199,14 +191,6 @@ def test_a_start_that_owns_leases_itself_keeps_none_of_the_one_before_it() -> No
     for at in (0, 10, 20):
         watch.take(at, member(at, incarnation=A2), leases=both)
     assert watch.take(30, member(30, incarnation=A2), leases=both).expired == {R0}
-
-
-def test_a_record_that_a_listing_lacks_has_not_moved_and_is_not_dead() -> None:
-    watch = Watch()
-    watch.expired(0, member(1))
-    assert not watch.expired(10)
-    assert not watch.expired(29, member(1))
-    assert watch.expired(30)
 
 
 def test_leases_are_as_old_as_the_newest_stamp_of_lease_and_owner() -> None:
@@ -249,13 +233,6 @@ async def test_a_record_in_its_place_keeps_an_owner_out_that_has_none() -> None:
     assert is_placeholder(record)
     with pytest.raises(MemberConflict):
         await container.put_member(member())
-
-
-async def test_an_owner_whose_record_is_missing_from_the_listing_only_is_not_fenced() -> None:
-    container = MemoryLeases()
-    await container.put_member(member())
-    with pytest.raises(MemberConflict):
-        await fence_owner(container, OWNED, None)
 
 
 async def test_an_owner_of_another_kind_is_left_alone() -> None:

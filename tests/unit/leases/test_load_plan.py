@@ -191,11 +191,6 @@ def test_a_share_of_the_leases_is_on_its_way_at_a_time() -> None:
     assert len([x for x in arrived if more[x.range_id] != (x.next_owner or x.owner)]) == 1
 
 
-def test_a_request_of_a_host_that_is_gone_is_not_on_its_way() -> None:
-    before = [replace(lease(n, A, 0.5), next_owner=C) for n in range(2)]
-    assert len(moved(before, plan_by_load(before, alike(A, B)))) == 1
-
-
 # Hosts that differ
 
 

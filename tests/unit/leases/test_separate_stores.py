@@ -134,32 +134,6 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
         pytest.fail("the story has no end")
 
 
-@pytest.mark.parametrize("after", [False, True])
-async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after: bool) -> None:
-    steps: list[Callable[[LeaseContainer, Lease], Awaitable[Lease]]] = [
-        lambda leases, owned: leases.checkpoint(owned.advanced_to(at(1))),
-        lambda leases, owned: leases.replace(owned.advanced_to(at(1))),
-        lambda leases, owned: leases.replace(owned.without_position().renewed()),
-        lambda leases, owned: leases.replace(owned.advanced_to(at(1)).taken_by(B, START)),
-    ]
-    for step in steps:
-        for n in (1, 2):
-            stores = Stores()
-            owned = await stores.owned_by_a()
-            cut = Cutting(DIED, at=n, after=after)
-            try:
-                await step(stores.through(cut), owned)
-            except StoreUnavailable:
-                found = await stores.whole()
-                if found.owner == A:
-                    assert found.epoch == owned.epoch
-                    found = await stores.leases.checkpoint(found.advanced_to(at(2)))
-                    await stores.leases.replace(found.without_position().released())
-                    assert (await stores.whole()).position == at(2)
-                else:
-                    assert (found.owner, found.position, after, n) == (B, at(1), True, 2)
-
-
 async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
     stores: Stores,
 ) -> None:
@@ -211,16 +185,6 @@ async def test_a_winner_who_is_overtaken_before_his_claim_is_told(stores: Stores
         await stores.with_checkpoints_through(overtaken).acquire(listed.taken_by(B, START))
     assert third is not None
     assert (await stores.leases.checkpoint(third.advanced_to(at(1)))).epoch == 3
-
-
-async def test_balancing_touches_no_checkpoint(stores: Stores) -> None:
-    await stores.owned_by_a()
-    cut = Cutting(DIED)
-    leases = stores.with_checkpoints_through(cut)
-    (listed,) = await leases.list()
-    await leases.replace(replace(listed, next_owner=B))
-    await leases.create(NEW)
-    assert cut.calls == 0
 
 
 async def test_a_lease_whose_checkpoint_was_wiped_has_no_position(
@@ -297,13 +261,6 @@ async def test_a_store_of_other_checkpoints_is_refused_until_all_ranges_were_mov
         await join_fleet(leases, "feed")
     await adopt_feed(leases, "feed")
     assert (await join_fleet(leases, "feed")).id == joined.id
-
-
-async def test_a_store_of_ownership_that_was_emptied_is_found_again() -> None:
-    checkpoints = MemoryCheckpoints()
-    joined = await join_fleet(SeparateStores(MemoryOwnership(), checkpoints), "feed")
-    again = await join_fleet(SeparateStores(MemoryOwnership(), checkpoints), "feed")
-    assert again.id == joined.id
 
 
 async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(

@@ -49,19 +49,6 @@ async def test_a_cancellation_is_raised_whatever_the_call_makes_of_it(
         await task
 
 
-async def test_answers_and_errors_of_calls_are_their_own() -> None:
-    async def answers() -> int:
-        return 1
-
-    assert await keep_cancellation(answers()) == 1
-    with pytest.raises(ZeroDivisionError):
-        await keep_cancellation(_divide())
-
-
-async def _divide() -> float:
-    return 1 / 0
-
-
 class _SwallowingStore(MemoryStore):
     async def list(self, *_: Any, **__: Any) -> Any:
         return await swallows()

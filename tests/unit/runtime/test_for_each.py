@@ -25,11 +25,6 @@ class Calls:
         return f"took {n}"
 
 
-async def test_results_come_in_the_order_of_the_items() -> None:
-    assert await for_each([3, 1, 2], Calls().take, at_once=3) == ["took 3", "took 1", "took 2"]
-    assert await for_each([], Calls().take, at_once=3) == []
-
-
 async def test_no_more_run_at_once_than_asked_for() -> None:
     calls = Calls()
     await for_each(range(1, 20), calls.take, at_once=4)

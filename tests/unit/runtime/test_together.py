@@ -5,7 +5,6 @@ from contextlib import suppress
 
 import pytest
 
-from changefeed.runtime.cancellation import keep_cancellation
 from changefeed.runtime.together import together
 
 
@@ -60,11 +59,3 @@ async def test_a_cancelled_caller_leaves_no_call_behind_and_is_cancelled_whateve
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert calls.running == set()
-
-
-async def test_a_failure_is_no_cancellation_of_the_caller() -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    with pytest.raises(KeyError):
-        await keep_cancellation(together(Calls().take(2), Calls().take(1, KeyError("lost"))))
-    assert task.cancelling() == 0

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -136,47 +135,6 @@ async def test_a_file_that_is_overwritten_in_its_place_ends_the_hosts_that_use_i
                 await call
 
 
-@pytest.mark.usefixtures("looks_each_time")
-async def test_an_older_copy_put_over_a_file_ends_the_hosts_that_use_it(path: Path) -> None:
-    backup = path.with_suffix(".backup")
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        change(path, "pragma wal_checkpoint(truncate)")
-        await asyncio.to_thread(shutil.copyfile, path, backup)
-        lease = await leases.replace(lease.renewed())
-        change(path, "pragma wal_checkpoint(truncate)")
-        lease = await leases.replace(lease.renewed())
-        await asyncio.to_thread(shutil.copyfile, backup, path)
-        with pytest.raises(StoreRefused, match="was overwritten"):
-            await leases.replace(lease.renewed())
-
-
-@pytest.mark.usefixtures("looks_each_time")
-async def test_a_file_that_is_compacted_or_copied_from_is_the_same_file(path: Path) -> None:
-    async with SqliteLeases(path) as leases, SqliteLeases(path) as others:
-        for n in range(300):
-            await leases.delete(await leases.create(make.lease(f"r{n}", at="c0")))
-        lease = await leases.create(NEW)
-        await asyncio.to_thread(change, path, "vacuum")
-        await asyncio.to_thread(change, path, "pragma wal_checkpoint(truncate)")
-        await asyncio.to_thread(shutil.copyfile, path, path.with_suffix(".copy"))
-        lease = await others.replace(lease.renewed())
-        assert (await leases.replace(lease.renewed())).renewals == 2
-
-
-@pytest.mark.usefixtures("looks_each_time")
-async def test_a_look_at_the_file_keeps_the_locks_of_the_process(path: Path) -> None:
-    """Without them the next process to close the file deletes the log of writes under us."""
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        another = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('select 1')"
-        await leases.list()
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", another)
-        assert await process.wait() == 0
-        lease = await leases.replace(lease.renewed())
-    assert rows(path, "select json_extract(body, '$.renewals') from records") == [(1,)]
-
-
 async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
     path: Path,
 ) -> None:
@@ -273,14 +231,6 @@ async def test_what_is_no_database_is_refused(
     with pytest.raises(StoreRefused, match=str(path)):
         async with SqliteLeases(path):
             pass
-
-
-async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        with pytest.raises(StoreRefused, match="no such table"):
-            await leases._file.change(lambda opened: opened.execute("delete from nowhere"))
-        assert (await leases.replace(lease.renewed())).renewals == 1
 
 
 @pytest.mark.parametrize("name", [f"{n}.db" for n in range(10)])

@@ -135,15 +135,6 @@ def test_bounds_are_written_where_an_old_document_lacks_them() -> None:
     assert documents.lease_in(document).range == RANGE
 
 
-def test_what_others_keep_in_a_document_stays() -> None:
-    taken = documents.lease_in(DOTNET_OWNED).taken_by(A, A1)
-    document = written(DOTNET_OWNED, taken.stamped(write_id=WriteId("w1"), stamp=STAMP))
-    assert document["properties"]["theirs"] == "kept"
-    assert document["PartitionId"] == "0"
-    assert document["ContinuationToken"] == '"7052"'
-    assert (document["Owner"], document["timestamp"]) == ("a", "2026-08-01T10:00:00.1234560Z")
-
-
 # Reading others
 
 
@@ -294,16 +285,6 @@ def test_a_request_of_ours_does_not_keep_an_owner_of_dotnet_alive() -> None:
     assert moved.sign_of_life != lease.sign_of_life
 
 
-def test_a_lease_taken_over_from_dotnet_goes_on_in_the_next_epoch() -> None:
-    taken = (
-        documents.lease_in(DOTNET_OWNED)
-        .taken_by(A, A1)
-        .stamped(write_id=WriteId("w1"), stamp=STAMP + 60)
-    )
-    lease = documents.lease_in(written(DOTNET_OWNED, taken))
-    assert (lease.owner, lease.epoch, lease.position) == ("a", 2, '"7052"')
-
-
 def test_the_children_of_a_split_by_dotnet_do_not_inherit_our_part() -> None:
     child = ours() | {"id": f"{PREFIX}..1", "LeaseToken": "1", "Owner": None, "timestamp": None}
     lease = documents.lease_in(child)
@@ -314,18 +295,6 @@ def test_the_children_of_a_split_by_dotnet_do_not_inherit_our_part() -> None:
         None,
     )
     assert documents.last_attempt(child) == ""
-
-
-def test_a_checkpoint_is_known_by_its_epoch_and_attempt() -> None:
-    document = ours()
-    lease = documents.lease_in(document)
-    seen = documents.seen_in(lease.version)
-    assert seen is not None
-    advanced = lease.advanced_to(Position('"7060"'))
-    document = stored(document, *documents.checkpoint_changes(advanced, seen, "w7"))
-    found = documents.lease_in(document)
-    assert (found.position, found.checkpoint_epoch, found.renewals) == ('"7060"', 1, 1)
-    assert documents.last_attempt(document) == "w7"
 
 
 # Refusals and names
