@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from changefeed.observers.middleware.retry import RetrySettings
     from changefeed.observers.observer import CloseReason, Context, Observer
     from changefeed.observers.registry import observer
+    from changefeed.processor import ChangeFeedProcessor
     from changefeed.runtime.errors import (
         Failure,
         StoreError,
@@ -109,6 +110,7 @@ _GROUPS = {
         "Health": "host.health",
         "open_host": "host.wiring",
         "endpoints": "host.endpoints",
+        "ChangeFeedProcessor": "processor",
         "asgi_endpoints": "host.endpoints",
         "AsgiApp": "host.endpoints",
     },
@@ -177,6 +179,7 @@ _MODULES = {name: module for names in _GROUPS.values() for name, module in names
 __all__ = [
     "AsgiApp",
     "Change",
+    "ChangeFeedProcessor",
     "Child",
     "CloseReason",
     "Context",

@@ -16,7 +16,7 @@ from contextlib import (
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer_provider
@@ -49,6 +49,8 @@ from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import shared_place, without_secrets
 
 Opened = TypeVar("Opened")
+Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Opened]]
+"""Opens something: again, where it did not answer."""
 _PATIENCE = 5.0  # seconds for which a refusal counts as no answer, when a host starts
 _SLOW = 10.0
 """After so many seconds without an answer the log says what a host waits for."""
@@ -108,6 +110,30 @@ async def open_host(
     ``ObserverRefused``, ``FeedRefused`` or ``StoreRefused``, with advice, for what cannot
     be opened as it is.
     """
+    async with guest_host(
+        settings,
+        observer,
+        feed=None if feed is None else lambda: nullcontext(feed),
+        leases=None if leases is None else lambda: nullcontext(leases),
+        meters=meters,
+        tracers=tracers,
+        address=address,
+    ) as host:
+        yield host
+
+
+@asynccontextmanager
+async def guest_host(
+    settings: Settings,
+    observer: Any = None,
+    *,
+    feed: Opening[Feed] | None = None,
+    leases: Opening[LeaseContainer] | None = None,
+    meters: MeterProvider | None = None,
+    tracers: TracerProvider | None = None,
+    address: str = "",
+) -> AsyncIterator[Host]:
+    """Yield a host in somebody's program; see ``open_host``."""
     config = settings.observer
     make = find_observer(config) if observer is None else adapt(observer, config.options)
     with (
@@ -141,18 +167,16 @@ async def wire_host(
     meters: MeterProvider,
     registry: CollectorRegistry | None,
     tracers: TracerProvider | None,
-    feed: Feed | None = None,
-    leases: LeaseContainer | None = None,
+    feed: Opening[Feed] | None = None,
+    leases: Opening[LeaseContainer] | None = None,
     address: str = "",
     name: str = "",
     start: ChildStart | None = None,
 ) -> AsyncIterator[Host]:
-    """Open what the settings name, and yield a host over it; see ``open_host``. Without
-    ``tracers`` there are no spans, and nothing is spent on them. ``name`` is that of an
-    observer that the settings do not name.
+    """Open what is given, or what the settings name, and yield a host over it; see
+    ``open_host``. Without ``tracers`` there are no spans, and nothing is spent on them.
+    ``name`` is that of an observer that the settings do not name.
     """
-    own_feed = feed
-    fleet = "" if leases is not None else _fleet(settings.leases)
     events = HostEvents(HostName(settings.host.name), meters.get_meter("changefeed"))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     retrier, patience = Retrier(events, random), Patience(_PATIENCE)
@@ -160,7 +184,7 @@ async def wire_host(
 
         async def opened(
             name: str,
-            make: Callable[[], AbstractAsyncContextManager[Opened]],
+            make: Opening[Opened],
             unavailable: Callable[[str], Exception],
         ) -> Opened:
             async def attempt() -> Opened:
@@ -169,24 +193,23 @@ async def wire_host(
 
             return await retrier.call(name, attempt)
 
-        if feed is None:
-            feed = await opened(
-                "open feed",
-                lambda: open_feed(settings.feed.address, settings.open_options),
-                FeedUnavailable,
-            )
-        if leases is None:
-            leases = await opened(
-                "open leases", lambda: open_leases(settings), StoreUnavailable
-            )
-        await retrier.call("join", partial(join_fleet, leases, feed.identity))
+        changes = await opened(
+            "open feed",
+            feed or (lambda: open_feed(settings.feed.address, settings.open_options)),
+            FeedUnavailable,
+        )
+        container = await opened(
+            "open leases", leases or (lambda: open_leases(settings)), StoreUnavailable
+        )
+        read_from = settings.feed.address if feed is None else changes.identity
+        await retrier.call("join", partial(join_fleet, container, changes.identity))
         dead_letters = await opened(
             "open dead letters", lambda: _dead_letters(settings), StoreUnavailable
         )
         host = Host(
             settings,
-            feed=feed,
-            container=leases,
+            feed=changes,
+            container=container,
             make_observer=wrap(
                 make,
                 settings.observer,
@@ -194,12 +217,12 @@ async def wire_host(
                 random,
                 dead_letters=dead_letters,
                 origin=Origin(
-                    feed=feed.identity,
+                    feed=changes.identity,
                     observer=settings.observer.name or name,
-                    fleet=fleet,
+                    fleet="" if leases is not None else _fleet(settings.leases),
                 ),
             ),
-            tracing=None if tracers is None else _tracing(settings, own_feed, tracers),
+            tracing=None if tracers is None else _tracing(settings, read_from, tracers),
             events=events,
             address=address,
             start=start,
@@ -207,7 +230,9 @@ async def wire_host(
             random=random,
         )
         kept_at = without_secrets(" with ".join(settings.leases.addresses))
-        events.started(host.incarnation, settings.feed.address, kept_at)
+        events.started(
+            host.incarnation, read_from, "the program's" if leases is not None else kept_at
+        )
         yield host
 
 
@@ -226,15 +251,14 @@ def _fleet(settings: LeaseSettings) -> str:
     return " with ".join(map(shared_place, settings.addresses))
 
 
-def _tracing(
-    settings: Settings, own_feed: Feed | None, tracers: TracerProvider
-) -> BatchTracing:
-    """Name the feed by its address, unless the program has brought one of its own."""
-    address, pointer = settings.feed.address, settings.observer.trace_context
+def _tracing(settings: Settings, read_from: str, tracers: TracerProvider) -> BatchTracing:
+    """Name the feed by its address, or by its identity where a program has brought it."""
+    pointer = settings.observer.trace_context
+    by_address = read_from == settings.feed.address
     return BatchTracing(
         tracer=tracers.get_tracer("changefeed", software_version()),
-        system=address.partition(":")[0] if own_feed is None else "changefeed",
-        feed=without_secrets(address) if own_feed is None else own_feed.identity,
+        system=read_from.partition(":")[0] if by_address else "changefeed",
+        feed=without_secrets(read_from) if by_address else read_from,
         host=settings.host.name,
         pointer=None if pointer is None else TraceContextPointer(pointer),
     )

@@ -56,18 +56,35 @@ async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosCli
         yield client
 
 
-async def hosts_of(client: CosmosClient, account: Account) -> Sequence[str]:
-    """Return the hosts under which an account is reached, that of the address first.
+def require_async(container: object) -> str:
+    """Return where a container is, for messages. Raise ``AddressWrong`` for one of the client
+    that is not async, and for what is no container.
+    """
+    if not isinstance(container, ContainerProxy):
+        kind = f"{type(container).__module__}.{type(container).__qualname__}"
+        raise AddressWrong(
+            f"a processor reads through azure.cosmos.aio.ContainerProxy, and got {kind}: get "
+            f"the container from azure.cosmos.aio.CosmosClient"
+        )
+    endpoint = urlsplit(container.client_connection.url_connection)
+    return f"{endpoint.scheme}://{endpoint.netloc}/{container.container_link}"
+
+
+async def hosts_of(container: ContainerProxy) -> Sequence[str]:
+    """Return the hosts under which the account of a container is reached, first the one that
+    its client was given.
 
     An account has a name for each of its regions, which is its own name and that of the
     region. One on this machine says by which name it was asked.
     """
-    said = await client.client_connection.GetDatabaseAccount()
-    found = [account.host]
-    if is_this_machine(account.host):
+    connection = container.client_connection
+    own = urlsplit(connection.url_connection).hostname or ""
+    said = await connection.GetDatabaseAccount()
+    found = [own]
+    if is_this_machine(own):
         found += _HERE
     for region in (*said.WritableLocations, *said.ReadableLocations):
-        host = urlsplit(region["databaseAccountEndpoint"]).hostname or account.host
+        host = urlsplit(region["databaseAccountEndpoint"]).hostname or own
         name, _, domain = host.partition(".")
         of_region = "-" + region["name"].replace(" ", "").lower()
         found += [f"{name.removesuffix(of_region)}.{domain}", host] if domain else [host]

@@ -17,6 +17,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from azure.cosmos.aio import ContainerProxy
+
 from changefeed.feeds.cosmos.address import (
     AddressWrong,
     CosmosAccess,
@@ -24,7 +26,7 @@ from changefeed.feeds.cosmos.address import (
     account_of,
 )
 from changefeed.feeds.cosmos.changes import Changes, Head
-from changefeed.feeds.cosmos.client import client_of
+from changefeed.feeds.cosmos.client import client_of, require_async
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
 from changefeed.feeds.cosmos.positions import (
     BEGINNING,
@@ -105,17 +107,38 @@ async def open_cosmos(
             client = await stack.enter_async_context(client_of(account))
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
-        requests = Requests(container, where=where, timeout=timeout)
-        found = await requests.container()
-        feed = CosmosFeed(
-            requests,
-            mode=mode,
-            container_rid=found["_rid"],
-            key_paths=found["partitionKey"]["paths"],
-            hash_version=found["partitionKey"].get("version", 1),
-        )
-        await feed.ranges()
-        yield feed
+        yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
+
+
+@asynccontextmanager
+async def feed_over(
+    container: ContainerProxy,
+    *,
+    mode: Mode,
+    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
+) -> AsyncIterator["CosmosFeed"]:
+    """Open the change feed of a container as an open client has it, which stays the caller's.
+
+    Otherwise as ``open_cosmos``.
+    """
+    try:
+        where = require_async(container)
+    except AddressWrong as error:
+        raise FeedRefused(str(error)) from error
+    yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
+
+
+async def _feed_of(requests: Requests, mode: Mode) -> "CosmosFeed":
+    found = await requests.container()
+    feed = CosmosFeed(
+        requests,
+        mode=mode,
+        container_rid=found["_rid"],
+        key_paths=found["partitionKey"]["paths"],
+        hash_version=found["partitionKey"].get("version", 1),
+    )
+    await feed.ranges()
+    return feed
 
 
 class CosmosFeed(Feed):

@@ -40,17 +40,17 @@ _ALL_VERSIONS = "mode=all-versions"
 async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as stores do where no more can be seen."""
     address = lease_address(at.scheme, at.place)
-    async with connect(address, options.cosmos) as (client, account):
-        yield fine("endpoint", f"{account.endpoint} answers")
+    async with connect(address, options.cosmos) as client:
+        yield fine("endpoint", f"{client.client_connection.url_connection} answers")
         for found in await _account(client, address):
             yield found
         with translate_errors(str(address)):
             proxy = container_of(client, address)
             properties = await proxy.read()
-            prefix = await prefix_of(client, account, address, proxy)
+            prefix = await prefix_of(client, address, proxy)
         for found in _container(properties, address):
             yield found
-        by_id = partitioned_by_id(properties, address)
+        by_id = partitioned_by_id(properties, str(address))
         items = Items(proxy, str(address), partitioned_by_id=by_id)
         yield await _rights(items, prefix)
         for found in await _prefixes(items, prefix):

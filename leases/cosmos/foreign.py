@@ -20,7 +20,7 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import mode_of
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.cosmos.opening import open_container_at
+from changefeed.stores.cosmos.opening import lease_address, open_container_at
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 
@@ -41,15 +41,16 @@ class ForeignLease:
 
 async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[ForeignLease]:
     """Read the leases at an address, of any version. Nothing there is changed."""
+    mode = mode_of(lease_address(scheme, place))
     async with open_container_at(scheme, place, access) as opened:
         found = await opened.items.query(_ALL, begin=opened.names.leases)
     if not found:
         raise StoreRefused(
-            f"{opened.address} has no leases under the prefix {opened.names.prefix!r}: "
+            f"{opened.where} has no leases under the prefix {opened.names.prefix!r}: "
             "changefeed doctor lists the prefixes that it has"
         )
     for document in found:
-        documents.check_mode(document, mode_of(opened.address))
+        documents.check_mode(document, mode)
     return [_foreign(x) for x in found]
 
 

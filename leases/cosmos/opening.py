@@ -1,15 +1,30 @@
-"""From an address to leases in the documents of .NET's processor."""
+"""From an address, or from a container of a client that is open, to leases in the documents of
+.NET's processor.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from azure.cosmos.aio import ContainerProxy
+
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.cosmos.address import CosmosAddress
+from changefeed.feeds.cosmos.address import AddressWrong, CosmosAddress
+from changefeed.feeds.cosmos.client import require_async
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
 from changefeed.runtime.backends import Address
-from changefeed.stores.cosmos.opening import MODES, Opened, open_container_at
+from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.opening import (
+    MODES,
+    Opened,
+    lease_address,
+    open_container_at,
+    opened_over,
+    prefix_of_processor,
+    refuse_for_ids,
+)
 
 _IN_DOCUMENTS = dict(zip(MODES, (INCREMENTAL, FULL_FIDELITY), strict=True))
 
@@ -17,23 +32,44 @@ _IN_DOCUMENTS = dict(zip(MODES, (INCREMENTAL, FULL_FIDELITY), strict=True))
 @asynccontextmanager
 async def open_leases(at: Address, options: OpenOptions) -> AsyncIterator[CosmosLeases]:
     """Open them. With ``options.only_look``, leases that cannot be shared are shown."""
+    mode = mode_of(lease_address(at.scheme, at.place))
     opening = open_container_at(at.scheme, at.place, options.cosmos, create=options.create)
     async with opening as opened:
-        yield CosmosLeases(
-            opened.items,
-            form_of(opened),
-            only_look=options.only_look,
-            changes=LeaseChanges(opened.proxy, str(opened.address), opened.properties),
-        )
+        yield _leases_in(opened, mode, only_look=options.only_look)
 
 
-def form_of(opened: Opened) -> Form:
-    """Return how the documents in a container look."""
-    return Form(
-        names=opened.names,
-        partitioned_by_id=opened.items.partitioned_by_id,
-        mode=mode_of(opened.address),
+@asynccontextmanager
+async def leases_over(
+    container: ContainerProxy, *, feed: ContainerProxy, processor: str, mode: str
+) -> AsyncIterator[CosmosLeases]:
+    """Open the leases of a processor over a feed, both as an open client has them, which
+    stays the caller's. ``mode`` is one of ``MODES``.
+
+    Raise ``StoreRefused`` if the container cannot be used, and ``StoreUnavailable``.
+    """
+    refuse_for_ids("processor_name", processor)
+    try:
+        where = require_async(container)
+    except AddressWrong as error:
+        raise StoreRefused(str(error)) from error
+    with translate_errors(where):
+        prefix = await prefix_of_processor(processor, feed, container)
+        opened = await opened_over(container, where, prefix)
+    yield _leases_in(opened, _IN_DOCUMENTS[mode])
+
+
+def _leases_in(opened: Opened, mode: str, *, only_look: bool = False) -> CosmosLeases:
+    return CosmosLeases(
+        opened.items,
+        form_of(opened, mode),
+        only_look=only_look,
+        changes=LeaseChanges(opened.proxy, opened.where, opened.properties),
     )
+
+
+def form_of(opened: Opened, mode: str) -> Form:
+    """Return how the documents in a container look, in a mode as documents call it."""
+    return Form(names=opened.names, partitioned_by_id=opened.items.partitioned_by_id, mode=mode)
 
 
 def mode_of(address: CosmosAddress) -> str:

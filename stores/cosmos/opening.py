@@ -20,7 +20,6 @@ from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNot
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import (
-    Account,
     AddressWrong,
     CosmosAccess,
     CosmosAddress,
@@ -57,7 +56,8 @@ INDEXING: dict[str, Any] = {
 class Opened:
     """A container that was found to be fit for records."""
 
-    address: CosmosAddress
+    where: str
+    """What messages call it."""
     items: Items
     names: Names
     proxy: ContainerProxy
@@ -78,23 +78,32 @@ async def open_container_at(
 ) -> AsyncIterator[Opened]:
     """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
     address = lease_address(scheme, place)
-    async with connect(address, access) as (client, account):
+    async with connect(address, access) as client:
         with translate_errors(str(address)):
             if create:
                 await create_container(client, address)
             proxy = container_of(client, address)
-            properties = await proxy.read()
-            if "_rid" not in properties:
-                raise StoreUnavailable(no_account(str(address), "no properties"))
-            by_id = partitioned_by_id(properties, address)
-            prefix = await prefix_of(client, account, address, proxy)
-        yield Opened(
-            address=address,
-            items=Items(proxy, str(address), partitioned_by_id=by_id),
-            names=Names(prefix),
-            proxy=proxy,
-            properties=properties,
-        )
+            prefix = await prefix_of(client, address, proxy)
+            opened = await opened_over(proxy, str(address), prefix)
+        yield opened
+
+
+async def opened_over(proxy: ContainerProxy, where: str, prefix: str) -> Opened:
+    """Look whether a container is fit for records under a prefix; ``where`` names it.
+
+    Raise ``StoreRefused`` if it is not, and what its client raises.
+    """
+    properties = await proxy.read()
+    if "_rid" not in properties:
+        raise StoreUnavailable(no_account(where, "no properties"))
+    by_id = partitioned_by_id(properties, where)
+    return Opened(
+        where=where,
+        items=Items(proxy, where, partitioned_by_id=by_id),
+        names=Names(prefix),
+        proxy=proxy,
+        properties=properties,
+    )
 
 
 def lease_address(scheme: str, place: str) -> CosmosAddress:
@@ -110,16 +119,14 @@ def lease_address(scheme: str, place: str) -> CosmosAddress:
 
 
 @asynccontextmanager
-async def connect(
-    address: CosmosAddress, access: CosmosAccess
-) -> AsyncIterator[tuple[CosmosClient, Account]]:
+async def connect(address: CosmosAddress, access: CosmosAccess) -> AsyncIterator[CosmosClient]:
     """Open a client as long as the block lasts; it has spoken to the account by then."""
     async with AsyncExitStack() as stack:
         with translate_errors(address.endpoint or str(address)):
             account = account_of(address, access)
             opening = client_of(account, **lease_options(account))
             client = await stack.enter_async_context(opening)
-        yield client, account
+        yield client
 
 
 def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
@@ -153,12 +160,12 @@ async def _create_database(client: CosmosClient, name: str) -> None:
             await client.create_database(name)
 
 
-def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
+def partitioned_by_id(properties: Any, where: str) -> bool:
     """Return whether it is ``/id``, not ``/partitionKey``; else raise ``StoreRefused``."""
     paths = properties.get("partitionKey", {}).get("paths") or ["none"]
     if len(paths) != 1 or paths[0] not in KEYS:
         raise StoreRefused(
-            f"{address} has the partition key {', '.join(paths)}, and leases need /id (or "
+            f"{where} has the partition key {', '.join(paths)}, and leases need /id (or "
             "/partitionKey): make another container for them, e.g. by naming a new one "
             "with --create-lease-container"
         )
@@ -166,22 +173,13 @@ def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
 
 
 async def prefix_of(
-    client: CosmosClient, account: Account, address: CosmosAddress, leases: ContainerProxy
+    client: CosmosClient, address: CosmosAddress, leases: ContainerProxy
 ) -> str:
-    """Return the prefix that the address gives, or that a .NET processor would.
-
-    That one has the host of the account in it, as it is addressed. The account may have been
-    addressed otherwise when the leases were made: they are the same ones.
-    """
+    """Return the prefix that the address gives, or that a .NET processor would."""
     options = address.options
     processor, feed = options.get("processor"), options.get("feed")
     for name in ("prefix", "processor"):
-        if _IN_NO_ID.search(options.get(name, "")):
-            raise StoreRefused(
-                f"{name}={options[name]} in the address of leases begins the ids of their "
-                f"documents, and Cosmos DB takes no id with / \\ ? # or a control character: "
-                f"choose another"
-            )
+        refuse_for_ids(name, options.get(name, ""))
     if processor is None and feed is None:
         return options.get("prefix") or DEFAULT_PREFIX
     if processor is None or feed is None or "prefix" in options:
@@ -192,17 +190,37 @@ async def prefix_of(
     database, _, name = feed.partition("/")
     if not database or not name:
         raise StoreRefused(f"feed={feed} should be feed=DATABASE/CONTAINER")
-    monitored = client.get_database_client(database)
-    database_rid = (await monitored.read())["_rid"]
-    container_rid = (await monitored.get_container_client(name).read())["_rid"]
+    monitored = client.get_database_client(database).get_container_client(name)
+    return await prefix_of_processor(processor, monitored, leases)
+
+
+async def prefix_of_processor(
+    processor: str, feed: ContainerProxy, leases: ContainerProxy
+) -> str:
+    """Return the prefix that a .NET processor of a name over a feed gives its leases.
+
+    It has the host of the account in it, as it is addressed. The account may have been
+    addressed otherwise when the leases were made: they are the same ones.
+    """
+    # dbs/RID/colls/RID/: the database is asked for nothing, which takes rights of its own.
+    _, database_rid, _, container_rid = (await feed.read())["_self"].strip("/").split("/")
     prefixes = [
         processor_prefix(processor, x, database_rid, container_rid)
-        for x in await hosts_of(client, account)
+        for x in await hosts_of(feed)
     ]
     for prefix in prefixes:
         if await _has_leases(leases, prefix):
             return prefix
     return prefixes[0]
+
+
+def refuse_for_ids(name: str, text: str) -> None:
+    """Raise ``StoreRefused`` for what cannot begin the id of an item."""
+    if _IN_NO_ID.search(text):
+        raise StoreRefused(
+            f"{name}={text} begins the ids of documents of leases, and Cosmos DB takes no id "
+            f"with / \\ ? # or a control character: choose another"
+        )
 
 
 async def _has_leases(leases: ContainerProxy, prefix: str) -> bool:

@@ -519,8 +519,8 @@ async def test_a_wrong_key_is_refused_and_shown_nowhere(
         ("?processor=p", "give both, or prefix="),
         ("?processor=p&feed=orders", "should be feed=DATABASE/CONTAINER"),
         ("?name=p", "no option 'name' here; there are: feed, mode, prefix, processor"),
-        ("?prefix=a/b", "prefix=a/b in the address"),
-        ("?processor=a%2Fb&feed=d/c", "processor=a/b in the address"),
+        ("?prefix=a/b", "prefix=a/b begins"),
+        ("?processor=a%2Fb&feed=d/c", "processor=a/b begins"),
     ],
 )
 async def test_wrong_options_are_refused_with_advice(

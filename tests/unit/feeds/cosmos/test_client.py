@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 
-from changefeed.feeds.cosmos.address import Account
 from changefeed.feeds.cosmos.client import hosts_of
 
 
@@ -20,9 +19,10 @@ async def test_an_account_has_its_own_name_and_one_for_each_region(asked: str) -
     async def said() -> Any:
         return SimpleNamespace(WritableLocations=regions[:1], ReadableLocations=regions)
 
-    client = SimpleNamespace(client_connection=SimpleNamespace(GetDatabaseAccount=said))
-    account = Account(endpoint=f"https://{asked}.{domain}:443/")
-    first, *others = await hosts_of(cast("Any", client), account)
+    endpoint = f"https://{asked}.{domain}:443/"
+    connection = SimpleNamespace(GetDatabaseAccount=said, url_connection=endpoint)
+    container = SimpleNamespace(client_connection=connection)
+    first, *others = await hosts_of(cast("Any", container))
     assert first == f"{asked}.{domain}"
     names = {"acc", "acc-westeurope", "acc-northeurope"}
     assert sorted(others) == sorted(f"{x}.{domain}" for x in names - {asked})
