@@ -12,11 +12,10 @@ from changefeed.emulator.control import Control
 from changefeed.emulator.gateway import Gateway
 from changefeed.emulator.settings import EmulatorSettings
 from changefeed.emulator.tls import server_context
-from changefeed.runtime.web_server import WebLimits, host_and_port, serving, take_port
 
 _LARGEST_REQUEST = 8 * 1024 * 1024
-LIMITS = WebLimits(most=1024, request=30.0, answer=120.0, idle=300.0, shutdown=2.0)
-"""Clients keep many connections, for long, and are kept waiting by faults."""
+_IDLE_SECONDS = 300.0  # clients keep many connections, for long
+_STOP_SECONDS = 2.0
 
 
 def create_app(
@@ -50,14 +49,23 @@ async def serve(
     Raises what ``create_app`` raises, and ``OSError`` where nothing can listen.
     """
     context = server_context(settings.data) if settings.tls else None
-    app = create_app(settings)
-    with take_port(settings.host, settings.port) as listening:
-        async with serving(app, LIMITS, listening, tls=context):
-            if ready is not None:
-                ready(_url(settings, listening.getsockname()[1]))
-            await asyncio.Event().wait()
+    runner = web.AppRunner(
+        create_app(settings),
+        access_log=None,
+        keepalive_timeout=_IDLE_SECONDS,
+        shutdown_timeout=_STOP_SECONDS,
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port, ssl_context=context).start()
+        if ready is not None:
+            ready(_url(settings, runner.addresses[0][1]))
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
 
 
 def _url(settings: EmulatorSettings, port: int) -> str:
     scheme = "https" if settings.tls else "http"
-    return f"{scheme}://{host_and_port(settings.host, port)}/"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{port}/"

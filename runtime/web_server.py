@@ -1,4 +1,4 @@
-"""An HTTP server that strangers cannot exhaust: for hosts, pipelines and the emulator.
+"""An HTTP server that strangers cannot exhaust: for hosts, brokers and pipelines.
 
 aiohttp waits for the rest of a request for an hour, and takes as many connections as come.
 Here there are few at once, and each has a limit of time for its request, for its answer

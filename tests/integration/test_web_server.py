@@ -1,4 +1,4 @@
-"""Limits of the one HTTP server of hosts, pipelines and the emulator."""
+"""Limits of the one HTTP server of hosts, brokers and pipelines."""
 
 import asyncio
 import socket
