@@ -11,7 +11,6 @@ RUN pip install --no-cache-dir "uv==$(sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirem
 COPY changefeed changefeed
 COPY brokers brokers
 COPY cli cli
-COPY emulator emulator
 COPY feeds feeds
 COPY fleet fleet
 COPY host host

@@ -59,22 +59,25 @@ sbom: $(VENV)/.ready  ## Write the image's bill of materials (CycloneDX) into bu
 	$(BIN)/python -m tests.support.image build/image
 	cp build/image/opt/changefeed/sbom.cdx.json build/
 
-dist: $(VENV)/.ready  ## Build wheel and sdist, check their metadata, install both and try them.
+dist: $(VENV)/.ready  ## Build wheels and sdists, check their metadata, install them and try them.
 	rm -rf dist
 	$(BIN)/hatchling build -d dist
+	cd emulator && ../$(BIN)/hatchling build -d ../dist
 	$(BIN)/twine check --strict dist/*
-	CHANGEFEED_DIST=$(CURDIR)/dist $(BIN)/pytest -q tests/acceptance/test_packaging.py $(ARGS)
+	CHANGEFEED_DIST=$(CURDIR)/dist $(BIN)/pytest -q tests/acceptance/test_packaging.py \
+		tests/acceptance/test_emulator_wheel.py $(ARGS)
 
 version:  ## Write VERSION into all that repeats it.
 	$(BIN)/python -m tests.support.version $(VERSION)
 
 lock:  ## Pin the newest versions that fit pyproject.toml.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-		--no-header --all-extras --group dev pyproject.toml -o requirements.txt
+		--no-header --all-extras --group dev pyproject.toml emulator/pyproject.toml \
+		--no-emit-package cosmos-emulator -o requirements.txt
 
 clean:  ## Remove .venv and what tools have left.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
 
-$(VENV)/.ready: requirements.txt pyproject.toml
+$(VENV)/.ready: requirements.txt pyproject.toml emulator/pyproject.toml
 	@PYTHON="$(PYTHON)" sh .ci/make-venv $(VENV)
 	@touch $@

@@ -25,7 +25,7 @@ from changefeed.feeds.cosmos import open_cosmos
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.addresses import open_container
-from tests.integration.emulator.running import signed
+from emulator.tests.by_hand import signed
 
 from .endpoint import DATABASE, client_of, counted, endpoint, make_container
 from .one_host import Parts, Until, seconds_of_host

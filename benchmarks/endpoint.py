@@ -19,7 +19,7 @@ _WRITERS = 8
 _THROUGHPUT_OF_A_RANGE = 10_000
 _SERVE = """
 import asyncio
-from changefeed.emulator import EmulatorSettings, serve
+from cosmos_emulator import EmulatorSettings, serve
 asyncio.run(serve(EmulatorSettings(port=0), ready=lambda url: print(url, flush=True)))
 """
 

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final
 
+from emulator.tests.clients.programs import java
 from tests.strangers.processors import World, a_world
-from tests.strangers.programs import java
 
 from .result import Result
 

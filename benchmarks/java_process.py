@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from changefeed.feeds.cosmos.address import EMULATOR_KEY
-from tests.strangers.programs import java
+from emulator.tests.clients.programs import java
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "dead-letters": "changefeed.cli.dead_letters:dead_letters",
     "leases": "changefeed.cli.lease_import:leases",
     "positions": "changefeed.cli.positions:positions",
-    "emulator": "changefeed.cli.emulator:emulator",
+    "emulator": "changefeed.cli.emulator:app",
     "broker": "changefeed.cli.broker:broker",
     "pipeline": "changefeed.cli.pipeline:app",
 }

@@ -12,7 +12,7 @@ NIGHTLY = (
     "integration/deploy/test_chart_values.py",  # Helm
     "integration/deploy/test_kubernetes.py",  # Helm
     "integration/pipeline",  # Spark
-    "strangers",  # vendors' clients in Java, Node and Python, KEDA's scaler in Go
+    "strangers",  # Java's processor, KEDA's scaler in Go
 )
 
 EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +32,9 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     ),
     "acceptance/test_eventlog_processes.py": (
         "test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_torn",
+    ),
+    "acceptance/test_emulator_wheel.py": (
+        "test_alone_it_has_a_command_and_gives_pytest_an_account",
     ),
     "acceptance/test_failures.py": (
         "test_the_ranges_of_a_killed_host_go_on_elsewhere",

@@ -1,4 +1,4 @@
-"""``changefeed emulator``, ``doctor`` and ``leases import``, as processes."""
+"""``doctor`` and ``leases import`` over Cosmos DB, as processes."""
 
 import asyncio
 import json
@@ -9,10 +9,10 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed.emulator import DEVELOPMENT_KEY
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.commands import changefeed
 from tests.support.dotnet_processor import DotNetHost
-from tests.support.emulator_process import control, emulator_process, free_port
+from tests.support.emulator_process import control, emulator_process
 
 pytestmark = pytest.mark.real_time
 
@@ -42,44 +42,6 @@ async def ranges_of(url: str, name: str) -> list[dict[str, Any]]:
         for x in found["ranges"]
         if not x["gone"]
     ]
-
-
-async def test_the_emulator_keeps_its_data_and_its_port_and_ends_in_order(
-    tmp_path: Path,
-) -> None:
-    port = free_port()
-    async with emulator_process(tmp_path, "--data=kept", port=port) as (process, url):
-        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
-            items = await container(client, "c", "/pk")
-            await items.create_item({"id": "1", "pk": "p"})
-        code, said = await command("emulator", f"--port={port}", cwd=tmp_path)
-        assert (code, f"port {port} is taken" in said) == (2, True)
-        code, said = await command("emulator", "--port=0", "--data=kept", cwd=tmp_path)
-        assert (code, "kept" in said) == (2, True)
-        process.process.kill()
-        await process.ends()
-    async with emulator_process(tmp_path, "--data=kept", port=port) as (process, url):
-        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
-            items = await container(client, "c", "/pk")
-            assert (await items.read_item("1", "p"))["pk"] == "p"
-        await process.stops()
-
-
-@pytest.mark.parametrize(
-    ("argument", "advice"),
-    [
-        ("--key=%%%", "must be base64"),
-        ("--host=192.0.2.1", "cannot listen at 192.0.2.1:"),
-        ("--host=2001:db8::1", "cannot listen at [2001:db8::1]:"),
-        ("--data=file/below", "cannot be used"),
-    ],
-)
-async def test_what_the_emulator_cannot_use_is_told(
-    tmp_path: Path, argument: str, advice: str
-) -> None:
-    (tmp_path / "file").touch()
-    code, said = await command("emulator", "--port=0", argument, cwd=tmp_path)
-    assert (code, advice in said) == (2, True), said
 
 
 async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(

@@ -18,7 +18,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed.emulator import DEVELOPMENT_KEY
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.commands import changefeed, running
 from tests.support.emulator_process import control, emulator_process, free_port
 from tests.support.processes import Running

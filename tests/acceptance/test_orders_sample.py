@@ -9,8 +9,8 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.feed import Change, Operation, RangeId
+from cosmos_emulator import DEVELOPMENT_KEY
 from samples.orders.produce import orders, produce
 from samples.orders.view import with_orders
 from tests.support.commands import QUICK, running

@@ -22,7 +22,7 @@ from tests.support.wheels import PACKAGE, ROOT, run
 pytestmark = pytest.mark.real_time
 
 FOLDERS = sorted(x.name for x in (ROOT / "changefeed").iterdir() if x.is_symlink())
-NAMESAKES = ("observers", "pipeline", "emulator")
+NAMESAKES = ("observers", "pipeline")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import changefeed

@@ -13,7 +13,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from changefeed.emulator import DEVELOPMENT_KEY
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.acceptance.test_cosmos_commands import ranges_of
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import emulator_process, free_port

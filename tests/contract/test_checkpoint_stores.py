@@ -15,7 +15,7 @@ from changefeed.leases.lease import KeptCheckpoint, Version, WriteId
 from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints
 from changefeed.stores.addresses import open_store
-from tests.integration.emulator.running import running
+from cosmos_emulator.testing import running
 from tests.support.any_record import CHECKPOINTS, any_record
 from tests.support.lease_containers import KEYS, fresh_address
 

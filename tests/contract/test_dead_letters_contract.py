@@ -25,7 +25,7 @@ from changefeed.observers.dead_letters import (
 )
 from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.errors import DeadLetterConflict
-from tests.integration.emulator.running import running
+from cosmos_emulator.testing import running
 from tests.support import make, servers
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.lease_containers import KEYS, fresh_address

@@ -12,7 +12,7 @@ from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Store
 from changefeed.testing import ConnectStore, store_suite
 from changefeed.testing.contracts import suite_of
-from tests.integration.emulator.running import running
+from cosmos_emulator.testing import running
 from tests.support.lease_containers import KEYS, fresh_address
 from tests.support.thirdparty import importable, site_with_shelf
 

@@ -9,7 +9,6 @@ import pytest_asyncio
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import FeedRange, RangeId
@@ -19,7 +18,8 @@ from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.errors import StoreMissing
 from changefeed.runtime.secret import Secret
-from tests.integration.emulator.running import running
+from cosmos_emulator import DEVELOPMENT_KEY
+from cosmos_emulator.testing import running
 from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.dotnet_processor import DotNetHost

@@ -14,7 +14,6 @@ import pytest_asyncio
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import client
 from changefeed.feeds.cosmos.address import CosmosAccess
@@ -28,7 +27,8 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.stores.store import WHOLE
-from tests.integration.emulator.running import running
+from cosmos_emulator import DEVELOPMENT_KEY
+from cosmos_emulator.testing import running
 from tests.support import make
 from tests.support.dotnet_processor import DotNetHost
 

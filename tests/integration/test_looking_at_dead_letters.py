@@ -11,7 +11,7 @@ from changefeed import Settings
 from changefeed.fleet.letters import existing_letters
 from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 from changefeed.runtime.errors import UserError
-from tests.integration.emulator.running import running
+from cosmos_emulator.testing import running
 from tests.support import make, servers
 from tests.support.lease_containers import KEYS
 

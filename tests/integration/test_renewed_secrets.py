@@ -14,7 +14,6 @@ import pytest
 
 from changefeed.brokers import operations
 from changefeed.brokers.settings import WebSection
-from changefeed.emulator import DEVELOPMENT_KEY, EmulatorSettings
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.brokers.access import BrokerAccess, BrokersSettings
@@ -27,8 +26,10 @@ from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.secret import Secret
 from changefeed.stores.postgres.address import read_address
 from changefeed.stores.postgres.connection import connect
+from cosmos_emulator import DEVELOPMENT_KEY, EmulatorSettings
+from cosmos_emulator.testing import running
+from emulator.tests.by_hand import hand
 from tests.integration.brokers.test_brokers_over_tls import over_tls
-from tests.integration.emulator.running import hand, running
 from tests.integration.test_store_certificates import signed
 from tests.integration.test_store_leases import own
 from tests.support.broker_cluster import ACCESS, COLLECTION, address_of, broker

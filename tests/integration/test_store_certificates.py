@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import pytest
 
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.errors import FeedRefused
 from changefeed.leases.addresses import open_container
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.integration.test_store_leases import opening, own, works
 from tests.support.certificates import Authority
 from tests.support.commands import a_log_of, changefeed

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from changefeed.emulator.patching import patched
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.container import CosmosLeases
@@ -29,6 +28,7 @@ from changefeed.stores.cosmos.items import (
     Operations,
     PreconditionFailed,
 )
+from cosmos_emulator.patching import patched
 
 from .network import Replicas, Server, listing
 from .stores import Records, Surroundings

@@ -1,5 +1,4 @@
-"""Clients that we did not write: Azure's own, for Java, Node and Python.
+"""Others beside our hosts: Java's processor, KEDA's scaler, a package of a third party.
 
-They run against the emulator, or against the account that CHANGEFEED_COSMOS_ENDPOINT and
-CHANGEFEED_COSMOS_KEY name. Each works in databases of its own, and deletes them.
+Those over Cosmos DB run against the emulator or an account: see ``emulator/tests/clients``.
 """

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
-from tests.strangers.endpoint import Endpoint, endpoint
-from tests.strangers.programs import java, started
+from emulator.tests.clients.endpoint import Endpoint, endpoint
+from emulator.tests.clients.programs import java, started
 from tests.support.commands import running
 from tests.support.emulator_process import control
 from tests.support.processes import Running
@@ -113,7 +113,9 @@ class World:
         return f"fleet{urlsplit(self._where.url).hostname}_{self.database.id}_orders"
 
     def address(self, container: str) -> str:
-        return f"{self._where.address}{self.database.id}/{container}"
+        scheme = "cosmos" if self._where.url.startswith("https:") else "cosmos+http"
+        account = self._where.url.partition(":")[2]
+        return f"{scheme}:{account}{self.database.id}/{container}"
 
     async def write(self, rounds: int) -> None:
         """Write the next items of each key."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from tests.strangers.endpoint import has_account
+from emulator.tests.clients.endpoint import has_account
+from emulator.tests.clients.programs import cache, digest, made_once
 from tests.strangers.processors import World, a_world
-from tests.strangers.programs import keda_scaler
 from tests.support.commands import changefeed
 
 pytestmark = [
@@ -19,11 +20,22 @@ pytestmark = [
     pytest.mark.skipif(has_account(), reason="no range of an account can be split on demand"),
 ]
 Said: TypeAlias = Mapping[str, object]
+KEDA = "v2.21.0"
 PROCESSOR = "billing"
 REST: Final[Said] = {"active": False, "lag": 0}
 ONE_HOST: Final[Said] = {"active": True, "lag": 1}
 """What it makes of a lease that is named by its bounds: it asks for a range of that name."""
 PATIENCE = 30.0
+
+
+def keda_scaler() -> list[str]:
+    """Return the command of KEDA's scaler for Cosmos DB; skip where it cannot be built."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed: KEDA's scaler is missing")
+    module = Path(__file__).parent / "go"
+    folder = cache() / f"keda-{KEDA}-{digest(module.iterdir())}"
+    made_once(folder, [str(module / "build"), KEDA], "Go could not build KEDA's scaler")
+    return [str(folder / "scaler")]
 
 
 class Scaler:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.strangers.endpoint import has_account
+from emulator.tests.clients.endpoint import has_account
+from emulator.tests.clients.programs import java
 from tests.strangers.processors import World, a_world, reached
-from tests.strangers.programs import java
 from tests.support.commands import changefeed
 from tests.support.processes import Running
 

@@ -15,7 +15,8 @@ from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.eventlog import Record
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId
 from changefeed.testing.feed_harness import FeedAbility
-from tests.integration.emulator.running import DOCS, Hand, running
+from cosmos_emulator.testing import running
+from emulator.tests.by_hand import DOCS, Hand
 from tests.support.four_methods import FourMethods
 
 THROUGHPUT_OF_A_RANGE = 10_000

@@ -8,7 +8,7 @@ range that its token names.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.integration.emulator.running import Hand, Reply
+from emulator.tests.by_hand import Hand, Reply
 
 Document = Mapping[str, Any]
 

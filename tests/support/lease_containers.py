@@ -13,7 +13,7 @@ import pytest
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
-from tests.integration.emulator.running import running
+from cosmos_emulator.testing import running
 from tests.support import servers
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.lease_place import LeasePlace

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from azure.cosmos.aio import CosmosClient
 
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
@@ -21,6 +20,7 @@ from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import slices
 from changefeed.pipeline.source.reader import Access, Slice
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 
 T = TypeVar("T")

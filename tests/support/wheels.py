@@ -9,6 +9,7 @@ from tests.support.processes import ended
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "changefeed"
+EMULATOR = ROOT / "emulator"
 DEPENDENCIES = sysconfig.get_path("purelib")
 _PATIENCE = 600.0
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
@@ -26,12 +27,16 @@ def run(*command: str | Path, cwd: Path, **environ: str) -> str:
     return done.stdout
 
 
-def ours(suffix: str, into: Path, kind: str) -> Path:
-    """Return our wheel or sdist: of the folder CHANGEFEED_DIST if that is set, else built."""
+def ours(suffix: str, into: Path, kind: str, source: Path = ROOT) -> Path:
+    """Return our wheel or sdist, or the emulator's if ``source`` is ``EMULATOR``.
+
+    It is that of the folder CHANGEFEED_DIST if that is set, else built.
+    """
     given = os.environ.get("CHANGEFEED_DIST")
     if given is None:
-        return build(ROOT, into, kind)
-    (found,) = Path(given).glob(f"*{suffix}")
+        return build(source, into, kind)
+    name = "cosmos_emulator" if source == EMULATOR else "changefeed_host"
+    (found,) = Path(given).glob(f"{name}-*{suffix}")
     return found
 
 

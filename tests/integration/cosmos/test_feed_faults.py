@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from changefeed.emulator import EmulatorSettings
 from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.runtime.secret import Secret
-from tests.integration.emulator.running import running
+from cosmos_emulator import EmulatorSettings
+from cosmos_emulator.testing import running
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time

@@ -9,7 +9,6 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
@@ -17,6 +16,7 @@ from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.pipeline.source.addresses import identity_at
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time

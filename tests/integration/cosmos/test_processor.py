@@ -27,8 +27,8 @@ from changefeed import (
     UserError,
     open_container,
 )
-from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.host.settings import LeaseSettings
+from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.looking import until
 from tests.support.processes import started

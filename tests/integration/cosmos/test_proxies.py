@@ -7,10 +7,10 @@ import pytest_asyncio
 from aiohttp.test_utils import TestServer
 from azure.core.exceptions import ServiceRequestError
 
-from changefeed.emulator import EmulatorSettings, create_app
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, Account
 from changefeed.feeds.cosmos.client import client_of, has_proxy
 from changefeed.runtime.secret import Secret
+from cosmos_emulator import EmulatorSettings, create_app
 
 pytestmark = pytest.mark.real_time
 

@@ -27,6 +27,7 @@ PAGES = sorted(
         "docs",
         "docs/design",
         "docs/tutorials",
+        "emulator",
         "samples",
         "samples/container",
         "samples/redis_and_blob",

@@ -33,7 +33,7 @@ def test_exceptions_do_not_wait_for_the_night(node: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "node", ["strangers/test_tls.py::test_x", "integration/pipeline/test_source.py::test_x[a]"]
+    "node", ["strangers/test_keda.py::test_x", "integration/pipeline/test_source.py::test_x[a]"]
 )
 def test_all_else_in_a_folder_of_the_list_waits(node: str) -> None:
     assert is_nightly(f"tests/{node}")

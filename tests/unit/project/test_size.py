@@ -21,7 +21,7 @@ from changefeed.testing.fleet import Fleet, Sections
 ROOT = Path(__file__).parents[3]
 CORE = ("host", "fleet", "leases", "stores", "observers", "feeds/*.py", "feeds/cosmos")
 PRODUCT = (
-    "brokers", "cli", "emulator", "feeds", "fleet", "host", "leases", "observers", "pipeline",
+    "brokers", "cli", "feeds", "fleet", "host", "leases", "observers", "pipeline",
     "runtime", "stores",
 )  # fmt: skip
 

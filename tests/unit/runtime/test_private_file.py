@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.emulator.store import Store
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.observers.builtin import JsonLinesObserver
 from changefeed.observers.dead_letters import open_dead_letters
+from cosmos_emulator.store import Store
 from tests.support import make
 
 pytestmark = pytest.mark.real_time

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.emulator.hashing import effective_partition_key, even_cuts, middle, width
 from changefeed.feeds.cosmos.hashes import even_parts
 from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
+from cosmos_emulator.hashing import effective_partition_key, even_cuts, middle, width
 
 WHOLE = FeedRange(id=RangeId("0"), low="", high="FF")
 HASHES = st.text(min_size=1, max_size=40).map(effective_partition_key)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from changefeed.emulator.patching import patched
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import Document, Form
 from changefeed.leases.errors import LeaseConflict
@@ -14,6 +13,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.document_ids import Names
 from changefeed.stores.cosmos.items import Operations, PreconditionFailed
+from cosmos_emulator.patching import patched
 from tests.support import make
 
 NAMES = Names("p")

@@ -1,0 +1,128 @@
+"""What a URL and a verb ask for: which resource, and which operation on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from cosmos_emulator.errors import CosmosError, not_supported
+
+_KINDS: Final = ("dbs", "colls", "docs", "pkranges", "offers")
+_ELSEWHERE: Final = {
+    "sprocs": "A stored procedure",
+    "triggers": "A trigger",
+    "udfs": "A user-defined function",
+    "users": "A user with permissions",
+    "permissions": "A user with permissions",
+    "conflicts": "The conflict feed",
+    "clientencryptionkeys": "Client-side encryption",
+}
+_DELETES_KEY: Final = ["operations", "partitionkeydelete"]
+_OPERATIONS: Final = {
+    ("", "GET", False): "read_account",
+    ("dbs", "GET", True): "list_databases",
+    ("dbs", "POST", True): "create_database",
+    ("dbs", "GET", False): "read_database",
+    ("dbs", "DELETE", False): "delete_database",
+    ("colls", "GET", True): "list_containers",
+    ("colls", "POST", True): "create_container",
+    ("colls", "GET", False): "read_container",
+    ("colls", "PUT", False): "replace_container",
+    ("colls", "DELETE", False): "delete_container",
+    ("pkranges", "GET", True): "read_ranges",
+    ("offers", "GET", True): "list_offers",
+    ("offers", "POST", True): "query_offers",
+    ("offers", "GET", False): "read_offer",
+    ("offers", "PUT", False): "replace_offer",
+    ("partitionkey", "POST", True): "delete_items_of_key",
+    ("docs", "GET", True): "read_items",
+    ("docs", "POST", True): "create_item",
+    ("docs", "GET", False): "read_item",
+    ("docs", "PUT", False): "replace_item",
+    ("docs", "PATCH", False): "patch_item",
+    ("docs", "DELETE", False): "delete_item",
+}
+_QUERIES: Final = {"dbs": "query_databases", "colls": "query_containers", "docs": "query_items"}
+OPERATIONS: Final = frozenset(
+    {*_OPERATIONS.values(), *_QUERIES.values()}
+    | {"upsert_item", "batch", "query_plan", "change_feed"}
+)
+"""Every name that a fault can be given, and that requests are counted under."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A path, taken apart. A feed is the list of all resources of a kind in another."""
+
+    kind: str  # "" is the account
+    is_feed: bool
+    ids: tuple[str, ...]  # of the database, the container, the item, as far as it goes
+    link: str
+
+    @property
+    def signed_links(self) -> tuple[str, str]:
+        """What a client may have signed: the link by names, or the last resource id."""
+        return self.link, self.link.rsplit("/", 1)[-1].lower()
+
+    @property
+    def signed_kinds(self) -> tuple[str, ...]:
+        """What a client may have signed as the type: deletes by key have two names."""
+        return (self.kind, "colls") if self.kind == "partitionkey" else (self.kind,)
+
+    @property
+    def database(self) -> str:
+        return self.ids[0]
+
+    @property
+    def container(self) -> str:
+        return self.ids[1]
+
+    @property
+    def item(self) -> str:
+        return self.ids[2]
+
+
+def address_of(raw_path: str) -> Address:
+    """Take a path apart as it came over the wire: ids may contain anything, quoted."""
+    parts = [unquote(x) for x in raw_path.strip("/").split("/") if x]
+    kinds, ids = parts[0::2], tuple(parts[1::2])
+    kind = kinds[-1] if kinds else ""
+    if parts[4:] == _DELETES_KEY and kinds[:2] == ["dbs", "colls"]:
+        link = "/".join(parts[:4])
+        return Address(kind="partitionkey", is_feed=True, ids=ids[:2], link=link)
+    if kind in _ELSEWHERE:
+        raise not_supported(_ELSEWHERE[kind], "its REFERENCE.md lists what it does.")
+    wanted = ["dbs", "colls", kind][: len(kinds)] if kind in _KINDS[:4] else [kind]
+    if kinds and (kinds != wanted or kind not in _KINDS):
+        raise CosmosError(404, f"There is no resource at /{'/'.join(parts)}.")
+    is_feed = len(parts) % 2 == 1
+    link = "/".join(parts[:-1] if is_feed else parts)
+    return Address(kind=kind, is_feed=is_feed, ids=ids, link=link)
+
+
+def operation_of(address: Address, verb: str, headers: Mapping[str, str]) -> str:
+    """Name what is asked for; 405 if the resource cannot do it."""
+    operation = _OPERATIONS.get((address.kind, verb, address.is_feed))
+    if operation is None:
+        raise CosmosError(405, f"{verb} is not an operation on /{address.link}.")
+    if _is_true(headers, "x-ms-cosmos-is-query-plan-request") and address.kind == "docs":
+        return "query_plan"
+    if operation.startswith("create_") and _is_true(headers, "x-ms-documentdb-isquery"):
+        return _QUERIES[address.kind]
+    if operation == "read_items" and "A-IM" in headers:
+        return "change_feed"
+    if operation == "create_item":
+        return _posted(headers)
+    return operation
+
+
+def _posted(headers: Mapping[str, str]) -> str:
+    if headers.get("Content-Type", "").startswith("application/query+json"):
+        return "query_items"
+    if _is_true(headers, "x-ms-cosmos-is-batch-request"):
+        return "batch"
+    return "upsert_item" if _is_true(headers, "x-ms-documentdb-is-upsert") else "create_item"
+
+
+def _is_true(headers: Mapping[str, str], name: str) -> bool:
+    return headers.get(name, "").lower() == "true"

@@ -1,0 +1,126 @@
+"""The command ``cosmos-emulator``: serve an account until stopped.
+
+It ends with 0 when it is told to stop, and with 2 if a person has to change something first:
+the port, the directory, the key.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cosmos_emulator import __version__
+from cosmos_emulator.server import host_and_port, serve
+from cosmos_emulator.settings import DEVELOPMENT_KEY, EmulatorSettings
+from cosmos_emulator.store import DirectoryInUse
+
+_REFUSED = 2
+
+
+def main(arguments: Sequence[str] | None = None, name: str = "cosmos-emulator") -> Any:
+    """Run the command with the arguments of the process, or with others."""
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"auto_envvar_prefix": "COSMOS_EMULATOR"},
+    )
+    app.command()(emulator)
+    return app(arguments, prog_name=name)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
+    if wanted:
+        typer.echo(f"cosmos-emulator {__version__}")
+        raise typer.Exit
+
+
+def emulator(
+    *,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")
+    ] = 8081,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A directory that keeps everything.")
+    ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            show_default="the development key",
+            help="The master key, in base64.",
+        ),
+    ] = DEVELOPMENT_KEY,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="https, with a certificate of its own.")
+    ] = False,
+    split_at_items: Annotated[
+        int | None,
+        typer.Option("--split-at-items", min=2, help="Split a range that has more items."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed for random faults.")] = None,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, allow_from_autoenv=False
+        ),
+    ] = False,
+) -> None:
+    """Serve the protocol of Azure Cosmos DB for NoSQL on this machine, until stopped.
+
+    Without --data everything is kept in memory, and gone at the end. Ends with 0 on SIGTERM or
+    Ctrl-C.
+    """
+    settings = EmulatorSettings(
+        host=host,
+        port=port,
+        data=None if data is None else data.expanduser(),
+        key=key,
+        tls=tls,
+        split_at_items=split_at_items,
+        seed=seed,
+    )
+    try:
+        asyncio.run(_serve_until_stopped(settings))
+    except (ValueError, RuntimeError, DirectoryInUse) as error:
+        _refuse(str(error), error)
+    except OSError as error:
+        _refuse(_advice(settings, error), error)
+
+
+async def _serve_until_stopped(settings: EmulatorSettings) -> None:
+    serving = asyncio.create_task(serve(settings, ready=_say_ready))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, serving.cancel)
+    await asyncio.wait({serving})
+    if not serving.cancelled():
+        serving.result()
+
+
+def _say_ready(url: str) -> None:
+    typer.echo(f"serving Cosmos DB at {url}")
+
+
+def _refuse(text: str, cause: Exception) -> None:
+    typer.echo(f"cosmos-emulator: {text}", err=True)
+    raise typer.Exit(_REFUSED) from cause
+
+
+def _advice(settings: EmulatorSettings, error: OSError) -> str:
+    """Say whether the address or the directory cannot be used."""
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {settings.port} is taken, perhaps by another emulator; stop that one, or "
+            f"choose another port with --port (0 for any that is free)"
+        )
+    if error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    number = error.errno or 0
+    reason = os.strerror(number) if number > 0 else error.strerror  # a name's has its own
+    return f"cannot listen at {host_and_port(settings.host, settings.port)}: {reason}"

@@ -1,0 +1,192 @@
+"""``/_emulator``: what no real account has. Splits, merges, faults, limits and counts.
+
+These requests are not signed. They are answered to this machine only, whatever else the
+emulator listens on.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from cosmos_emulator.errors import CosmosError, bad_request
+from cosmos_emulator.gateway import Gateway
+from cosmos_emulator.json_values import decoded
+from cosmos_emulator.ranges import PhysicalRange
+
+_LONGEST_CHANGE: Final = 600.0  # seconds
+_T = TypeVar("_T")
+
+
+class _Where(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    database: str
+    container: str
+
+
+class SplitRequest(_Where, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which range to cut (the only one, if there is but one), where, and for how long."""
+
+    range: str | None = None
+    at: str | None = None
+    seconds: float = 0.0
+
+
+class MergeRequest(_Where, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    ranges: list[str]
+    seconds: float = 0.0
+
+
+class Control:
+    """The handlers of ``/_emulator``."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._emulator = gateway.emulator
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        for method, path, handler in (
+            ("GET", "", self.describe),
+            ("GET", "/", self.describe),
+            ("POST", "/split", self.split),
+            ("POST", "/merge", self.merge),
+            ("GET", "/faults", self.faults),
+            ("POST", "/faults", self.add_fault),
+            ("DELETE", "/faults", self.clear_faults),
+            ("GET", "/throttle", self.throttle),
+            ("POST", "/throttle", self.set_throttle),
+            ("DELETE", "/throttle", self.clear_throttle),
+            ("GET", "/requests", self.requests),
+            ("DELETE", "/requests", self.clear_requests),
+        ):
+            router.add_route(method, "/_emulator" + path, _guarded(handler))
+
+    async def describe(self, _: web.Request) -> Any:
+        """Return every container with its ranges, also those that are gone."""
+        containers = self._emulator.containers
+        return [
+            {
+                "database": database.id,
+                "container": container.id,
+                "ranges": [
+                    _shown(x) for x in self._emulator.ranges.everything(container.number)
+                ],
+            }
+            for database in containers.databases()
+            for container in containers.containers(database.id)
+        ]
+
+    async def split(self, request: web.Request) -> Any:
+        """Cut a range in two and return its children."""
+        wanted = await _asked(request, SplitRequest)
+        ranges, number = self._emulator.ranges, self._number(wanted)
+        current = ranges.current(number)
+        if wanted.range is None and len(current) > 1:
+            names = ", ".join(x.id for x in current)
+            raise bad_request(f"Say which range to split; there are {names}.")
+        name = current[0].id if wanted.range is None else wanted.range
+        seconds = _allowed(wanted.seconds)
+        children = await ranges.split(number, name, at=wanted.at, seconds=seconds)
+        return [_shown(x) for x in children]
+
+    async def merge(self, request: web.Request) -> Any:
+        """Join neighbours and return what they became."""
+        wanted = await _asked(request, MergeRequest)
+        number, seconds = self._number(wanted), _allowed(wanted.seconds)
+        ranges = self._emulator.ranges
+        return _shown(await ranges.merge(number, wanted.ranges, seconds=seconds))
+
+    async def faults(self, _: web.Request) -> Any:
+        return self._gateway.faults.report()
+
+    async def clear_faults(self, _: web.Request) -> Any:
+        self._gateway.faults.clear()
+        return []
+
+    async def add_fault(self, request: web.Request) -> Any:
+        self._gateway.faults.add(decoded(await request.read()))
+        return self._gateway.faults.report()
+
+    async def throttle(self, _: web.Request) -> Any:
+        return self._gateway.throttle.report()
+
+    async def clear_throttle(self, _: web.Request) -> Any:
+        self._gateway.throttle.clear()
+        return self._gateway.throttle.report()
+
+    async def set_throttle(self, request: web.Request) -> Any:
+        now = asyncio.get_running_loop().time()
+        self._gateway.throttle.set(decoded(await request.read()), now)
+        return self._gateway.throttle.report()
+
+    async def requests(self, _: web.Request) -> Any:
+        """Return how often each operation was answered with each status; 0 is a drop."""
+        counts: dict[str, dict[str, int]] = {}
+        for (operation, status), number in self._gateway.requests.items():
+            counts.setdefault(operation, {})[str(status)] = number
+        return counts
+
+    async def clear_requests(self, _: web.Request) -> Any:
+        self._gateway.requests.clear()
+        return {}
+
+    def _number(self, where: _Where) -> int:
+        return self._emulator.containers.container(where.database, where.container).number
+
+
+def _guarded(handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
+    async def guarded(request: web.Request) -> web.Response:
+        try:
+            _check_is_local(request)
+            body = await handler(request)
+        except CosmosError as error:
+            return web.Response(
+                status=error.status, body=error.body(""), content_type="application/json"
+            )
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    return guarded
+
+
+def is_local(peer: str | None) -> bool:
+    """Return whether the address of a peer is one of this machine's own."""
+    try:
+        address = ipaddress.ip_address((peer or "").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
+    return bool((mapped or address).is_loopback)
+
+
+def _check_is_local(request: web.Request) -> None:
+    if not is_local(request.remote):
+        raise CosmosError(403, "/_emulator answers only to the machine it runs on.")
+
+
+async def _asked(request: web.Request, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"{kind.__name__}: {error}.") from error
+
+
+def _allowed(seconds: float) -> float:
+    if not 0 <= seconds <= _LONGEST_CHANGE:
+        raise bad_request(f"seconds must lie between 0 and {_LONGEST_CHANGE:g}.")
+    return seconds
+
+
+def _shown(held: PhysicalRange) -> dict[str, Any]:
+    return {
+        "id": held.id,
+        "low": held.low,
+        "high": held.high,
+        "parents": list(held.parents),
+        "version": held.version,
+        "lsn": held.lsn,
+        "items": held.items,
+        "bytes": held.bytes,
+        "gone": held.gone is not None,
+    }

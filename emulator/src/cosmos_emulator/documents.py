@@ -1,0 +1,268 @@
+"""Answers about items: one by one, in batches, by query, and as a change feed."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from cosmos_emulator import charges, feed, patching
+from cosmos_emulator.calls import (
+    Answer,
+    Call,
+    Emulator,
+    check_session,
+    item_headers,
+    range_headers,
+    reach_of,
+)
+from cosmos_emulator.errors import (
+    CROSS_PARTITION_QUERY_NOT_SERVABLE,
+    bad_request,
+)
+from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
+from cosmos_emulator.json_values import JsonObject, decoded, decoded_object
+from cosmos_emulator.partition_keys import PartitionKey, steps_of
+from cosmos_emulator.query import run as queries
+from cosmos_emulator.query.plan import plan
+from cosmos_emulator.query.run import Query, Scope
+from cosmos_emulator.query.syntax import Binary, Expression, Property
+from cosmos_emulator.ranges import PhysicalRange
+
+_WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
+_WITH_METADATA: Final = "2021-09-15"
+
+
+def create_item(emulator: Emulator, call: Call) -> Answer:
+    body = decoded_object(call.body)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.create(tx, call.within, key, body),
+    )
+
+
+def upsert_item(emulator: Emulator, call: Call) -> Answer:
+    body, conditions = decoded_object(call.body), _conditions(call)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.upsert(tx, call.within, key, body, conditions),
+    )
+
+
+def replace_item(emulator: Emulator, call: Call) -> Answer:
+    change = replaced_by(decoded_object(call.body))
+    return _change(emulator, call, change)
+
+
+def patch_item(emulator: Emulator, call: Call) -> Answer:
+    return _change(emulator, call, patch_change(decoded(call.body), now=emulator.clock()))
+
+
+def delete_item(emulator: Emulator, call: Call) -> Answer:
+    name, conditions = call.address.item, _conditions(call)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.delete(tx, call.within, key, name, conditions),
+    )
+
+
+def delete_items_of_key(emulator: Emulator, call: Call) -> Answer:
+    """Delete all items of a partition key, each in a transaction of its own."""
+    emulator.items.delete_all(call.within, call.key())
+    return Answer()
+
+
+def read_item(emulator: Emulator, call: Call) -> Answer:
+    key = call.key()
+    held = emulator.ranges.holding(call.within.number, key.epk)
+    check_session(call, held)
+    found = emulator.items.read(call.within, key, call.address.item)
+    headers = item_headers(call, held, found)
+    if _conditions(call).is_unmodified(found):
+        return Answer(status=304, headers=headers)
+    return Answer(body=found.body, headers=headers, charge=charges.read(len(found.body)))
+
+
+def read_items(emulator: Emulator, call: Call) -> Answer:
+    """Read all items of a scope, page by page, as they are stored."""
+    return _query(
+        emulator, call, queries.parsed({"query": "SELECT * FROM c"}, now=emulator.clock())
+    )
+
+
+def query_items(emulator: Emulator, call: Call) -> Answer:
+    query = queries.parsed(decoded_object(call.body), now=emulator.clock())
+    narrow = ("partitionkey", "partitionkeyrangeid", "query-enablecrosspartition")
+    wide = not any(f"x-ms-documentdb-{x}" in call.headers for x in narrow)
+    if wide and "x-ms-start-epk" not in call.headers and not _names_a_key(call, query):
+        raise bad_request(
+            "Cross partition query is required but disabled. Set "
+            "x-ms-documentdb-query-enablecrosspartition to true, give a partition key, or "
+            "compare the partition key with a value."
+        )
+    return _query(emulator, call, query)
+
+
+def query_plan(emulator: Emulator, call: Call) -> Answer:
+    """Return the query plan for a client that asks each range and merges the answers."""
+    query = queries.parsed(decoded_object(call.body), now=emulator.clock())
+    return Answer(body=msgspec.json.encode(plan(query)))
+
+
+def change_feed(emulator: Emulator, call: Call) -> Answer:
+    reach = reach_of(emulator, call)
+    if len(reach.held) != 1:
+        raise bad_request(
+            "A change feed is read from one physical range at a time. Give the header "
+            "x-ms-documentdb-partitionkeyrangeid, or a partition key.",
+            CROSS_PARTITION_QUERY_NOT_SERVABLE,
+        )
+    (held,) = reach.held
+    check_session(call, held)
+    request = _feed_request(call, held, reach.scope)
+    page = feed.read_page(emulator.store, held, request, call.within.paths)
+    headers = range_headers(call, held) | {"etag": page.etag}
+    if not page.entries:
+        return Answer(status=304, headers=headers)
+    return _documents(call, page.entries, headers, charges.feed_page)
+
+
+HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
+    x.__name__: x
+    for x in (
+        create_item,
+        upsert_item,
+        replace_item,
+        patch_item,
+        delete_item,
+        read_item,
+        read_items,
+        query_items,
+        query_plan,
+        change_feed,
+        delete_items_of_key,
+    )
+}
+
+
+def _write(
+    emulator: Emulator, call: Call, write: Callable[[Transaction, PartitionKey], Written]
+) -> Answer:
+    key = call.key()
+    number = call.within.number
+    emulator.ranges.holding(number, key.epk)  # 410 before anything else
+    with emulator.store.transaction():
+        written = write(Transaction(emulator.ranges), key)
+    held = emulator.ranges.holding(number, key.epk)
+    emulator.split_if_overgrown(held.pid)
+    return Answer(
+        status=status_of(written),
+        body=written.item.body if written.item and call.wants_body else b"",
+        headers=item_headers(call, held, written.item),
+        charge=written.charge,
+    )
+
+
+def _change(emulator: Emulator, call: Call, change: Callable[[Item], JsonObject]) -> Answer:
+    name, conditions = call.address.item, _conditions(call)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.replace(
+            tx, call.within, key, name, change=change, conditions=conditions
+        ),
+    )
+
+
+def status_of(written: Written) -> int:
+    if written.item is None:
+        return 204
+    return 201 if written.created else 200
+
+
+def _conditions(call: Call) -> Conditions:
+    return Conditions(
+        if_match=call.headers.get("If-Match"), if_none_match=call.headers.get("If-None-Match")
+    )
+
+
+def patch_change(body: Any, *, now: float) -> Callable[[Item], JsonObject]:
+    """Return the change that a PATCH body asks for: its operations, under its condition."""
+    operations = body.get("operations") if isinstance(body, dict) else body
+    condition = body.get("condition") if isinstance(body, dict) else None
+    if condition is not None and not isinstance(condition, str):
+        raise bad_request('The condition of a patch is a text, "FROM c WHERE …".')
+
+    def change(before: Item) -> JsonObject:
+        item = before.value()
+        patching.check_condition(condition is None or queries.fits(item, condition, now=now))
+        return patching.patched(item, operations)
+
+    return change
+
+
+def _names_a_key(call: Call, query: Query) -> bool:
+    """Return whether the WHERE compares the partition key with a value, come what may."""
+
+    def names(part: Expression | None) -> bool:
+        if query.select.over is not None or not isinstance(part, Binary):
+            return False
+        if part.operator == "AND":
+            return names(part.left) or names(part.right)
+        key = Property(root=query.select.item, steps=steps_of(call.within.paths[0]))
+        return part.operator == "=" and key in {part.left, part.right}
+
+    return names(query.select.where)
+
+
+def _query(emulator: Emulator, call: Call, query: Query) -> Answer:
+    reach = reach_of(emulator, call)
+    for held in reach.held:
+        check_session(call, held)
+    page = queries.run(
+        lambda after: reach.scope.rows(emulator.store, after),
+        query,
+        limit=call.page_size(),
+        continuation=call.headers.get("x-ms-continuation"),
+    )
+    headers = range_headers(call, *reach.held)
+    if page.continuation is not None:
+        headers["x-ms-continuation"] = page.continuation
+    return _documents(
+        call, page.results, headers, lambda size: charges.query(page.looked_at, size)
+    )
+
+
+def _documents(
+    call: Call, found: list[bytes], headers: dict[str, str], price: Callable[[int], float]
+) -> Answer:
+    """Put stored texts together to one answer, without parsing any."""
+    head = b'{"_rid":"%s","Documents":[' % call.within.rid.encode()
+    body = b"".join([head, b",".join(found), b'],"_count":%d}' % len(found)])
+    headers["x-ms-item-count"] = str(len(found))
+    return Answer(body=body, headers=headers, charge=price(len(body)))
+
+
+def _feed_request(call: Call, held: PhysicalRange, scope: Scope) -> feed.FeedRequest:
+    mode = call.headers["A-IM"].strip().lower()
+    everything = mode == "full-fidelity feed"
+    if not everything and mode not in {"incremental feed", "incremental-feed"}:
+        raise bad_request(f"A-IM is {call.headers['A-IM']!r}: this is no change feed mode.")
+    behind = call.headers.get("If-None-Match")
+    since = feed.point_in_time(call.headers.get("If-Modified-Since"))
+    if everything and (behind is None or since):
+        raise bad_request(
+            "The change feed with all versions and deletes starts from now (If-None-Match: *) "
+            "or from a continuation, not from the beginning or a point in time."
+        )
+    return feed.FeedRequest(
+        after=feed.position(behind, held.lsn),
+        limit=call.page_size(),
+        all_versions=everything,
+        with_metadata=call.headers.get(_WIRE_FORMAT) == _WITH_METADATA,
+        since=since,
+        low=scope.low,
+        high=scope.high,
+    )

@@ -1,0 +1,203 @@
+"""HTTP to calls and back: who may ask, what strikes a request, and what goes out.
+
+The order for each request: address, signature, faults before, throttle, the operation,
+faults after. An error inside an operation is an answer too; any other exception is
+logged and answered with 500.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import uuid
+from collections import Counter
+from typing import Final, Literal
+
+from aiohttp import web
+
+from cosmos_emulator import auth, batches, documents, resources
+from cosmos_emulator.address import Address, address_of, operation_of
+from cosmos_emulator.calls import Answer, Call, Emulator, check_incarnation
+from cosmos_emulator.containers import Container
+from cosmos_emulator.errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
+from cosmos_emulator.faults import Faults, Target
+from cosmos_emulator.throttle import Throttle
+
+_log = logging.getLogger("emulator")
+_HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS
+_LONGEST_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
+_NO_BODY: Final = frozenset({204, 304})
+
+
+class ConnectionDropped(Exception):
+    """A fault: the client gets no answer at all."""
+
+
+class Gateway:
+    """Answers everything but ``/_emulator``; counts what it was asked."""
+
+    def __init__(self, emulator: Emulator, key: bytes) -> None:
+        self.emulator = emulator
+        self.faults = Faults(emulator.settings.seed)
+        self.throttle = Throttle()
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self._key = key
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        activity = request.headers.get("x-ms-activity-id") or str(uuid.uuid4())
+        operation = "refused"
+        try:
+            address = address_of(request.rel_url.raw_path)
+            operation = operation_of(address, request.method, request.headers)
+            answer = await self._answered(request, address, operation)
+        except CosmosError as error:
+            answer = _refusal(error, activity)
+        except ConnectionDropped:
+            self.requests[operation, 0] += 1
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()  # goes nowhere
+        except Exception:  # noqa: BLE001 - the border: logged, and answered with 500
+            _log.exception("%s failed", operation)
+            sorry = CosmosError(500, "The emulator failed; its log says how.")
+            answer = _refusal(sorry, activity)
+        self.requests[operation, answer.status] += 1
+        return _response(answer, activity)
+
+    async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:
+        self._check_signature(request, address)
+        body = await _body(request)
+        call = self._call(request, address, operation, body)
+        target = self._target(call)
+        await _strike(self.faults, target, "before")
+        if call.container is not None:
+            self.throttle.admit(call.container.id, asyncio.get_running_loop().time())
+        check_incarnation(call)
+        answer = await self._run(call)
+        if call.container is not None:
+            self.throttle.spend(call.container.id, answer.charge)
+        await _strike(self.faults, target, "after")
+        return answer
+
+    async def _run(self, call: Call) -> Answer:
+        """Run an operation; if it met a split that it did not name, wait and run it again."""
+        named = "x-ms-documentdb-partitionkeyrangeid" in call.headers
+        give_up = asyncio.get_running_loop().time() + _LONGEST_WAIT
+        while True:
+            try:
+                return self._run_once(call)
+            except CosmosError as error:
+                left = give_up - asyncio.get_running_loop().time()
+                met_a_split = (error.status, error.substatus) == (410, SPLIT_RUNNING)
+                if named or not met_a_split or left <= 0:
+                    raise
+                with contextlib.suppress(TimeoutError):  # the next try says what is the matter
+                    async with asyncio.timeout(left):
+                        await self.emulator.ranges.settled()
+
+    def _run_once(self, call: Call) -> Answer:
+        if call.container is not None and call.container.default_ttl is not None:
+            self.emulator.items.expire(call.container)
+        try:
+            return _HANDLERS[call.operation](self.emulator, call)
+        except RecursionError:
+            raise bad_request("The request is nested too deeply.") from None
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise CosmosError(
+                507, "The disk of the emulator is full: nothing of this was stored."
+            ) from error
+
+    def _check_signature(self, request: web.Request, address: Address) -> None:
+        header = request.headers.get("Authorization")
+        if header is None:
+            raise CosmosError(401, "The request has no Authorization header.")
+        auth.check_signature(
+            key=self._key,
+            verb=request.method,
+            kinds=address.signed_kinds,
+            links=address.signed_links,
+            date=request.headers.get("x-ms-date", request.headers.get("Date", "")),
+            header=header,
+            now=self.emulator.clock(),
+        )
+
+    def _call(
+        self, request: web.Request, address: Address, operation: str, body: bytes
+    ) -> Call:
+        container = None
+        if len(address.ids) > 1:
+            container = self._container(address)
+        return Call(
+            address=address,
+            operation=operation,
+            headers=request.headers,
+            body=body,
+            url=f"{request.scheme}://{request.host}/",
+            container=container,
+        )
+
+    def _container(self, address: Address) -> Container:
+        try:
+            return self.emulator.containers.container(address.database, address.container)
+        except CosmosError as error:
+            if len(address.ids) == 2 and not address.is_feed:  # noqa: PLR2004 - itself
+                raise
+            raise CosmosError(404, error.message, OWNER_NOT_FOUND) from None
+
+    def _target(self, call: Call) -> Target:
+        if call.container is None:
+            return Target(operation=call.operation, container=None, range=None)
+        held = call.headers.get("x-ms-documentdb-partitionkeyrangeid")
+        if held is None and "x-ms-documentdb-partitionkey" in call.headers:
+            epk = call.some_key().epk
+            ranges = self.emulator.ranges.current(call.container.number)
+            held = next(x.id for x in ranges if x.low <= epk < x.high)
+        return Target(operation=call.operation, container=call.container.id, range=held)
+
+
+async def _strike(faults: Faults, target: Target, when: Literal["before", "after"]) -> None:
+    """Let the faults of a request happen, a delay before an error."""
+    for fault in faults.striking(target, when):
+        match fault.effect:
+            case "delay":
+                await asyncio.sleep(fault.seconds)
+            case "drop":
+                raise ConnectionDropped
+            case "error":
+                raise CosmosError(
+                    fault.status,
+                    f"A fault that was asked for, {when} {target.operation}.",
+                    fault.substatus,
+                    fault.retry_after_ms,
+                )
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise CosmosError(413, "The request is too large.") from None
+
+
+def _refusal(error: CosmosError, activity: str) -> Answer:
+    headers = {"x-ms-substatus": str(error.substatus)} if error.substatus else {}
+    if error.retry_after_ms is not None:
+        headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
+    body = error.body(activity)
+    return Answer(status=error.status, body=body, headers=headers)
+
+
+def _response(answer: Answer, activity: str) -> web.Response:
+    headers = {
+        "x-ms-activity-id": activity,
+        "x-ms-request-charge": f"{answer.charge:g}",
+        "x-ms-gatewayversion": "version=2.14.0",
+        "x-ms-serviceversion": "version=2.14.0.0",
+        **answer.headers,
+    }
+    if answer.status in _NO_BODY:
+        return web.Response(status=answer.status, headers=headers)
+    headers["Content-Type"] = "application/json"
+    return web.Response(status=answer.status, body=answer.body, headers=headers)

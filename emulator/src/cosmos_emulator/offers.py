@@ -1,0 +1,194 @@
+"""Throughput: what was provisioned for a container or a database, as offers hold it.
+
+It decides how many ranges a container has (10,000 RU/s for each), and is not enforced:
+``/_emulator/throttle`` does that.
+"""
+
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from cosmos_emulator.errors import CosmosError, bad_request
+from cosmos_emulator.json_values import JsonObject
+from cosmos_emulator.store import Row, Store
+
+_RU_OF_A_RANGE: Final = 10_000  # what one physical partition of Cosmos DB can do
+_MOST: Final = 10_000_000  # a thousand ranges
+_LEAST_MANUAL, _STEP_OF_MANUAL = 400, 100
+_LEAST_AUTOSCALE, _STEP_OF_AUTOSCALE = 1_000, 1_000
+_COLUMNS: Final = "SELECT rid, owner, link, throughput, autoscale, ts, etag FROM offers "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """RU/s; the highest, if they scale by themselves."""
+
+    units: int = _LEAST_MANUAL
+    autoscale: bool = False
+
+    @property
+    def ranges(self) -> int:
+        return math.ceil(self.units / _RU_OF_A_RANGE)
+
+    @property
+    def least(self) -> int:
+        return _LEAST_AUTOSCALE if self.autoscale else _LEAST_MANUAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The throughput of a resource. ``owner`` is its resource id, ``link`` its path by ids."""
+
+    rid: str
+    owner: str
+    link: str
+    throughput: Throughput
+    ts: int
+    etag: str
+
+    def resource(self) -> JsonObject:
+        units = self.throughput.units
+        content: JsonObject = {
+            "offerThroughput": units,
+            "offerIsRUPerMinuteThroughputEnabled": False,
+            "offerMinimumThroughputParameters": {"maxThroughputEverProvisioned": units},
+        }
+        if self.throughput.autoscale:
+            content["offerAutopilotSettings"] = {"maxThroughput": units}
+        return {
+            "resource": self.link,
+            "offerType": "Invalid",
+            "offerVersion": "V2",
+            "offerResourceId": self.owner,
+            "content": content,
+            "id": self.rid,
+            "_rid": self.rid,
+            "_self": f"offers/{self.rid}/",
+            "_etag": self.etag,
+            "_ts": self.ts,
+        }
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "x-ms-cosmos-min-throughput": str(self.throughput.least),
+            "x-ms-offer-replace-pending": "false",
+        }
+
+
+class Offers:
+    """Every offer, by its own id and by that of its owner."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def create(self, owner: str, link: str, throughput: Throughput, etag: str) -> None:
+        self._store.run(
+            "INSERT INTO offers (rid, owner, link, throughput, autoscale, ts, etag) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                secrets.token_hex(4),
+                owner,
+                link,
+                throughput.units,
+                throughput.autoscale,
+                int(self._clock()),
+                etag,
+            ),
+        )
+
+    def all(self) -> list[Offer]:
+        return [_offer(x) for x in self._store.rows(_COLUMNS + "ORDER BY rid")]
+
+    def offer(self, rid: str) -> Offer:
+        row = self._store.row(_COLUMNS + "WHERE rid = ?", (rid,))
+        if row is None:
+            raise CosmosError(404, f"There is no offer {rid!r}.")
+        return _offer(row)
+
+    def of(self, owner: str) -> Offer | None:
+        row = self._store.row(_COLUMNS + "WHERE owner = ?", (owner,))
+        return None if row is None else _offer(row)
+
+    def replace(self, old: Offer, throughput: Throughput, etag: str) -> Offer:
+        self._store.run(
+            "UPDATE offers SET throughput = ?, autoscale = ?, ts = ?, etag = ? WHERE rid = ?",
+            (throughput.units, throughput.autoscale, int(self._clock()), etag, old.rid),
+        )
+        return self.offer(old.rid)
+
+
+def throughput_in_headers(headers: Mapping[str, str]) -> Throughput | None:
+    """Return what the creation of a resource asks for, if anything."""
+    manual = headers.get("x-ms-offer-throughput")
+    scaled = headers.get("x-ms-cosmos-offer-autopilot-settings")
+    if manual is not None and scaled is not None:
+        raise bad_request("Give a resource a manual throughput or autoscale, not both.")
+    if manual is not None:
+        return _checked(int(manual[:9]) if manual.isdecimal() else manual, autoscale=False)
+    if scaled is None:
+        return None
+    try:
+        return _checked(msgspec.json.decode(scaled).get("maxThroughput"), autoscale=True)
+    except (msgspec.DecodeError, AttributeError):
+        raise bad_request(
+            f'Autoscale is asked for by {{"maxThroughput": 4000}}, not by {scaled!r}.'
+        ) from None
+
+
+def throughput_in_offer(
+    body: JsonObject, before: Throughput, headers: Mapping[str, str]
+) -> Throughput:
+    """Return what the replacement of an offer asks for; kinds change by header only."""
+    if _is_true(headers, "x-ms-cosmos-migrate-offer-to-autopilot"):
+        thousands = math.ceil(before.units / _STEP_OF_AUTOSCALE)
+        return Throughput(units=thousands * _STEP_OF_AUTOSCALE, autoscale=True)
+    if _is_true(headers, "x-ms-cosmos-migrate-offer-to-manual-throughput"):
+        return Throughput(units=before.units)
+    content = body.get("content")
+    if not isinstance(content, dict):
+        raise bad_request('An offer has a content: {"offerThroughput": 400}.')
+    settings = content.get("offerAutopilotSettings")
+    if isinstance(settings, dict) != before.autoscale:
+        raise bad_request(
+            "An offer changes between manual throughput and autoscale only by a request to "
+            "migrate it (x-ms-cosmos-migrate-offer-to-autopilot)."
+        )
+    if isinstance(settings, dict):
+        return _checked(settings.get("maxThroughput"), autoscale=True)
+    return _checked(content.get("offerThroughput"), autoscale=False)
+
+
+def _checked(units: Any, *, autoscale: bool) -> Throughput:
+    least, step = (
+        (_LEAST_AUTOSCALE, _STEP_OF_AUTOSCALE)
+        if autoscale
+        else (_LEAST_MANUAL, _STEP_OF_MANUAL)
+    )
+    whole = isinstance(units, int) and not isinstance(units, bool)
+    if not whole or not least <= units <= _MOST or units % step:
+        raise bad_request(
+            f"Throughput is a number of RU/s from {least} to {_MOST:,} in steps of {step}"
+            f"{' (autoscale)' if autoscale else ''}, not {units!r}."
+        )
+    return Throughput(units=units, autoscale=autoscale)
+
+
+def _is_true(headers: Mapping[str, str], name: str) -> bool:
+    return headers.get(name, "").lower() == "true"
+
+
+def _offer(row: Row) -> Offer:
+    rid, owner, link, units, autoscale, ts, etag = row
+    return Offer(
+        rid=rid,
+        owner=owner,
+        link=link,
+        throughput=Throughput(units=units, autoscale=bool(autoscale)),
+        ts=ts,
+        etag=etag,
+    )

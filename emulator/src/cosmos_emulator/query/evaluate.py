@@ -1,0 +1,279 @@
+"""Turns expressions into functions of a row, once for a query and not once for a row.
+
+A row holds a value for each name that FROM and JOIN give. A row that represents a group
+has the values of its first member, and under ``GROUP`` the rows of all of them.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from cosmos_emulator.errors import bad_request
+from cosmos_emulator.json_values import UNDEFINED, value_at
+from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.syntax import (
+    AGGREGATES,
+    ArrayOf,
+    Binary,
+    Call,
+    Expression,
+    Like,
+    Literal,
+    ObjectOf,
+    Parameter,
+    Property,
+    Select,
+    Source,
+    Subquery,
+    Ternary,
+    Unary,
+)
+from cosmos_emulator.query.values import compared, is_number, is_ordered, same, sort_key
+
+GROUP: Final = "\0group"
+NOW: Final = "\0now"
+"""The time of day, in seconds since 1970, among the parameters."""
+Row = Mapping[str, Any]
+Evaluated = Callable[[Row], Any]
+Answer = Callable[[Select, Mapping[str, Any], Sequence[Row]], Iterator[Any]]
+"""Runs a select over the rows that are there before its FROM."""
+
+
+class Compiler:
+    """Compiles the expressions of one query, whose parameters are known."""
+
+    def __init__(self, parameters: Mapping[str, Any], answer: Answer) -> None:
+        self._parameters = parameters
+        self._answer = answer
+
+    def compiled(  # noqa: C901, PLR0911 - one for each kind of expression
+        self, expression: Expression
+    ) -> Evaluated:
+        """Return the function that gives the value of an expression for a row."""
+        match expression:
+            case Literal(value=value):
+                return lambda _: value
+            case Parameter(name=name):
+                return self._parameter(name)
+            case Property(root=root, steps=steps):
+                return lambda row: value_at(row.get(root, UNDEFINED), steps)
+            case Unary(operator=operator, operand=operand):
+                return _unary(operator, self.compiled(operand))
+            case Binary(operator=operator, left=left, right=right):
+                return _binary(operator, self.compiled(left), self.compiled(right))
+            case Ternary():
+                return self._ternary(expression)
+            case Like():
+                return self._like(expression)
+            case Call():
+                return self._call(expression)
+            case ArrayOf(members=members):
+                parts = [self.compiled(x) for x in members]
+                return lambda row: [v for x in parts if (v := x(row)) is not UNDEFINED]
+            case ObjectOf(members=named):
+                pairs = [(name, self.compiled(x)) for name, x in named]
+                return lambda row: {k: v for k, x in pairs if (v := x(row)) is not UNDEFINED}
+            case Subquery():
+                return self._subquery(expression)
+
+    def rows(self, sources: Sequence[Source], start: Sequence[Row]) -> Iterator[Row]:
+        """Return every row that FROM and JOIN make of those that are there before them."""
+        if not sources:
+            yield from start
+            return
+        *before, last = sources
+        of = self.compiled(last.of)
+        for row in self.rows(before, start):
+            value = of(row)
+            if not last.each:
+                yield {**row, last.name: value}
+            elif isinstance(value, list):
+                yield from ({**row, last.name: x} for x in value)
+
+    def _parameter(self, name: str) -> Evaluated:
+        if name not in self._parameters:
+            raise bad_request(f"The query uses {name}, and no such parameter was given.")
+        given = self._parameters[name]
+        return lambda _: given
+
+    def _ternary(self, choice: Ternary) -> Evaluated:
+        condition = self.compiled(choice.condition)
+        then, otherwise = self.compiled(choice.then), self.compiled(choice.otherwise)
+        return lambda row: then(row) if condition(row) is True else otherwise(row)
+
+    def _like(self, like: Like) -> Evaluated:
+        value, pattern = self.compiled(like.value), self.compiled(like.pattern)
+
+        def fits(row: Row) -> Any:
+            text, wanted = value(row), pattern(row)
+            if not isinstance(text, str) or not isinstance(wanted, str):
+                return UNDEFINED
+            return _pattern(wanted, like.escape).fullmatch(text) is not None
+
+        return fits
+
+    def _call(self, call: Call) -> Evaluated:
+        arguments = [self.compiled(x) for x in call.arguments]
+        if call.function in AGGREGATES:
+            (of,) = arguments
+            aggregate = _AGGREGATED[call.function]
+            return lambda row: aggregate(
+                [v for x in row[GROUP] if (v := of(x)) is not UNDEFINED]
+            )
+        if call.function == "IN":
+            return lambda row: _is_in(*(x(row) for x in arguments))
+        if call.function in CURRENT:
+            now = CURRENT[call.function](self._parameters[NOW])
+            return lambda _: now
+        function = FUNCTIONS[call.function].call
+        return lambda row: function(*(x(row) for x in arguments))
+
+    def _subquery(self, subquery: Subquery) -> Evaluated:
+        def found(row: Row) -> Iterator[Any]:
+            return self._answer(subquery.select, self._parameters, [row])
+
+        match subquery.kind:
+            case "EXISTS":
+                return lambda row: next(found(row), UNDEFINED) is not UNDEFINED
+            case "ARRAY":
+                return lambda row: list(found(row))
+            case _:
+                return lambda row: _only(list(found(row)))
+
+
+def _only(values: list[Any]) -> Any:
+    """Return the value of a scalar subquery: undefined unless it has one result."""
+    return values[0] if len(values) == 1 else UNDEFINED
+
+
+@lru_cache(maxsize=256)
+def _pattern(wanted: str, escape: str | None) -> re.Pattern[str]:
+    """Return what LIKE means: % any text, _ any character, [a-c] and [^a-c] one of some."""
+    token = re.compile(r"%|_|\[\^?[^\]]+\]|.", re.DOTALL)
+    parts: list[str] = []
+    at = 0
+    while at < len(wanted):
+        if wanted[at] == escape and at + 1 < len(wanted):
+            parts.append(re.escape(wanted[at + 1]))
+            at += 2
+            continue
+        match = token.match(wanted, at)
+        assert match is not None
+        parts.append(_like_part(match.group(0)))
+        at = match.end()
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error as error:
+        raise bad_request(f"LIKE cannot use {wanted!r}: {error}.") from error
+
+
+def _like_part(part: str) -> str:
+    if part in {"%", "_"}:
+        return ".*" if part == "%" else "."
+    if len(part) == 1:
+        return re.escape(part)
+    negated = part[1] == "^"
+    inner = part[2 if negated else 1 : -1].replace("\\", "\\\\").replace("[", "\\[")
+    return f"[{'^' if negated else ''}{inner}]"
+
+
+def _is_in(value: Any, *among: Any) -> Any:
+    return UNDEFINED if value is UNDEFINED else any(same(value, x) for x in among)
+
+
+def _unary(operator: str, operand: Evaluated) -> Evaluated:
+    if operator == "NOT":
+        return lambda row: not x if isinstance(x := operand(row), bool) else UNDEFINED
+    factor = -1 if operator == "-" else 1
+    return lambda row: factor * x if is_number(x := operand(row)) else UNDEFINED
+
+
+def _binary(operator: str, left: Evaluated, right: Evaluated) -> Evaluated:
+    match operator:
+        case "AND":
+            return _and(left, right)
+        case "OR":
+            return _or(left, right)
+        case "??":
+            return lambda row: right(row) if (x := left(row)) is UNDEFINED else x
+        case "||":
+            return lambda row: _joined(left(row), right(row))
+        case "+" | "-" | "*" | "/" | "%":
+            return lambda row: _arithmetic(operator, left(row), right(row))
+        case _:
+            return lambda row: compared(operator, left(row), right(row))
+
+
+def _and(left: Evaluated, right: Evaluated) -> Evaluated:
+    """False wins over undefined; anything that is not true or false counts as undefined."""
+
+    def both(row: Row) -> Any:
+        first = left(row)
+        return False if first is False else _third(first, right(row), wins=False)
+
+    return both
+
+
+def _or(left: Evaluated, right: Evaluated) -> Evaluated:
+    def either(row: Row) -> Any:
+        first = left(row)
+        return True if first is True else _third(first, right(row), wins=True)
+
+    return either
+
+
+def _third(left: Any, right: Any, *, wins: bool) -> Any:
+    if right is wins:
+        return wins
+    return (not wins) if left is right is (not wins) else UNDEFINED
+
+
+def _joined(left: Any, right: Any) -> Any:
+    return left + right if isinstance(left, str) and isinstance(right, str) else UNDEFINED
+
+
+def _arithmetic(operator: str, left: Any, right: Any) -> Any:
+    if not is_number(left) or not is_number(right):
+        return UNDEFINED
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left / right if right else UNDEFINED
+        case _:
+            return math.fmod(left, right) if right and math.isfinite(left) else UNDEFINED
+
+
+def _sum(values: list[Any]) -> Any:
+    return sum(values) if all(is_number(x) for x in values) else UNDEFINED
+
+
+def _average(values: list[Any]) -> Any:
+    total = _sum(values)
+    return UNDEFINED if total is UNDEFINED or not values else total / len(values)
+
+
+def _lowest(values: list[Any]) -> Any:
+    fits = values and all(is_ordered(x) for x in values)
+    return min(values, key=sort_key) if fits else UNDEFINED
+
+
+def _highest(values: list[Any]) -> Any:
+    fits = values and all(is_ordered(x) for x in values)
+    return max(values, key=sort_key) if fits else UNDEFINED
+
+
+_AGGREGATED: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "COUNT": len,
+    "SUM": _sum,
+    "AVG": _average,
+    "MIN": _lowest,
+    "MAX": _highest,
+}
+"""Each takes the defined values of a group."""

@@ -1,0 +1,236 @@
+"""Reads expressions by recursive descent, one method for each level of binding."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from cosmos_emulator.errors import bad_request
+from cosmos_emulator.query.cursor import Cursor, is_plain_name, refused
+from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.syntax import (
+    AGGREGATES,
+    ArrayOf,
+    Binary,
+    Call,
+    Expression,
+    Like,
+    Literal,
+    ObjectOf,
+    Parameter,
+    Property,
+    Select,
+    Subquery,
+    Ternary,
+    Unary,
+)
+from cosmos_emulator.query.tokens import Token
+
+_CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
+_EXACT_DIGITS: Final = 19  # longer ones are beyond 64 bits
+_COMPARISONS: Final = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
+
+
+class Expressions(Cursor):
+    """``names`` are those that FROM and JOIN gave, of this query and of those around it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.names: tuple[str, ...] = ("c",)
+
+    @abstractmethod
+    def select(self) -> Select:
+        """Read a query inside brackets, from behind its SELECT."""
+
+    def expression(self) -> Expression:
+        condition = self._left_to_right(self._disjunction, lambda x: x.text == "??")
+        if not self.took_sign("?"):
+            return condition
+        then = self.expression()
+        self.expect_sign(":")
+        return Ternary(condition=condition, then=then, otherwise=self.expression())
+
+    def primary(self) -> Expression:
+        token = self.peek()
+        if token.kind == "sign":
+            return self._bracketed()
+        if token.kind not in {"number", "string", "parameter", "name"}:
+            raise self.unexpected()
+        self.advance()
+        match token.kind:
+            case "number":
+                return Literal(value=_number(token.text))
+            case "string":
+                return Literal(value=token.text)
+            case "parameter":
+                return Parameter(name=token.text)
+            case _:
+                return self._named(token)
+
+    def steps(self) -> tuple[str | int, ...]:
+        """Read ``.a["b"][0]``."""
+        steps: list[str | int] = []
+        while True:
+            if self.took_sign("."):
+                name = self.advance()
+                if name.kind != "name":
+                    raise self.unexpected(name)
+                steps.append(name.text)
+            elif self.took_sign("["):
+                inner = self.advance()
+                if inner.kind not in {"string", "number"}:
+                    raise refused("An index that is not a plain number or string")
+                position = _number(inner.text) if inner.kind == "number" else None
+                steps.append(position if isinstance(position, int) else inner.text)
+                self.expect_sign("]")
+            else:
+                return tuple(steps)
+
+    # From what binds least to what binds most.
+
+    def _disjunction(self) -> Expression:
+        return self._left_to_right(self._conjunction, lambda x: x.is_word("OR"))
+
+    def _conjunction(self) -> Expression:
+        return self._left_to_right(self._negation, lambda x: x.is_word("AND"))
+
+    def _negation(self) -> Expression:
+        if self.took("NOT"):
+            return Unary(operator="NOT", operand=self._negation())
+        return self._comparison()
+
+    def _comparison(self) -> Expression:
+        left = self._concatenation()
+        while self.at_sign(*_COMPARISONS):
+            operator = self.advance().text
+            right = self._concatenation()
+            operator = "!=" if operator == "<>" else operator
+            left = Binary(operator=operator, left=left, right=right)
+        negated = self.took("NOT")
+        if self.took("IN"):
+            left = Call(function="IN", arguments=(left, *self._arguments()))
+        elif self.took("BETWEEN"):
+            low = self._concatenation()
+            self.expect("AND")
+            left = _between(left, low, self._concatenation())
+        elif self.took("LIKE"):
+            left = Like(value=left, pattern=self._concatenation(), escape=self._escape())
+        elif negated:
+            raise self.unexpected()
+        return Unary(operator="NOT", operand=left) if negated else left
+
+    def _escape(self) -> str | None:
+        if not self.took("ESCAPE"):
+            return None
+        token = self.advance()
+        if token.kind != "string" or len(token.text) != 1:
+            raise bad_request(f"ESCAPE takes one character, not {token.text!r}.")
+        return token.text
+
+    def _concatenation(self) -> Expression:
+        return self._left_to_right(self._sum, lambda x: x.text == "||")
+
+    def _sum(self) -> Expression:
+        return self._left_to_right(self._product, lambda x: x.text in {"+", "-"})
+
+    def _product(self) -> Expression:
+        return self._left_to_right(self._sign, lambda x: x.text in {"*", "/", "%"})
+
+    def _sign(self) -> Expression:
+        if self.at_sign("-", "+"):
+            return Unary(operator=self.advance().text, operand=self._sign())
+        return self.primary()
+
+    def _bracketed(self) -> Expression:
+        if self.took_sign("("):
+            if self.took("SELECT"):
+                return self._subquery("VALUE")
+            inner = self.expression()
+            self.expect_sign(")")
+            return inner
+        if self.took_sign("["):
+            return ArrayOf(members=tuple(self._listed("]")))
+        if self.took_sign("{"):
+            return self._object()
+        raise self.unexpected()
+
+    def _subquery(self, kind: str) -> Expression:
+        select = self.select()
+        self.expect_sign(")")
+        return Subquery(kind=kind, select=select)
+
+    def _named(self, token: Token) -> Expression:
+        word = token.text.upper()
+        if word in _CONSTANTS:
+            return Literal(value=_CONSTANTS[word])
+        if word == "UNDEFINED":
+            return Property(root="", steps=())
+        if word in {"EXISTS", "ARRAY"} and self.took_sign("("):
+            self.expect("SELECT")
+            return self._subquery(word)
+        if self.at_sign("(") and word != "UDF":
+            return self._call(token)
+        if token.text in self.names:
+            return Property(root=token.text, steps=self.steps())
+        if word == "UDF":
+            raise refused("A user-defined function")
+        if not is_plain_name(token):
+            raise self.unexpected(token)
+        raise bad_request(
+            f"Identifier {token.text!r} could not be resolved: the query calls the item "
+            f"{self.names[0]!r}. Say {self.names[0]}.{token.text} for its property."
+        )
+
+    def _call(self, token: Token) -> Expression:
+        word = token.text.upper()
+        if not any(word in x for x in (FUNCTIONS, AGGREGATES, CURRENT)):
+            raise refused(f"The function {word}")
+        arguments = tuple(self._arguments())
+        known = FUNCTIONS.get(word)
+        fewest, most = known.arity if known else (0, 0) if word in CURRENT else (1, 1)
+        if not fewest <= len(arguments) <= most:
+            raise bad_request(f"The function {word} takes {fewest} to {most} arguments.")
+        return Call(function=word, arguments=arguments)
+
+    def _arguments(self) -> list[Expression]:
+        self.expect_sign("(")
+        return self._listed(")")
+
+    def _listed(self, closing: str) -> list[Expression]:
+        found: list[Expression] = []
+        while not self.took_sign(closing):
+            if found:
+                self.expect_sign(",")
+            found.append(self.expression())
+        return found
+
+    def _object(self) -> Expression:
+        members: list[tuple[str, Expression]] = []
+        while not self.took_sign("}"):
+            if members:
+                self.expect_sign(",")
+            name = self.advance()
+            if name.kind not in {"string", "name"}:
+                raise self.unexpected(name)
+            self.expect_sign(":")
+            members.append((name.text, self.expression()))
+        return ObjectOf(members=tuple(members))
+
+    def _left_to_right(
+        self, part: Callable[[], Expression], is_operator: Callable[[Token], bool]
+    ) -> Expression:
+        found = part()
+        while self.peek().kind in {"sign", "name"} and is_operator(self.peek()):
+            operator = self.advance().text.upper()
+            found = Binary(operator=operator, left=found, right=part())
+        return found
+
+
+def _between(value: Expression, low: Expression, high: Expression) -> Expression:
+    above = Binary(operator=">=", left=value, right=low)
+    return Binary(
+        operator="AND", left=above, right=Binary(operator="<=", left=value, right=high)
+    )
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.isdecimal() and len(text) <= _EXACT_DIGITS else float(text)

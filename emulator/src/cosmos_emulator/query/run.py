@@ -1,0 +1,231 @@
+"""Runs a query over the items of a scope and hands the result out in pages.
+
+A simple query is answered as it goes along: a page ends when it is full, and its token
+says behind which item to go on. With JOIN, GROUP BY, DISTINCT, ORDER BY, TOP, OFFSET or an
+aggregate the whole scope is read for every page, and the token says how many results were
+handed out.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from cosmos_emulator.errors import bad_request
+from cosmos_emulator.hashing import HIGHEST, LOWEST
+from cosmos_emulator.json_values import UNDEFINED, decoded_object
+from cosmos_emulator.partition_keys import PartitionKey
+from cosmos_emulator.query.evaluate import GROUP, NOW, Compiler, Evaluated
+from cosmos_emulator.query.evaluate import Row as Names
+from cosmos_emulator.query.parser import parse, parse_condition
+from cosmos_emulator.query.syntax import Column, Expression, Select
+from cosmos_emulator.query.values import identity, sort_key
+from cosmos_emulator.store import Row, Store
+
+_LARGEST_PAGE: Final = 4 * 1024 * 1024
+_MOST_RESULTS: Final = 2**31 - 1
+_LONGEST_NUMBER: Final = 18  # digits
+_BY_HASH: Final = (
+    "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk >= ? "
+    "AND epk < ? ORDER BY number"
+)
+_BY_KEY: Final = (
+    "SELECT number, body FROM items INDEXED BY items_by_key "  # else all of the container
+    "WHERE container = ? AND number > ? AND epk = ? AND pk = ? ORDER BY number"
+)
+
+Rows = Callable[[int], Iterable[Row]]
+"""Gives (number, JSON text) of what is numbered above an argument, by number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which items a query is about: those of one key, or those with hashes in [low, high)."""
+
+    container: int
+    low: str = LOWEST
+    high: str = HIGHEST
+    key: PartitionKey | None = None
+
+    def rows(self, store: Store, after: int) -> Iterator[Row]:
+        """Return (number, body) of the items numbered above ``after``, by number."""
+        if self.key is not None:
+            values: tuple[Any, ...] = (self.container, after, self.key.epk, self.key.text)
+            return store.rows(_BY_KEY, values)
+        return store.rows(_BY_HASH, (self.container, after, self.low, self.high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultPage:
+    """Results as JSON text, how many items were looked at, and how to go on, if at all."""
+
+    results: list[bytes]
+    looked_at: int
+    continuation: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query with its parameters."""
+
+    select: Select
+    parameters: Mapping[str, Any]
+
+
+def parsed(body: Mapping[str, Any], *, now: float) -> Query:
+    """Read the body of a query request: its text and its parameters. ``now`` is the time
+    of day.
+    """
+    text, given = body.get("query"), body.get("parameters") or []
+    if not isinstance(text, str):
+        raise bad_request('A query request has a body {"query": "SELECT …", "parameters": []}.')
+    try:
+        parameters = {x["name"]: x.get("value", UNDEFINED) for x in given}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise bad_request(
+            'The parameters of a query are [{"name": "@x", "value": 1}].'
+        ) from error
+    return Query(select=parse(text), parameters=parameters | {NOW: now})
+
+
+def fits(item: Mapping[str, Any], condition: str, *, now: float) -> bool:
+    """Return whether an item meets the condition of a patch, ``FROM c WHERE …``."""
+    select = parse_condition(condition)
+    return any(_kept(Compiler({NOW: now}, _answer), select, [{select.item: item}]))
+
+
+def whole_number(expression: Expression | None, query: Query, what: str) -> int:
+    """Return what TOP, OFFSET or LIMIT says; zero if it is not there."""
+    if expression is None:
+        return 0
+    value = Compiler(query.parameters, _answer).compiled(expression)({})
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not 0 <= value <= _MOST_RESULTS:
+        raise bad_request(
+            f"{what} must be a whole number up to {_MOST_RESULTS}, not {str(value)[:40]!r}."
+        )
+    return int(value)
+
+
+def run(rows: Rows, query: Query, *, limit: int, continuation: str | None) -> ResultPage:
+    if query.select.is_streamed:
+        return _streamed(rows, query, limit, _behind(continuation, "i"))
+    return _collected(rows, query, limit, _behind(continuation, "n"))
+
+
+def _behind(continuation: str | None, kind: str) -> int:
+    if not continuation:  # clients send an empty one at the start
+        return 0
+    name, _, number = continuation.partition(":")
+    if name != kind or not number.isdecimal() or len(number) > _LONGEST_NUMBER:
+        raise bad_request(f"The continuation {continuation!r} does not belong to this query.")
+    return int(number)
+
+
+def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
+    select, compiler = query.select, Compiler(query.parameters, _answer)
+    keeps = None if select.where is None else compiler.compiled(select.where)
+    shown = None if select.is_whole else _shown(compiler, select)
+    results: list[bytes] = []
+    size, looked_at, last = 0, 0, after
+    for number, body in rows(after):
+        if len(results) >= limit or size >= _LARGEST_PAGE:
+            return ResultPage(results=results, looked_at=looked_at, continuation=f"i:{last}")
+        looked_at, last = looked_at + 1, number
+        if keeps is None and shown is None:
+            results.append(body)
+            size += len(body)
+            continue
+        row = {select.item: decoded_object(body)}
+        if keeps is not None and keeps(row) is not True:
+            continue
+        value = None if shown is None else shown(row)
+        if value is not UNDEFINED:
+            results.append(body if shown is None else msgspec.json.encode(value))
+            size += len(results[-1])
+    return ResultPage(results=results, looked_at=looked_at, continuation=None)
+
+
+def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
+    items: list[Names] = [{query.select.root: decoded_object(body)} for _, body in rows(0)]
+    values = list(_answer(query.select, query.parameters, items))
+    page = [msgspec.json.encode(x) for x in values[done : done + limit]]
+    handed_out = done + len(page)
+    return ResultPage(
+        results=page,
+        looked_at=len(items),
+        continuation=f"n:{handed_out}" if handed_out < len(values) else None,
+    )
+
+
+def _answer(
+    select: Select, parameters: Mapping[str, Any], start: Sequence[Names]
+) -> Iterator[Any]:
+    """Give every result of a query, or of one inside it, over the rows before its FROM."""
+    compiler = Compiler(parameters, _answer)
+    if select.over is not None:
+        start = [{select.item: x} for x in _answer(select.over, parameters, start)]
+    rows: Iterable[Names] = _kept(compiler, select, start)
+    if select.is_aggregate:
+        rows = _grouped(compiler, select.group, rows)
+    if select.order:
+        rows = _ordered(compiler, select, rows)
+    shown = _shown(compiler, select)
+    values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
+    if select.distinct:
+        values = _distinct(values)
+    query = Query(select=select, parameters=parameters)
+    first = whole_number(select.offset, query, "OFFSET")
+    if select.limit is None:
+        return itertools.islice(values, first, None)
+    most = whole_number(select.limit, query, "TOP" if select.has_top else "LIMIT")
+    return itertools.islice(values, first, first + most)
+
+
+def _kept(compiler: Compiler, select: Select, start: Sequence[Names]) -> Iterator[Names]:
+    rows = compiler.rows(select.sources, start)
+    if select.where is None:
+        return rows
+    keeps = compiler.compiled(select.where)
+    return (x for x in rows if keeps(x) is True)
+
+
+def _grouped(
+    compiler: Compiler, by: Sequence[Column], rows: Iterable[Names]
+) -> Iterator[Names]:
+    """Give one row for each group, in the order in which they were met; one in all for none."""
+    keys = [compiler.compiled(x.expression) for x in by]
+    groups: dict[tuple[bytes, ...], list[Names]] = {} if by else {(): []}
+    for row in rows:
+        groups.setdefault(tuple(identity(x(row)) for x in keys), []).append(row)
+    for members in groups.values():
+        yield {**(members[0] if members else {}), GROUP: members}
+
+
+def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> list[Names]:
+    found = list(rows)
+    for order in reversed(select.order):
+        key = compiler.compiled(order.expression)
+        found.sort(key=lambda x, key=key: sort_key(key(x)), reverse=order.descending)  # type: ignore[misc]
+    return found
+
+
+def _distinct(values: Iterable[Any]) -> Iterator[Any]:
+    seen: set[bytes] = set()
+    for value in values:
+        known = identity(value)
+        if known not in seen:
+            seen.add(known)
+            yield value
+
+
+def _shown(compiler: Compiler, select: Select) -> Evaluated:
+    """Return what makes a result of a row."""
+    if select.value is not None:
+        return compiler.compiled(select.value.expression)
+    if not select.columns:
+        return lambda row: row[select.item]
+    columns = [(x.name, compiler.compiled(x.expression)) for x in select.columns]
+    return lambda row: {k: v for k, x in columns if (v := x(row)) is not UNDEFINED}

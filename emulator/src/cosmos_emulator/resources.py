@@ -1,0 +1,238 @@
+"""Answers about the account, databases, containers and their ranges."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from cosmos_emulator import rids
+from cosmos_emulator.calls import Answer, Call, Emulator, range_headers
+from cosmos_emulator.containers import new_etag
+from cosmos_emulator.errors import not_supported
+from cosmos_emulator.items import Conditions
+from cosmos_emulator.json_values import JsonObject, decoded_object
+from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
+from cosmos_emulator.query import run as queries
+from cosmos_emulator.ranges import PhysicalRange
+
+_LONGEST_ETAG: Final = 19  # digits
+_QUERY_ENGINE: Final = json.dumps(
+    {
+        "maxSqlQueryInputLength": 262144,
+        "maxJoinsPerSqlQuery": 0,
+        "maxLogicalAndPerSqlQuery": 500,
+        "maxLogicalOrPerSqlQuery": 500,
+        "enableSpatialIndexing": False,
+    }
+)
+
+
+def read_account(_: Emulator, call: Call) -> Answer:
+    here = [{"name": "Local", "databaseAccountEndpoint": call.url}]
+    return _json(
+        {
+            "_self": "",
+            "id": "local-emulator",
+            "_rid": "local-emulator",
+            "media": "//media/",
+            "addresses": "//addresses/",
+            "_dbs": "//dbs/",
+            "writableLocations": here,
+            "readableLocations": here,
+            "enableMultipleWriteLocations": False,
+            "enablePerPartitionFailoverBehavior": False,
+            "userReplicationPolicy": {"asyncReplication": False, "maxReplicasetSize": 1},
+            "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
+            "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
+            "queryEngineConfiguration": _QUERY_ENGINE,
+        }
+    )
+
+
+def create_database(emulator: Emulator, call: Call) -> Answer:
+    made = emulator.containers.create_database(
+        decoded_object(call.body), throughput_in_headers(call.headers)
+    )
+    return _json(made.resource(), status=201, etag=made.etag)
+
+
+def list_databases(emulator: Emulator, _: Call) -> Answer:
+    return _listed("", "Databases", [x.resource() for x in emulator.containers.databases()])
+
+
+def query_databases(emulator: Emulator, call: Call) -> Answer:
+    found = [x.resource() for x in emulator.containers.databases()]
+    return _queried("", "Databases", found, call, emulator.clock())
+
+
+def read_database(emulator: Emulator, call: Call) -> Answer:
+    found = emulator.containers.database(call.address.database)
+    return _json(found.resource(), etag=found.etag)
+
+
+def delete_database(emulator: Emulator, call: Call) -> Answer:
+    emulator.containers.delete_database(call.address.database)
+    return Answer(status=204)
+
+
+def create_container(emulator: Emulator, call: Call) -> Answer:
+    body = decoded_object(call.body)
+    database = call.address.database
+    made = emulator.containers.create_container(
+        database, body, throughput_in_headers(call.headers)
+    )
+    return _json(made.resource(), status=201, etag=made.etag)
+
+
+def list_containers(emulator: Emulator, call: Call) -> Answer:
+    found = emulator.containers.containers(call.address.database)
+    rid = emulator.containers.database(call.address.database).rid
+    return _listed(rid, "DocumentCollections", [x.resource() for x in found])
+
+
+def query_containers(emulator: Emulator, call: Call) -> Answer:
+    found = emulator.containers.containers(call.address.database)
+    rid = emulator.containers.database(call.address.database).rid
+    return _queried(
+        rid, "DocumentCollections", [x.resource() for x in found], call, emulator.clock()
+    )
+
+
+def read_container(emulator: Emulator, call: Call) -> Answer:
+    found = call.within
+    headers = range_headers(call, emulator.ranges.current(found.number)[0])
+    headers["x-ms-alt-content-path"] = f"dbs/{quote(call.address.database)}"
+    headers["x-ms-content-path"] = found.database
+    return _json(found.resource(), etag=found.etag, headers=headers)
+
+
+def replace_container(emulator: Emulator, call: Call) -> Answer:
+    if_match = call.headers.get("If-Match")
+    if if_match is not None and if_match.strip('"') != call.within.etag.strip('"'):
+        Conditions(if_match=if_match).check_write(None)
+    changed = emulator.containers.replace_container(call.within, decoded_object(call.body))
+    return _json(changed.resource(), etag=changed.etag)
+
+
+def delete_container(emulator: Emulator, call: Call) -> Answer:
+    emulator.containers.delete_container(call.within)
+    return Answer(status=204)
+
+
+def read_ranges(emulator: Emulator, call: Call) -> Answer:
+    """List the ranges; as a feed (A-IM), only those that came since an etag, or 304."""
+    number = call.within.number
+    topology = emulator.ranges.topology(number)
+    headers = {"etag": f'"{topology}"', "x-ms-content-path": call.within.rid}
+    seen = 0
+    if "A-IM" in call.headers and "If-None-Match" in call.headers:
+        text = call.headers["If-None-Match"].strip().strip('"')
+        seen = int(text) if text.isdecimal() and len(text) < _LONGEST_ETAG else 0
+        if seen >= topology:
+            return Answer(status=304, headers=headers)
+    current = emulator.ranges.current(number)
+    found = [x for x in current if x.born > seen]
+    shown = [_range_resource(call, x, 1 / len(current)) for x in found]
+    return _listed(call.within.rid, "PartitionKeyRanges", shown, headers=headers)
+
+
+def list_offers(emulator: Emulator, _: Call) -> Answer:
+    return _listed("", "Offers", [x.resource() for x in emulator.offers.all()])
+
+
+def query_offers(emulator: Emulator, call: Call) -> Answer:
+    return _queried(
+        "", "Offers", [x.resource() for x in emulator.offers.all()], call, emulator.clock()
+    )
+
+
+def read_offer(emulator: Emulator, call: Call) -> Answer:
+    return _offer(emulator.offers.offer(call.address.database))
+
+
+def replace_offer(emulator: Emulator, call: Call) -> Answer:
+    """Change a throughput; a container that needs more ranges for it is split at once."""
+    old = emulator.offers.offer(call.address.database)
+    body = decoded_object(call.body)
+    wanted = throughput_in_offer(body, old.throughput, call.headers)
+    changed = emulator.offers.replace(old, wanted, new_etag())
+    number = emulator.containers.number(old.owner)
+    if number is not None:
+        emulator.ranges.grow(number, wanted.ranges)
+    return _offer(changed)
+
+
+HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
+    x.__name__: x
+    for x in (
+        read_account,
+        create_database,
+        list_databases,
+        query_databases,
+        read_database,
+        delete_database,
+        create_container,
+        list_containers,
+        query_containers,
+        read_container,
+        replace_container,
+        delete_container,
+        read_ranges,
+        list_offers,
+        query_offers,
+        read_offer,
+        replace_offer,
+    )
+}
+
+
+def _offer(offer: Offer) -> Answer:
+    return _json(offer.resource(), etag=offer.etag, headers=offer.headers())
+
+
+def _range_resource(call: Call, held: PhysicalRange, fraction: float) -> JsonObject:
+    rid = rids.range_rid(call.within.rid, held.pid)
+    return {
+        "id": held.id,
+        "_rid": rid,
+        "_self": f"{call.within.link}pkranges/{rid}/",
+        "_etag": f'"{held.born}"',
+        "_ts": call.within.ts,
+        "minInclusive": held.low,
+        "maxExclusive": held.high,
+        "ridPrefix": held.pid,
+        "throughputFraction": fraction,
+        "status": "online",
+        "parents": list(held.parents),
+    }
+
+
+def _json(
+    resource: JsonObject,
+    *,
+    status: int = 200,
+    etag: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    sent = dict(headers or {}) | ({"etag": etag} if etag else {})
+    return Answer(status=status, body=msgspec.json.encode(resource), headers=sent)
+
+
+def _listed(
+    rid: str, name: str, found: Sequence[Any], *, headers: dict[str, str] | None = None
+) -> Answer:
+    sent = {"x-ms-item-count": str(len(found)), **(headers or {})}
+    return _json({"_rid": rid, name: list(found), "_count": len(found)}, headers=sent)
+
+
+def _queried(
+    rid: str, name: str, resources: Sequence[JsonObject], call: Call, now: float
+) -> Answer:
+    if call.headers.get("x-ms-continuation"):
+        raise not_supported("A continuation here", "These lists come in one page.")
+    rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(resources, start=1)]
+    query = queries.parsed(decoded_object(call.body), now=now)
+    page = queries.run(lambda _: rows, query, limit=len(rows) + 1, continuation=None)
+    return _listed(rid, name, [msgspec.Raw(x) for x in page.results])

@@ -1,0 +1,141 @@
+"""The strangers' programs: built once into the user's cache, and run from there.
+
+Where Maven, npm or Go is missing, or cannot reach its registry, the tests are skipped. Later
+runs need no network.
+"""
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+HERE: Final = Path(__file__).parent
+_NODE_CLIENT: Final = "@azure/cosmos@4.9.3"
+_SECONDS_TO_BUILD: Final = 1200  # for KEDA, Go compiles much of Kubernetes and of Azure's SDK
+
+
+def java(main: str, *arguments: str) -> list[str]:
+    """Return the command that runs a class of the Maven module; skip where it cannot be."""
+    folder = _built_java()
+    return [
+        "java",
+        "-DCOSMOS.HTTP_CONNECTION_WITHOUT_TLS_ALLOWED=true",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{folder / 'classes'}:{folder / 'lib'}/*",
+        f"strangers.{main}",
+        *arguments,
+    ]
+
+
+def node(program: str, *arguments: str) -> list[str]:
+    """Return the command that runs a program of the Node folder; skip where it cannot be."""
+    modules = _installed_node() / "node_modules"
+    program = str(HERE / "node" / program)
+    return ["env", f"NODE_PATH={modules}", "node", program, *arguments]
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", f"emulator.tests.clients.{module}", *arguments]
+
+
+async def lines_of(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> list[dict[str, Any]]:
+    """Run a program to its end, and return the lines of JSON that it printed."""
+    async with started(command, environment) as process:
+        async with asyncio.timeout(seconds):
+            out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()[-2000:]
+    return [json.loads(x) for x in out.splitlines() if x.startswith(b"{")]
+
+
+@asynccontextmanager
+async def started(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> AsyncIterator[Process]:
+    """Run a program, which does not outlive the block."""
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, **environment}, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+def _built_java() -> Path:
+    maven = shutil.which("mvn")
+    if maven is None or shutil.which("java") is None:
+        pytest.skip("Maven, or Java, is not installed: Azure's client for Java is missing")
+    module = HERE / "java"
+    sources = (x for x in module.rglob("*") if x.suffix in {".java", ".xml"})
+    folder = cache() / f"strangers-java-{digest(sources)}"
+    command = [
+        maven,
+        "--quiet",
+        "--batch-mode",
+        f"--file={module / 'pom.xml'}",
+        f"-Dtarget={folder}",
+        "compile",
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={folder / 'lib'}",
+    ]
+    return made_once(folder, command, "Maven could not build the module for Java")
+
+
+def _installed_node() -> Path:
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        pytest.skip("npm, or node, is not installed: Azure's client for Node is missing")
+    folder = cache() / f"strangers-node-{_NODE_CLIENT.replace('/', '-')}"
+    command = [npm, "install", "--no-audit", "--no-fund", "--silent", _NODE_CLIENT]
+    return made_once(folder, command, f"npm could not install {_NODE_CLIENT}")
+
+
+def made_once(folder: Path, command: Sequence[str], failure: str) -> Path:
+    """Run a command in a folder, once; skip the test if it does not work."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
+        if not (folder / "made").exists():
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                capture_output=True,
+                timeout=_SECONDS_TO_BUILD,
+                check=False,
+            )
+            if done.returncode != 0:
+                said = (done.stdout + done.stderr).decode()
+                if "COMPILATION ERROR" in said:
+                    pytest.fail(said[-3000:])
+                pytest.skip(f"{failure}: {said[-300:]}")
+            (folder / "made").touch()
+    return folder
+
+
+def digest(sources: Iterable[Path]) -> str:
+    """Name sources by what they say."""
+    texts = b"".join(x.read_bytes() for x in sorted(sources))
+    return hashlib.sha256(texts).hexdigest()[:16]
+
+
+def cache() -> Path:
+    """Return where programs are kept."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "cosmos-emulator-tests"

@@ -1,0 +1,133 @@
+"""Databases, containers, keys, throughput and scripts with Azure's client for Python."""
+
+import time
+from typing import Final
+
+from azure.cosmos import PartitionKey, ThroughputProperties
+
+from emulator.tests.clients.python_trial import Trial, expect, item, status
+
+_UNIQUE: Final = {"uniqueKeys": [{"paths": ["/n"]}]}
+
+
+class Resources(Trial):
+    """Databases and containers."""
+
+    def run(self) -> None:
+        self.of("create and read a database", self.create_database)
+        self.of("list and query databases", self.list_databases)
+        self.containers()
+
+    def create_database(self) -> None:
+        self.client.create_database(self.name)
+        status(409, lambda: self.client.create_database(self.name))
+        status(404, self.client.get_database_client("none").read)
+
+    def list_databases(self) -> None:
+        assert self.name in [x["id"] for x in self.client.list_databases()]
+        text = f"SELECT * FROM c WHERE c.id = '{self.name}'"
+        expect(1, len(list(self.client.query_databases(text))))
+
+    def containers(self) -> None:
+        def create() -> None:
+            made = self.database.create_container("plain", PartitionKey("/pk"))
+            expect(["/pk"], made.read()["partitionKey"]["paths"])
+
+        def listed() -> None:
+            expect(["plain"], [x["id"] for x in self.database.list_containers()])
+            text = "SELECT * FROM c WHERE c.id = 'plain'"
+            expect(1, len(list(self.database.query_containers(text))))
+
+        def replace() -> None:
+            key = PartitionKey("/pk")
+            self.database.replace_container("plain", key, default_ttl=-1)
+            expect(-1, self.database.get_container_client("plain").read()["defaultTtl"])
+
+        self.of("create and read a container", create)
+        self.of("list and query containers", listed)
+        self.of("replace a container", replace)
+        self.of("delete a container", lambda: self.database.delete_container("plain"))
+
+
+class Keys(Trial):
+    """Unique and hierarchical keys, and deletes by key."""
+
+    def run(self) -> None:
+        def unique() -> None:
+            items = self.made("unique", unique_key_policy=_UNIQUE)
+            items.create_item(item("a", "p", 1))
+            status(409, lambda: items.create_item(item("b", "p", 1)))
+            items.create_item(item("b", "other", 1))
+
+        def nested() -> None:
+            key = PartitionKey(["/tenant", "/user", "/session"], kind="MultiHash")
+            items = self.database.create_container("nested", key)
+            for i in range(12):
+                body = {"tenant": f"t{i % 2}", "user": f"u{i % 3}", "session": i}
+                items.create_item({"id": f"i{i}", **body})
+            expect(5, items.read_item("i5", ["t1", "u2", 5])["session"])
+
+        def prefix() -> None:
+            items = self.database.get_container_client("nested")
+            text = "SELECT * FROM c"
+            expect(6, len(list(items.query_items(text, partition_key=["t1"]))))
+
+        def delete() -> None:
+            items = self.made("emptied")
+            for i in range(10):
+                items.create_item(item(f"i{i}", "p" if i < 7 else "q"))
+            items.delete_all_items_by_partition_key("p")
+            left = 10
+            for _ in range(50):  # an account deletes in the background
+                left = len(list(items.read_all_items()))
+                if left == 3:
+                    break
+                time.sleep(0.1)
+            expect(3, left)
+
+        self.of("unique keys", unique)
+        self.of("hierarchical partition keys", nested)
+        self.of("query of a prefix of a hierarchical key", prefix)
+        self.of("delete all items of a partition key", delete)
+
+
+class Throughput(Trial):
+    """What was provisioned."""
+
+    def run(self) -> None:
+        def manual() -> None:
+            made = self.made("manual", offer_throughput=500)
+            expect(500, made.get_throughput().offer_throughput)
+            made.replace_throughput(700)
+            expect(700, made.get_throughput().offer_throughput)
+
+        def autoscale() -> None:
+            most = ThroughputProperties(auto_scale_max_throughput=20_000)
+            made = self.made("scaled", offer_throughput=most)
+            expect(20_000, made.get_throughput().auto_scale_max_throughput)
+            expect(2, len(list(made.read_feed_ranges())))
+
+        def shared() -> None:
+            name = f"{self.name}-shared"
+            made = self.client.create_database(name, offer_throughput=600)
+            expect(600, made.get_throughput().offer_throughput)
+            self.client.delete_database(name)
+
+        self.of("read and replace throughput", manual)
+        self.of("autoscale throughput", autoscale)
+        self.of("throughput of a database", shared)
+
+
+class Scripts(Trial):
+    """Code that runs in the account, its users, its conflicts."""
+
+    def run(self) -> None:
+        made = self.made("scripted")
+        body = {"id": "s", "body": "function s() {}"}
+        trigger = body | {"triggerType": "Pre", "triggerOperation": "All"}
+        scripts = made.scripts
+        self.of("stored procedures", lambda: scripts.create_stored_procedure(body))
+        self.of("triggers", lambda: scripts.create_trigger(trigger))
+        self.of("user-defined functions", lambda: scripts.create_user_defined_function(body))
+        self.of("users", lambda: self.database.create_user({"id": "u"}))
+        self.of("conflict feed", lambda: list(made.list_conflicts()))

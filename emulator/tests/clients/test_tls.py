@@ -1,0 +1,48 @@
+"""Java and Node over https, with the emulator's certificate made known as the page says."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cosmos_emulator import DEVELOPMENT_KEY
+from emulator.tests.clients.programs import java, lines_of, node
+from emulator.tests.process import process
+
+pytestmark = pytest.mark.nightly
+_SECONDS = 60.0
+
+
+async def test_node_takes_the_certificate_as_an_extra_authority(tmp_path: Path) -> None:
+    program = node("ping.js")
+    async with process(tmp_path, "--tls", "--data=data") as (_, url):
+        where = {"COSMOS_ENDPOINT": url, "COSMOS_KEY": DEVELOPMENT_KEY}
+        where["NODE_EXTRA_CA_CERTS"] = str(tmp_path / "data" / "emulator.pem")
+        assert await lines_of(program, where, _SECONDS) == [{"databases": 0}]
+
+
+async def test_java_takes_the_certificate_from_a_truststore(tmp_path: Path) -> None:
+    program = java("Ping")
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: the certificate cannot be taken out")
+    async with process(tmp_path, "--tls", "--data=data") as (_, url):
+        for command in (
+            ["openssl", "x509", "-in", "data/emulator.pem", "-out", "emulator.crt"],
+            [
+                *("keytool", "-importcert", "-noprompt", "-alias", "emulator"),
+                *("-file", "emulator.crt", "-keystore", "emulator.jks"),
+                *("-storepass", "changeit"),
+            ],
+        ):
+            await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, check=True)
+        store = f"-Djavax.net.ssl.trustStore={tmp_path / 'emulator.jks'}"
+        program = [
+            program[0],
+            store,
+            "-Djavax.net.ssl.trustStorePassword=changeit",
+            *program[1:],
+        ]
+        where = {"COSMOS_ENDPOINT": url, "COSMOS_KEY": DEVELOPMENT_KEY}
+        assert await lines_of(program, where, _SECONDS) == [{"databases": 0}]
