@@ -179,6 +179,11 @@ class Feed(ABC):
         can be read in several modes has other changes in each, and so another identity.
         """
 
+    @property
+    def request_units(self) -> float | None:
+        """What its requests have cost since it was opened, where a service charges for them."""
+        return None
+
     @abstractmethod
     async def ranges(self) -> Sequence[FeedRange]:
         """Return every range that can still be read, parents before their children.
@@ -189,7 +194,7 @@ class Feed(ABC):
 
     @abstractmethod
     async def start(self, found: FeedRange, at: StartAt) -> Position:
-        """Turn a start position into a position that stays where it is.
+        """Return the position of a start: it stays where it is, whatever is written later.
 
         For a time: before the first change that was committed at or after it.
         """

@@ -48,6 +48,10 @@ class _BoundedFeed(Feed):
     def identity(self) -> str:
         return self._feed.identity
 
+    @property
+    def request_units(self) -> float | None:
+        return self._feed.request_units
+
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())
 

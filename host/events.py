@@ -69,6 +69,8 @@ class HostEvents(FailureLog):
         self._members: list[HostName] | None = None  # likewise, if others are alive
         self._failure: Mapping[str, str] = {}
         self._loop_lag = 0.0
+        self.request_units: Callable[[], float | None] = lambda: None
+        """Says what reading the feed has cost so far."""
         self.health = RangeHealths(wall)
         self.activity = Activity(wall)
         self._metrics = m.HostMetrics(
@@ -82,6 +84,7 @@ class HostEvents(FailureLog):
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
                 (m.LOOP_LAG, lambda: [Observation(self._loop_lag)]),
             ],
+            [(m.REQUEST_UNITS, self._read_request_units)],
         )
 
     # the host
@@ -348,6 +351,10 @@ class HostEvents(FailureLog):
     def _read_loads(self) -> list[Observation]:
         owned = set(self._owned)
         return [Observation(y, {"range": x}) for x, y in self._loads.items() if x in owned]
+
+    def _read_request_units(self) -> list[Observation]:
+        spent = self.request_units()
+        return [] if spent is None else [Observation(spent)]
 
     def _read_lags(self) -> list[Observation]:
         return [Observation(lag.changes, labels) for labels, lag in self._all_lags()]

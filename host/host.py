@@ -107,6 +107,7 @@ class Host:
         self._make_observer = make_observer
         self._tracing = tracing
         self._events = events or HostEvents(self.name, wall=wall)
+        self._events.request_units = lambda: feed.request_units
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._retrier = Retrier(self._events, self._random)
         self._clock = clock

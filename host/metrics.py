@@ -48,6 +48,11 @@ CONTAINER_CALLS = Instrument(
 ERRORS = Instrument(
     "changefeed.errors", "{error}", "Calls of feed and lease container that failed"
 )
+REQUEST_UNITS = Instrument(
+    "changefeed.feed.request_units",
+    "{request_unit}",
+    "Request units that reading the feed has cost, where its service charges for them",
+)
 _COUNTERS = (
     CHANGES,
     BATCHES,
@@ -113,7 +118,10 @@ class HostMetrics:
     """The counters and gauges of one host."""
 
     def __init__(
-        self, meter: metrics.Meter, gauges: Iterable[tuple[Instrument, Reading]]
+        self,
+        meter: metrics.Meter,
+        gauges: Iterable[tuple[Instrument, Reading]],
+        totals: Iterable[tuple[Instrument, Reading]],
     ) -> None:
         self._counters = {x: meter.create_counter(*x) for x in _COUNTERS}
         for one in _BY_NOTHING:
@@ -122,10 +130,12 @@ class HostMetrics:
             *OBSERVER_TIME,
             explicit_bucket_boundaries_advisory=_FROM_A_MILLISECOND_TO_TEN_MINUTES,
         )
-        for instrument, read in gauges:
-            meter.create_observable_gauge(
-                instrument.name, [_callback(read)], instrument.unit, instrument.description
-            )
+        for kind, instruments in (
+            (meter.create_observable_gauge, gauges),
+            (meter.create_observable_counter, totals),
+        ):
+            for x, read in instruments:
+                kind(x.name, [_callback(read)], x.unit, x.description)
 
     def count(self, instrument: Instrument, amount: int = 1, **attributes: str) -> None:
         self._counters[instrument].add(amount, attributes)

@@ -7,6 +7,7 @@ from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
 from changefeed.feeds.cosmos.address import AddressWrong, read_address
 from changefeed.feeds.cosmos.feed import MODES, open_cosmos
 from changefeed.feeds.cosmos.positions import lsn_of, position_after, sequences
+from changefeed.feeds.cosmos.spending import OPTIONS, Shares
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address
@@ -14,13 +15,14 @@ from changefeed.runtime.backends import Address
 
 def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
     try:
-        read = read_address(address.scheme, address.place, known={"mode"})
+        read = read_address(address.scheme, address.place, known={"mode", *OPTIONS})
+        shares = Shares.of(read.options)
     except AddressWrong as error:
         raise FeedRefused(str(error)) from error
     mode = read.options.get("mode", "latest-version")
     if mode not in MODES:
         raise FeedRefused(f"a feed has no mode {mode!r}; there are: {', '.join(MODES)}")
-    return open_cosmos(read, options.cosmos, mode=MODES[mode])
+    return open_cosmos(read, options.cosmos, mode=MODES[mode], shares=shares)
 
 
 def position_traits() -> PositionTraits:

@@ -45,6 +45,7 @@ from changefeed.feeds.cosmos.requests import (
     Requests,
     answering,
 )
+from changefeed.feeds.cosmos.spending import ANY_SHARE, Shares
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import (
     FeedError,
@@ -91,10 +92,12 @@ async def open_cosmos(
     *,
     mode: Mode = "latest-version",
     timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
+    shares: Shares = ANY_SHARE,
 ) -> AsyncIterator["CosmosFeed"]:
     """Open the change feed of a container, as long as the block lasts.
 
-    ``timeout`` is for each request, in seconds. Raise ``FeedRefused`` if there is no such
+    ``timeout`` is for each request, in seconds; ``shares`` is what it may take of its account.
+    Raise ``FeedRefused`` if there is no such
     container or no access to it, and ``FeedUnavailable`` if it does not answer.
     """
     try:
@@ -104,10 +107,11 @@ async def open_cosmos(
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
         async with answering(where, timeout):
-            client = await stack.enter_async_context(client_of(account))
+            client = await stack.enter_async_context(client_of(account, **shares.options))
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
-        yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
+        requests = Requests(container, where=where, timeout=timeout, max_ru=shares.max_ru)
+        yield await _feed_of(requests, mode)
 
 
 @asynccontextmanager
@@ -169,6 +173,10 @@ class CosmosFeed(Feed):
         self._topology = Topology(physical=())
         self._behind: dict[RangeId, tuple[float, Position]] = {}
         self._clock = asyncio.get_running_loop().time
+
+    @property
+    def request_units(self) -> float:
+        return self._requests.spending.spent
 
     @property
     def identity(self) -> str:

@@ -32,6 +32,7 @@ from changefeed.feeds.cosmos.errors import (
     problem_in,
     problem_of,
 )
+from changefeed.feeds.cosmos.spending import Spending
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
@@ -90,12 +91,21 @@ class RangeList:
 
 
 class Requests:
-    """Asks one container. Every request ends within ``timeout`` seconds.
+    """Asks one container. Every request ends within ``timeout`` seconds; pages cost at most
+    ``max_ru`` request units a second, and wait for their turn.
 
     Raises ``FeedUnavailable``, ``FeedRefused`` and ``RangeMoved``.
     """
 
-    def __init__(self, container: ContainerProxy, *, where: str, timeout: float) -> None:
+    def __init__(
+        self,
+        container: ContainerProxy,
+        *,
+        where: str,
+        timeout: float,
+        max_ru: float | None = None,
+    ) -> None:
+        self.spending = Spending(max_ru)
         self._container = container
         self._where = where
         self._timeout = timeout
@@ -116,13 +126,14 @@ class Requests:
             if request.http_request.headers.get(_RANGE_HEADER) != physical:
                 raise RangeMoved
 
-        async with self._bounded():
+        async with self.spending.asking() as pay, self._bounded():
             pages = self._container.query_items_change_feed(
                 **query, raw_request_hook=check, raw_response_hook=_take
             ).by_page()
             try:
                 await anext(pages, None)
             except _Taken as taken:
+                pay(taken.answer.headers)
                 return self._judged(taken.answer)
             except ValueError as error:
                 # what the client says before it asks: the token is of another container

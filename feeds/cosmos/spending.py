@@ -1,0 +1,116 @@
+"""How many request units a feed takes in a second: as its address says, and as it has done.
+
+An answer says what its request has cost, so a request is paid for afterwards. One that is to
+be sent waits until all before it are paid, each at what the last one did cost until its own
+answer says better. So a large page is followed by a pause, and no second of the feed costs
+more than its share but for what was under way.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Final, TypeVar
+
+from changefeed.feeds.cosmos.address import AddressWrong
+from changefeed.feeds.errors import FeedUnavailable
+
+T = TypeVar("T")
+OPTIONS: Final = ("priority", "throughput_bucket", "max_ru")
+_BUCKETS: Final = {str(x): x for x in range(1, 6)}
+_LONGEST_WAIT: Final = 20.0
+_CHARGE: Final = "x-ms-request-charge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What a feed may take of its account, as its address says it."""
+
+    priority: str | None = None
+    """``low``: the account turns these requests away first, where it knows priorities."""
+    throughput_bucket: int | None = None
+    """One of the buckets that the account shares its throughput out by: 1 to 5."""
+    max_ru: float | None = None
+    """Request units in a second, of one process."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Shares":
+        """Read the options of an address. Raise ``AddressWrong``."""
+        return cls(
+            priority=_one_of("priority", options, {"low": "Low", "high": "High"}),
+            throughput_bucket=_one_of("throughput_bucket", options, _BUCKETS),
+            max_ru=_units(options.get("max_ru")),
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a client takes, for all its requests."""
+        given = {"priority": self.priority, "throughput_bucket": self.throughput_bucket}
+        return {name: x for name, x in given.items() if x is not None}
+
+
+ANY_SHARE: Final = Shares()
+
+
+def _one_of(name: str, options: Mapping[str, str], known: Mapping[str, T]) -> T | None:
+    given = options.get(name)
+    if given is None or given in known:
+        return None if given is None else known[given]
+    raise AddressWrong(f"{name}={given} in the address: it may be {', '.join(known)}")
+
+
+def _units(given: str | None) -> float | None:
+    if given is None:
+        return None
+    with suppress(ValueError):
+        if 0 < (units := float(given)) < inf:
+            return units
+    raise AddressWrong(
+        f"max_ru={given} in the address: write request units in a second, as 400"
+    )
+
+
+class Spending:
+    """``most`` request units a second, or any number of them."""
+
+    def __init__(self, most: float | None = None) -> None:
+        self.spent = 0.0
+        """Request units, since the feed was opened."""
+        self._most = most
+        self._likely = 0.0
+        self._paid_at = 0.0  # when all that was asked so far is paid, on the clock of the loop
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Callable[[Mapping[str, str]], None]]:
+        """Send a request when it is time to; what is yielded takes the headers of its answer.
+
+        Raise ``FeedUnavailable`` where it is not time for longer than a reader should wait.
+        """
+        reserved = 0.0
+        if self._most is not None:
+            async with self._turn:
+                await self._wait(self._most)
+                reserved = self._likely
+                self._pay(reserved)
+        yield partial(self._charged, reserved)
+
+    def _charged(self, reserved: float, headers: Mapping[str, str]) -> None:
+        self._likely = float(headers.get(_CHARGE) or 0)
+        self.spent += self._likely
+        self._pay(self._likely - reserved)
+
+    async def _wait(self, most: float) -> None:
+        clock = asyncio.get_running_loop().time
+        while (seconds := self._paid_at - clock()) > 0:
+            if seconds > _LONGEST_WAIT:
+                text = f"max_ru={most:g} of the feed is spent for {seconds:.0f} s"
+                raise FeedUnavailable(text, seconds)
+            await asyncio.sleep(seconds)
+
+    def _pay(self, units: float) -> None:
+        if self._most is not None:
+            now = asyncio.get_running_loop().time()
+            self._paid_at = max(self._paid_at, now) + units / self._most

@@ -1,0 +1,37 @@
+"""What a feed may take of its account, as the account sees it."""
+
+from typing import Any
+
+import pytest
+
+from changefeed import FeedRefused, open_feed
+from changefeed.feeds.cosmos import client
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+
+
+async def test_requests_carry_the_share_that_the_address_gives_and_are_counted(
+    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, str]] = []
+    send = client._Transport.send
+
+    async def noting(self: Any, request: Any, **config: Any) -> Any:
+        sent.append({k.lower(): v for k, v in request.headers.items()})
+        return await send(self, request, **config)
+
+    monkeypatch.setattr(client._Transport, "send", noting)
+    await world.put("a")
+    address = f"cosmos+{world.address}"
+    async with open_feed(f"{address}?priority=low&throughput_bucket=2&max_ru=10000") as feed:
+        (found,) = await feed.ranges()
+        page = await feed.read(found, await feed.start(found, "beginning"), 10)
+        assert [x.value()["id"] for x in page.changes] == ["a"]
+        assert feed.request_units
+    pages = [x for x in sent if "a-im" in x]
+    assert {x["x-ms-cosmos-priority-level"] for x in pages} == {"Low"}
+    assert {str(x["x-ms-cosmos-throughput-bucket"]) for x in pages} == {"2"}
+    with pytest.raises(FeedRefused, match="max_ru=none"):
+        async with open_feed(f"{address}?max_ru=none"):
+            pass

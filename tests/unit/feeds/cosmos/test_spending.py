@@ -1,0 +1,95 @@
+"""How many request units a feed takes: never more than it may, and all it may."""
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from changefeed.feeds.cosmos.address import AddressWrong
+from changefeed.feeds.cosmos.spending import Shares, Spending
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.testing.virtual_time import run_in_virtual_time
+
+CHARGE = "x-ms-request-charge"
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), most=st.integers(5, 500), readers=st.integers(1, 8))
+def test_no_stretch_of_time_costs_more_than_its_share(
+    seed: int, most: int, readers: int
+) -> None:
+    random, spending = Random(seed), Spending(most)
+    largest = most * 10.0
+    asked: list[tuple[float, float]] = []
+
+    async def read() -> None:
+        clock = asyncio.get_running_loop().time
+        while clock() < 300:
+            try:
+                async with spending.asking() as pay:
+                    begun, charge = clock(), random.uniform(1, largest)
+                    await asyncio.sleep(random.uniform(0, 0.2))
+                    pay({CHARGE: f"{charge:g}"})
+                    asked.append((begun, charge))
+            except FeedUnavailable as later:
+                await asyncio.sleep(later.retry_after or 0)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(read() for _ in range(readers)))
+
+    run_in_virtual_time(all_of_them())
+    assert spending.spent == pytest.approx(sum(x for _, x in asked), rel=0.01)
+    asked.sort()
+    under_way = readers * largest  # what was sent before it was known what that costs
+    for first in range(0, len(asked), 7):
+        spent = 0.0
+        for at, charge in asked[first:]:
+            assert spent <= most * (at - asked[first][0]) + under_way + largest
+            spent += charge
+    whole = asked[-1][0] - asked[0][0]
+    assert spending.spent >= 0.5 * most * whole - under_way  # and it is not much slower
+
+
+def test_without_a_bound_nothing_waits_and_all_is_counted() -> None:
+    spending = Spending()
+
+    async def read() -> float:
+        for _ in range(100):
+            async with spending.asking() as pay:
+                pay({CHARGE: "50"})
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(read()) == pytest.approx(0, abs=1e-6)
+    assert spending.spent == 5000
+
+
+def test_a_long_wait_is_told_instead_of_waited_for() -> None:
+    spending = Spending(1)
+
+    async def read() -> None:
+        async with spending.asking() as pay:
+            pay({CHARGE: "100"})
+        with pytest.raises(FeedUnavailable, match="max_ru=1") as told:
+            async with spending.asking():
+                pass
+        assert told.value.retry_after == pytest.approx(100)
+
+    run_in_virtual_time(read())
+
+
+def test_options_of_an_address_are_read_or_refused() -> None:
+    given_all = {"priority": "low", "throughput_bucket": "2", "max_ru": "400"}
+    assert Shares.of(given_all).options == {"priority": "Low", "throughput_bucket": 2}
+    assert Shares.of(given_all).max_ru == 400
+    assert Shares.of({}).options == {}
+    for name, wrong in [
+        ("priority", "lowest"),
+        ("throughput_bucket", "6"),
+        ("max_ru", "0"),
+        ("max_ru", "nan"),
+        ("max_ru", "many"),
+    ]:
+        with pytest.raises(AddressWrong, match=f"{name}={wrong}"):
+            Shares.of({name: wrong})
