@@ -12,9 +12,8 @@ _JAR: Final = "delta-spark"
 _JARS: Final = ("spark.jars", "spark.jars.packages")
 
 
-def with_delta(conf: Mapping[str, str], *arguments: str) -> Mapping[str, str]:
-    """Add what Delta needs, where the settings of a session or arguments of ``spark-submit``
-    name its jar. What the settings say of it themselves goes before.
+def with_delta(conf: Mapping[str, str]) -> Mapping[str, str]:
+    """Add what Delta needs, where the settings of a session name its jar. What they say of it
+    themselves goes before.
     """
-    named = [*arguments, *(conf.get(x, "") for x in _JARS)]
-    return {**DELTA, **conf} if any(_JAR in x for x in named) else conf
+    return {**DELTA, **conf} if any(_JAR in conf.get(x, "") for x in _JARS) else conf

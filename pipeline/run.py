@@ -41,21 +41,17 @@ def keep(
     stop: Stopping,
     *,
     once: bool,
-    submitted: bool,
     registry: CollectorRegistry,
 ) -> None:
     """Keep the tables until asked to stop or, with ``once``, until they are up to date.
 
-    ``submitted``: spark-submit has configured where Spark runs. ``registry`` is what
-    ``/metrics`` serves. Raise ``Failure`` if a table cannot be kept, and what opening the
-    feed raises.
+    ``registry`` is what ``/metrics`` serves. Raise ``Failure`` if a table cannot be kept, and
+    what opening the feed raises.
     """
     tables = settings.tables
     if not tables:
         raise PipelineRefused("no table is enabled: keep changes or latest, or name aggregates")
-    with _process(
-        settings, tables, settings.spark, once=once, submitted=submitted, registry=registry
-    ) as process:
+    with _process(settings, tables, settings.spark, once=once, registry=registry) as process:
         keeping = Keeping(
             spark=process.spark,
             settings=settings,
@@ -72,7 +68,6 @@ def observe(
     stop: Stopping,
     *,
     once: bool,
-    submitted: bool,
     epoch: int,
     registry: CollectorRegistry,
 ) -> None:
@@ -85,9 +80,7 @@ def observe(
         open_dead_letters(wanted.dead_letters)
     # What a task has left behind in a thread must not meet the next task.
     conf = {**({} if wanted.timeout is None else _FRESH_WORKERS), **settings.spark}
-    with _process(
-        settings, [OBSERVER], conf, once=once, submitted=submitted, registry=registry
-    ) as process:
+    with _process(settings, [OBSERVER], conf, once=once, registry=registry) as process:
         observing = Observing(
             spark=process.spark,
             settings=settings,
@@ -175,12 +168,10 @@ def _process(
     conf: Mapping[str, str],
     *,
     once: bool,
-    submitted: bool,
     registry: CollectorRegistry,
 ) -> Iterator[_Process]:
     """Start what the queries of these names need; what is refused is, before Spark starts."""
     progress = TableProgress()
-    master = None if submitted else settings.master
     checkpoints = [settings.checkpoint(x) for x in names]
     for checkpoint in checkpoints:
         refuse_damaged(checkpoint)
@@ -201,7 +192,7 @@ def _process(
             starts={name: Offset.of(x) for name, x in starts.items() if x.startswith("{")},
         )
         with (
-            spark_session("changefeed", conf, master=master) as spark,
+            spark_session("changefeed", conf, master=settings.master) as spark,
             listened(spark, listener),
         ):
             yield _Process(

@@ -39,27 +39,31 @@ _LOCAL: Final[Mapping[str, str]] = {
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""The way to the Java process of spark-submit, where that has started the program."""
 LOCAL_MASTER: Final = "local[2,4]"
 """Two cores, and four attempts for a task: plain ``local[2]`` never tries one again."""
 
 
 @contextmanager
 def spark_session(
-    name: str, conf: Mapping[str, str] | None = None, *, master: str | None = LOCAL_MASTER
+    name: str, conf: Mapping[str, str] | None = None, *, master: str = LOCAL_MASTER
 ) -> Iterator[SparkSession]:
     """Start Spark, or join the session there is, with the source registered; stop it after.
 
-    ``conf`` goes before what is set here. Without ``master``, spark-submit has
-    configured where it runs. Raise ``PipelineRefused`` if there is no Java.
+    ``conf`` goes before what is set here. In a program that spark-submit has started, its
+    line says where Spark runs, and not ``master``. Raise ``PipelineRefused`` if there is no
+    Java.
     """
     home = java_home(os.environ)
     if home is not None:
         os.environ["JAVA_HOME"] = home
     builder = SparkSession.Builder().appName(name)
     local: Mapping[str, str] = {}
-    if master is not None:
+    submitted = _SUBMITTED in os.environ
+    if not submitted:
         builder = builder.master(master)
-    if master is not None and master.startswith("local"):
+    if not submitted and master.startswith("local"):
         local = _LOCAL
         # Spark would take any python3 on the path, which has not our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -44,9 +44,6 @@ class ChangesSettings(UpkeepSettings):
     """The table of every change, which is only appended to."""
 
     enabled: bool = True
-    format: Literal["delta", "parquet"] = "delta"
-    """Only Spark knows which files of a ``parquet`` table count: it is for readers that are
-    Spark, and has no upkeep."""
     interval: float = Field(default=5.0, ge=0)
     """How often a batch begins."""
     compact_every: int = Field(default=200, ge=1, le=MOST)
@@ -158,8 +155,8 @@ class PipelineSettings(AllSettings):
     What does not fit is in the column ``rescued``."""
     max_changes: int = Field(default=1_000_000, ge=1, le=MOST)
     """How many changes a batch has at most; of Cosmos DB, transactions."""
-    master: str | None = "local[2,4]"
-    """Where Spark runs. For a pipeline that is submitted, spark-submit says it."""
+    master: str = "local[2,4]"
+    """Where Spark runs. What was started by spark-submit runs where that says."""
     stop_timeout: float = Field(default=25.0, ge=0)
     """How long a stop waits for the batches that run."""
     spark: Mapping[str, str] = {}

@@ -9,8 +9,7 @@ from changefeed.cli.pipeline.export import export
 from changefeed.cli.pipeline.init_config import init_config
 from changefeed.cli.pipeline.observe import observe
 from changefeed.cli.pipeline.status import status
-from changefeed.cli.pipeline.submit import submit
-from changefeed.cli.pipeline.tables import once, run
+from changefeed.cli.pipeline.tables import run
 
 app = typer.Typer(
     name="pipeline",
@@ -20,11 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run)
-app.command("once")(once)
 app.command("observe")(observe)
 app.command("status")(status)
 app.command("export")(export)
-app.command(
-    "submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(submit)
 app.command("init-config")(init_config)

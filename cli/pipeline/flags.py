@@ -17,9 +17,6 @@ from changefeed.pipeline.lease_offsets import offset_of, read_leases
 from changefeed.pipeline.settings import PipelineSettings, load_settings
 from changefeed.pipeline.source.addresses import open_access
 
-START: Final = typer.Option(
-    "--start", help="Where to start without a checkpoint: beginning, now, a time."
-)
 FROM_LEASES: Final = typer.Option(
     "--from-leases", help="Start there where hosts have stopped: sqlite:FILE, …"
 )
@@ -51,25 +48,7 @@ class PipelineFlags(SettingsFlags):
 class QueryFlags(PipelineFlags):
     """The flags of commands that run queries."""
 
-    start: Annotated[str | None, START, Sets(("start",))] = None
     from_leases: Annotated[str | None, FROM_LEASES] = None
-    metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", help="Serve metrics and health there (web.port)."),
-        Sets(("web", "port")),
-    ] = None
-    submitted: Annotated[
-        bool, typer.Option("--submitted", hidden=True, help="spark-submit says where to run.")
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableFlags(QueryFlags):
-    body_schema: Annotated[
-        str | None,
-        typer.Option("--body-schema", help="Columns of bodies, as in 'n INT, who STRING'."),
-        Sets(("body_schema",)),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,11 +29,4 @@ def observe(
         with report_and_stop(settings) as (stop, registry):
             from changefeed.pipeline import run as keeping  # noqa: PLC0415 - it imports pyspark
 
-            keeping.observe(
-                settings,
-                stop,
-                once=once,
-                submitted=flags.submitted,
-                epoch=epoch,
-                registry=registry,
-            )
+            keeping.observe(settings, stop, once=once, epoch=epoch, registry=registry)

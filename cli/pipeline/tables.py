@@ -1,37 +1,31 @@
-"""``changefeed pipeline run`` and ``once``: the same, but for when they end."""
+"""``changefeed pipeline run``: tables, kept up to date with Spark."""
+
+from typing import Annotated
+
+import typer
 
 from changefeed.cli.flags import with_flags
 from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
-from changefeed.cli.pipeline.flags import TableFlags, from_leases
+from changefeed.cli.pipeline.flags import QueryFlags, from_leases
 from changefeed.cli.pipeline.session import report_and_stop
 
 
 @with_flags
-def run(flags: TableFlags) -> None:
+def run(
+    flags: QueryFlags,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="End where the feed is now.")] = False,
+) -> None:
     """Keep the tables up to date until SIGTERM or Ctrl-C.
 
     Then the batches that run are finished, for as long as stop_timeout; a second signal
     breaks them off. Ends with 0 after a stop, 2 if something must be changed first, 1 for
-    other failures.
+    other failures. With --once it is for cron, Airflow and the like.
     """
-    _keep(flags, once=False)
-
-
-@with_flags
-def once(flags: TableFlags) -> None:
-    """Bring the tables up to where the feed is now, and end: for cron, Airflow and the like.
-
-    Ends with 0, also when it was stopped before; 2 if something must be changed first, 1
-    for other failures.
-    """
-    _keep(flags, once=True)
-
-
-def _keep(flags: TableFlags, *, once: bool) -> None:
     with exit_on_spark_error():
         settings = flags.settings()
         settings, _ = from_leases(settings, flags.from_leases, settings.tables)
         with report_and_stop(settings) as (stop, registry):
             from changefeed.pipeline.run import keep  # noqa: PLC0415 - it imports pyspark
 
-            keep(settings, stop, once=once, submitted=flags.submitted, registry=registry)
+            keep(settings, stop, once=once, registry=registry)

@@ -33,18 +33,17 @@ from changefeed.pipeline.tables.filling import (
 )
 from changefeed.pipeline.tables.latest import MERGE, newest
 from changefeed.pipeline.tables.merge import Merge, MergedTable, as_they_are
-from changefeed.pipeline.tables.parquet import refuse_other_files, refuse_plain_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The query of one table, not started yet, and the Delta table it needs, if any."""
+    """The query of one table, not started yet, and the Delta table it needs."""
 
     name: str
     writer: DataStreamWriter
     interval: float
     uri: str
-    schema: pa.Schema | None = None
+    schema: pa.Schema
     definition: str = ""
 
 
@@ -72,7 +71,7 @@ class Keeping:
         changes, latest = self.settings.changes, self.settings.latest
         tables: dict[str, Callable[[DataFrame, int], None]] = {}
         uri = self.settings.table("changes")
-        if changes.enabled and changes.format == "delta" and not is_elsewhere(uri):
+        if changes.enabled and not is_elsewhere(uri):
             checkpoint = self.settings.checkpoint("changes")
             tables["changes"] = AppendedFiles(
                 uri=uri, checkpoint=checkpoint, upkeep=upkeep_of(changes)
@@ -99,11 +98,9 @@ class Keeping:
         """
         planned = self._planned()
         for x in planned:
-            if x.schema is not None:
-                refuse_another(x.uri, x.schema, x.definition)
+            refuse_another(x.uri, x.schema, x.definition)
         for x in planned:
-            if x.schema is not None:
-                ensure_table(x.uri, x.schema, x.definition)
+            ensure_table(x.uri, x.schema, x.definition)
         return {x.name: partial(self._started, x) for x in planned}
 
     def _planned(self) -> list[Planned]:
@@ -117,11 +114,6 @@ class Keeping:
     def _changes(self) -> Planned:
         settings, uri = self.settings.changes, self.settings.table("changes")
         rows = self._kept("changes")
-        if settings.format == "parquet":
-            refuse_other_files(uri, rows)
-            writer = rows.writeStream.format("parquet").option("path", uri)
-            return Planned(name="changes", writer=writer, interval=settings.interval, uri=uri)
-        refuse_plain_files(uri)
         register_sink(self.spark)
         writer = rows.writeStream.format(SINK).options(
             path=uri,

@@ -89,7 +89,7 @@ def command(directory: Path) -> Sequence[str]:
     """Return the command that brings the tables of a run up to date, and ends."""
     settings = settings_of(directory)
     return [
-        *(sys.executable, "-P", "-m", "changefeed", "pipeline", "once"),
+        *(sys.executable, "-P", "-m", "changefeed", "pipeline", "run", "--once"),
         *(f"--config={SETTINGS}", f"--feed={settings.feed}"),
         f"--directory={settings.directory}",
     ]

@@ -272,7 +272,7 @@ def test_a_project_with_folders_of_our_names_runs_the_pipeline_and_its_executors
     command = environment / "bin/changefeed"
     places = ("--feed=eventlog:log", "--directory=tables")
     tables = ("--set=latest.enabled=false", *places)
-    run(command, "pipeline", "once", *tables, cwd=project, **java())
+    run(command, "pipeline", "run", "--once", *tables, cwd=project, **java())
     observer = "--observer=observers.orders:Orders"
     run(command, "pipeline", "observe", "--once", observer, *places, cwd=project, **java())
     assert rows(project) == 50

@@ -1,4 +1,4 @@
-"""Pipelines on a standalone Spark, by the line that ``submit`` prints.
+"""Pipelines on a standalone Spark, by the recipe of docs/pipeline.md.
 
 The driver and the executors are killed in the midst, the driver also exactly between the
 commit of a table and Spark's own; in the end each change is in the tables once.
@@ -6,7 +6,6 @@ commit of a table and Spark's own; in the end each change is in the tables once.
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Final
 from zipfile import ZipFile
 
 import deltalake
+import pyspark
 import pytest
 
 from changefeed.pipeline.source.planning import first_offset
@@ -24,7 +24,7 @@ from tests.support import wheels
 from tests.support.held_commits import APPENDED, MERGED, Hold, commits
 from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
 from tests.support.pipeline_feeds import a_log
-from tests.support.processes import beside, ended, until
+from tests.support.processes import beside, until
 from tests.support.spark_cluster import QUICK, SECONDS, SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.real_time
@@ -33,7 +33,6 @@ SPARK: Final = f"""
 [spark]
 "spark.driver.host" = "127.0.0.1"
 "spark.driver.bindAddress" = "127.0.0.1"
-"spark.driver.extraJavaOptions" = "{QUICK}"
 "spark.executor.extraJavaOptions" = "{QUICK}"
 "spark.sql.shuffle.partitions" = "2"
 "spark.ui.enabled" = "false"
@@ -67,24 +66,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 def submitted(
     cluster: SparkCluster,
     cwd: Path,
-    *arguments: str,
-    python: str = sys.executable,
-    env: Mapping[str, str] | None = None,
-) -> Sequence[str]:
-    """Return the line that ``submit`` prints."""
-    done = ended(
-        *(python, "-P", "-m", "changefeed", "pipeline", "submit", "--config=pipeline.toml"),
-        *(f"--master={cluster.master}", "--executor-memory=512m", *arguments),
-        cwd=cwd,
-        env=env,
-        patience=SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    return shlex.split(done.stdout)
+    *command: str,
+    shipped: Sequence[Path] = (),
+    python: str | Path = sys.executable,
+) -> Sequence[str | Path]:
+    """Return the line that runs a command of a pipeline there, with packages of ours."""
+    program = cwd / "program.py"
+    program.write_text("from changefeed.cli.pipeline import app\n\napp()\n")
+    packages = ["--py-files", ",".join(map(str, shipped))] if shipped else []
+    conf = {
+        "spark.pyspark.python": python,
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.executorEnv.PYTHONPATH": ":".join(map(str, shipped)),
+    }
+    return [
+        Path(pyspark.__file__).parent / "bin/spark-submit",
+        *(f"--master={cluster.master}", "--executor-memory=512m"),
+        *(f"--conf={name}={value}" for name, value in conf.items()),
+        *packages,
+        program,
+        *command,
+        "--config=pipeline.toml",
+    ]
 
 
 def running(
-    line: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
+    line: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Run a driver; it is killed with its processes at the end, if it has not ended."""
     return beside(*line, cwd=cwd, said=cwd / "said", env=env)
@@ -138,8 +145,8 @@ def test_executors_and_drivers_are_killed_and_tables_of_all_versions_are_exact(
     lines = [f"{name} = {json.dumps(x)}" for name, x in settings.items()]
     lines += ["[changes]", "interval = 0", "[latest]", "interval = 0", SPARK]
     (tmp_path / "pipeline.toml").write_text("\n".join(lines))
-    runs = submitted(cluster, tmp_path)
-    once = submitted(cluster, tmp_path, "--command=once")
+    runs = submitted(cluster, tmp_path, "run")
+    once = submitted(cluster, tmp_path, "run", "--once")
 
     cosmos.put(100)
     tables = tmp_path / "tables"
@@ -167,7 +174,7 @@ def test_executors_and_drivers_are_killed_and_tables_of_all_versions_are_exact(
 
 
 def killed_after_a_commit(
-    hold: Hold, cluster: SparkCluster, line: Sequence[str], cwd: Path
+    hold: Hold, cluster: SparkCluster, line: Sequence[str | Path], cwd: Path
 ) -> None:
     """Kill an executor under a pipeline, and then the driver in the moment after a commit."""
     said, table, older = cwd / "said", hold.table, cluster.executors()
@@ -183,33 +190,34 @@ def killed_after_a_commit(
 def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
     cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """Both are shipped: ours by the line of a wheel's ``submit``, the observer as a zip."""
+    """Both are shipped as zips, which a wheel is."""
     (tmp_path / "built").mkdir()
     wheel = wheels.ours(".whl", tmp_path / "built", "wheel")
     python = wheels.environment(tmp_path / "env")
-    wheels.install(tmp_path / "env", wheel)
+    ours = wheel.rename(tmp_path / "changefeed.zip")
     out = tmp_path / "out"
     out.mkdir()
-    with ZipFile(tmp_path / "mine.zip", "w") as archive:
+    mine = tmp_path / "mine.zip"
+    with ZipFile(mine, "w") as archive:
         archive.writestr("shipped.py", WRITES_DOWN.replace("OUT", str(out)))
     a_log(tmp_path / "log", {f"k{n}": 500 for n in range(20)}, parts=4)
     (tmp_path / "pipeline.toml").write_text(
         'feed = "eventlog:log"\ndirectory = "tables"\nmax_changes = 2000\n'
         f'[observer]\nname = "shipped:Orders"\n{SPARK}'
     )
-    told = ("--command=observe", f"--py-files={tmp_path / 'mine.zip'}")
-    line = submitted(cluster, tmp_path, *told, python=str(python), env=wheels.alone())
+    line = submitted(cluster, tmp_path, "observe", shipped=[ours, mine], python=python)
 
     older, said = cluster.executors(), tmp_path / "said"
-    with running(line, tmp_path, wheels.alone()) as driver:
+    env = {**wheels.alone(), "PYSPARK_DRIVER_PYTHON": str(python)}
+    with running(line, tmp_path, env) as driver:
         until(lambda: [*out.iterdir()], driver, said, patience=SECONDS)
         kill_an_executor(cluster, older=older)
         until(lambda: seen(out) == 10_000, driver, said, patience=SECONDS)
     for file in out.iterdir():
         for written in file.read_text().splitlines():
-            _, ours, theirs, interpreter = written.split()
-            assert ours.endswith("changefeed.zip/changefeed/__init__.py")
-            assert theirs.endswith("mine.zip/shipped.py")
+            _, package, module, interpreter = written.split()
+            assert package.endswith("changefeed.zip/changefeed/__init__.py")
+            assert module.endswith("mine.zip/shipped.py")
             assert interpreter == str(python)
     processes = {x.name.rpartition("-")[2] for x in out.iterdir()}
     assert len(processes) > 1, "the one that was killed, and others"

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -85,7 +84,7 @@ def test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once(tmp_path
     halves = [(n, low, low + 127) for n in range(2) for low in (0, 128)]
     asyncio.run(replace_partitions(tmp_path / "log", old, halves))
     append_to(tmp_path / "log", {"k3": 50})
-    done = pipeline("once", "--config=pipeline.toml", cwd=tmp_path)
+    done = pipeline("run", "--once", "--config=pipeline.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     changes = rows(tmp_path, "changes")
     assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 1100
@@ -103,7 +102,7 @@ def test_the_environment_says_what_to_keep_and_where_metrics_are_pushed(
         **{f"CHANGEFEED_PIPELINE__{name}": value for name, value in settings.items()},
         "OTEL_METRICS_EXPORTER": "console",
     }
-    done = pipeline("once", cwd=tmp_path, env=env)
+    done = pipeline("run", "--once", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert len(rows(tmp_path, "changes")) == 100
     assert not (tmp_path / "tables/latest").exists()
@@ -119,7 +118,7 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     a_log(tmp_path / "log", {f"k{n}": total // 10 for n in range(10)}, parts=2)
     checkpoint = str(tmp_path / "tables/_checkpoints/changes")
     assert (committed(checkpoint), is_owned(checkpoint)) == (None, False)
-    with started(tmp_path, "--metrics-port=0") as process:
+    with started(tmp_path, "--set=web.port=0") as process:
         until(lambda: in_a_batch(tmp_path, 2), process, tmp_path / "said")
         with pytest.raises(PipelineRefused, match="stop it first"), owned(checkpoint):
             pass
@@ -169,19 +168,3 @@ def metric(text: str, name: str) -> float:
     """Return what is counted of the table of changes."""
     found = re.search(rf'^changefeed_pipeline_{name}{{.*"changes"}} (.+)$', text, re.MULTILINE)
     return float(found[1]) if found is not None else 0.0
-
-
-def test_a_pipeline_is_submitted_by_the_line_that_is_printed(tmp_path: Path) -> None:
-    (tmp_path / "pipeline.toml").write_text(
-        f"{SETTINGS}[latest]\nenabled = false\n".replace("[latest]\ninterval = 0\n", "")
-    )
-    a_log(tmp_path / "log", {"a": 5}, parts=2)
-    told = ("submit", "--config=pipeline.toml", "--master=local[1]", "--command=once")
-    printed = pipeline(*told, "--name=a name", cwd=tmp_path)
-    assert printed.returncode == 0, printed.stderr
-    line = shlex.split(printed.stdout)
-    assert "--name=a name" in line
-    environ = {**os.environ, "PYTHONPATH": ""}  # the program has what it needs with it
-    done = ended(*line, cwd=tmp_path, env=environ, patience=PATIENCE)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(rows(tmp_path, "changes")) == 5

@@ -117,10 +117,10 @@ def only_the_third_comes(page: Tutorial) -> None:
 def test_tables_on_spark_say_what_the_page_shows(tmp_path: Path) -> None:
     page = Tutorial("tables-on-spark", tmp_path)
     page.type("changefeed produce")
-    page.type("changefeed pipeline once", timeout=240)
+    page.type("changefeed pipeline run --once", timeout=240)
     assert sorted(page.type("python look.py").splitlines()) == page.printed[0]
     page.type("echo")
-    page.type("changefeed pipeline once", timeout=240)
+    page.type("changefeed pipeline run --once", timeout=240)
     after = page.type("python look.py").splitlines()
     assert {"o3 paid", "new 3 1950", "paid 3 1950"} <= set(after)
     assert page.lines == []

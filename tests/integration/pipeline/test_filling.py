@@ -133,8 +133,6 @@ def test_a_table_that_is_not_far_behind_or_begins_now_is_not_filled(
     ):
         keeping.starters()
         assert [x() for x in keeping.fillers().values()] == [None, None]
-    parquet = settings(path, directory=f"{path}-2", changes={"format": "parquet"})
-    assert list(Keeping(spark=spark, settings=parquet).fillers()) == ["latest"]
 
 
 class Died(Exception):

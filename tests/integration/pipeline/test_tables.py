@@ -254,7 +254,6 @@ def test_settings_that_changed_are_refused_before_anything_is_written(
         ({"body_schema": "n DOUBLE"}, "the table .*changes has the columns"),
         ({"aggregates": [{**figures, "window": "2 days"}]}, "daily was made for .*1 day"),
         ({"aggregates": [{**figures, "where": "key = 'a'"}], "latest": {}}, "daily was made"),
-        ({"changes": {"format": "parquet"}}, "changes is a Delta table, and plain Parquet"),
     ]
     versions = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in ("changes", "daily")}
     for other, advice in changed:
@@ -265,20 +264,3 @@ def test_settings_that_changed_are_refused_before_anything_is_written(
     assert not (tmp_path / "tables/latest").exists()
     later = {**made, "aggregates": [{**figures, "watermark": "1 day"}]}
     Keeping(spark=spark, settings=settings(tmp_path, **later)).starters()
-
-
-def test_parquet_is_written_by_spark_itself_and_only_with_the_columns_it_has(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    a_log(tmp_path / "log", {"a": 3})
-    parquet = {"changes": {"format": "parquet"}, "latest": OFF}
-    wanted = settings(tmp_path, **parquet)
-    kept(spark, wanted)
-    kept(spark, wanted)
-    assert spark.read.parquet(wanted.table("changes")).count() == 3
-    for other, advice in (
-        ({**parquet, "body_schema": "n INT"}, "has the columns range string, .*rescued string"),
-        ({"latest": OFF}, "plain Parquet files, and delta is to be written"),
-    ):
-        with pytest.raises(PipelineRefused, match=advice):
-            Keeping(spark=spark, settings=settings(tmp_path, **other)).starters()

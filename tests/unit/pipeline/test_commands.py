@@ -117,7 +117,7 @@ def test_a_damaged_checkpoint_is_refused_with_its_file(
     a_checkpoint(tmp_path, begun=1)
     damaged = tmp_path / "tables/_checkpoints/changes" / file
     damaged.write_text(text)
-    refused = asked(tmp_path, "once")
+    refused = asked(tmp_path, "run", "--once")
     assert refused.exit_code == 2, refused.exception
     assert f"is damaged: {damaged}: " in refused.stderr
 
@@ -220,12 +220,12 @@ def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("once",), "changefeed produce"),
+        (("run", "--once"), "changefeed produce"),
         (("observe",), "no observer"),
         (("observe", "--observer=nothing"), "'nothing'"),
         (("observe", "--observer=log", *PUT_ASIDE), "dead letters"),
         (("export",), "there is none in"),
-        (("once", *NO_TABLES), "no table is enabled"),
+        (("run", *NO_TABLES), "no table is enabled"),
         (("run", "--from-leases=nats:x"), "nats:x"),
     ],
 )
@@ -237,5 +237,5 @@ def test_wrong_settings_are_reported_before_spark_starts(
 
 
 def test_a_place_has_to_be_named() -> None:
-    done = CliRunner().invoke(app, ["once", "--feed=eventlog:log"])
+    done = CliRunner().invoke(app, ["run", "--feed=eventlog:log"])
     assert (done.exit_code, "directory: " in done.stderr) == (2, True)
