@@ -157,7 +157,7 @@ class BrokerSettings(AllSettings):
     """Everything that can be set for a broker."""
 
     prefix = "CHANGEFEED_BROKER__"
-    init_command = "changefeed broker --init-config"
+    init_command = "changefeed config broker"
 
     broker: BrokerSection = Field(default_factory=BrokerSection)
     web: WebSection = Field(default_factory=WebSection)

@@ -1,7 +1,6 @@
 """``changefeed broker``: this process is one broker of a cluster, or supervises several."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Never
 
 import typer
@@ -9,16 +8,9 @@ import typer
 from changefeed.brokers.run import run_broker
 from changefeed.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.cli.children import Processes, StopAtEof, run_processes
-from changefeed.cli.config_file import config_text, write_config
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Sets, SettingsFlags, with_flags
 from changefeed.runtime.logs import set_up_logs
-
-HEAD = """\
-All settings of a broker. A line that begins with # and a name is a setting with its default:
-take away the # to set it. Times are in seconds. The environment overrides this file
-(CHANGEFEED_BROKER__WEB__PORT=7071), and the command line overrides both.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +51,6 @@ class BrokerFlags(SettingsFlags):
 def broker(
     flags: BrokerFlags,
     *,
-    init_config: Annotated[
-        Path | None,
-        typer.Option("--init-config", help="Write a file with all settings, and end."),
-    ] = None,
     processes: Processes = None,
     stop_at_eof: StopAtEof = False,
 ) -> None:
@@ -75,9 +63,6 @@ def broker(
     is started again, and the worst code is that of all.
     """
     with exit_on_error():
-        if init_config is not None:
-            write_config(init_config, config_text(HEAD, BrokerSettings), force=False)
-            return
         settings = flags.settings()
         if processes is None:
             run_broker(settings, stop_at_eof=stop_at_eof)

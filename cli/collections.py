@@ -1,8 +1,7 @@
 """Collections of a cluster, looked at and changed through its brokers: ``changefeed log …``."""
 
-import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,6 +10,7 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import Address, on_brokers
+from changefeed.cli.quantities import duration_option, size_option
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import Topology
 from changefeed.feeds.brokers.wire import Compaction
@@ -19,12 +19,9 @@ from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.together import together
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Range = Annotated[
-    str | None, typer.Argument(metavar="[RANGE]", help="One range; all if not said.")
+    str | None, typer.Argument(metavar="[RANGE]", help="Range id (default: all).")
 ]
 
 
@@ -82,10 +79,10 @@ def retain(
     address: Address,
     *,
     for_: Annotated[
-        str | None, typer.Option("--for", help="How long: 7d, 12h, 30m, 90s.")
+        float | None, duration_option("--for", min=1, help="How long: 7d, 12h, 30m, 90s.")
     ] = None,
     bytes_: Annotated[
-        str | None, typer.Option("--bytes", help="How much of it: 500m, 20g.")
+        int | None, size_option("--bytes", help="How much of it: 500MiB, 20GiB.")
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Delete nothing.")] = False,
 ) -> None:
@@ -93,9 +90,7 @@ def retain(
     with exit_on_error():
         if forever == bool(for_ or bytes_):
             raise UserError("say --for, --bytes or both, or else --forever")
-        seconds = None if for_ is None else float(_quantity(for_, _SECONDS, "--for"))
-        most = None if bytes_ is None else _quantity(bytes_, _BYTES, "--bytes")
-        found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most))
+        found = on_brokers(address, lambda x: x.retain(seconds=for_, most_bytes=bytes_))
         say(f"collection {found.collection} is kept as said from now on")
 
 
@@ -152,11 +147,3 @@ def _began(found: Topology) -> None:
         f"collection {found.collection}: a new era follows era {found.era} within seconds; "
         f"changefeed log status shows it"
     )
-
-
-def _quantity(text: str, units: dict[str, int], flag: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,15})([a-z]?)", text.strip().lower())
-    if found is None or found[2] not in units or not int(found[1]):
-        shown: Any = ", ".join(f"7{x}" for x in units)
-        raise UserError(f"{flag} {text}: write it as one of {shown}")
-    return int(found[1]) * units[found[2]]

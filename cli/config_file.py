@@ -1,8 +1,9 @@
-"""Files with all settings, as ``init-config`` writes them: made of the settings themselves."""
+"""Files with all settings, as ``config`` writes them: made of the settings themselves."""
 
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,28 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 
 _WIDTH = 96
+_HEAD = """\
+All settings of a {kind}. A line that begins with # and a name is a setting with its default:
+take away the # to set it. Times are in seconds. The environment overrides this file
+({example}), and the command line overrides both.
+"""
+_EXAMPLES = {
+    "host": "CHANGEFEED_LEASES__EXPIRATION=20",
+    "pipeline": "CHANGEFEED_PIPELINE__LATEST__INTERVAL=60",
+    "broker": "CHANGEFEED_BROKER__WEB__PORT=7071",
+}
+_MODELS = {
+    "host": "changefeed.host.settings:Settings",
+    "pipeline": "changefeed.pipeline.settings:PipelineSettings",
+    "broker": "changefeed.brokers.settings:BrokerSettings",
+}
+
+
+def settings_text(kind: str) -> str:
+    """Return a file with all settings of a ``host``, a ``pipeline`` or a ``broker``."""
+    module, _, name = _MODELS[kind].partition(":")
+    head = _HEAD.format(kind=kind, example=_EXAMPLES[kind])
+    return config_text(head, getattr(import_module(module), name))
 
 
 def write_config(file: Path, text: str, *, force: bool) -> None:

@@ -33,13 +33,11 @@ class SettingsFlags:
 
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="A TOML file with settings (see init-config)."),
+        typer.Option("--config", help="A TOML file with settings (see config)."),
     ] = None
     sets: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="SECTION.KEY=VALUE", help="Any setting (see init-config)."
-        ),
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting (see config)."),
     ] = None
 
     def nested(self) -> dict[str, Any]:

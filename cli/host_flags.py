@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags, put
-from changefeed.host.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from changefeed.host.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +21,14 @@ class ConfigFlags(SettingsFlags):
         typer.Option(
             "--config",
             envvar="CHANGEFEED_CONFIG",
-            help="A TOML file with settings (see init-config).",
+            help="A TOML file with settings (see config).",
         ),
     ] = None
 
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
+        from changefeed.host.settings import load_settings  # noqa: PLC0415 - help needs no settings
+
         return load_settings(self.config, self.nested())
 
 

@@ -40,8 +40,8 @@ RELEASE_MEANS = (
     "delivered again."
 )
 
-SPLITTING: Final = "being split (changefeed split)"
-MERGING: Final = "being merged (changefeed merge)"
+SPLITTING: Final = "being split (changefeed range split)"
+MERGING: Final = "being merged (changefeed range merge)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _paused(lease: Lease, changed: Collection[RangeId]) -> str:
     if lease.range_id in changed:
         return f"{lease.range_id}: paused{_still_read(lease)}"
     if lease.paused is not None:
-        return f"{lease.range_id}: was paused before: {lease.paused}"
+        return f"{lease.range_id}: already paused: {lease.paused}"
     return f"{lease.range_id}: has ended, or is paused by now"
 
 

@@ -92,7 +92,7 @@ def _orphaned(keys: str) -> Diagnostic:
         f"no lease holds the keys {keys}, and no host will create one: what held them has "
         f"ended, and a lease that was to go on with them was deleted",
         f"stop all hosts, give the leases back the positions that were saved (changefeed "
-        f"positions restore), or start all ranges again (changefeed reset --all); {_AGAIN}",
+        f"positions import), or start all ranges again (changefeed reset --all); {_AGAIN}",
     )
 
 

@@ -158,7 +158,8 @@ def _foreign(seen: FleetStatus) -> Iterator[Diagnostic]:
         yield warning(
             "leases",
             f"{host.name} owns {counted(host.total.ranges, 'lease')}, and keeps no record",
-            "a processor of another kind, or a host that was killed: see changefeed release",
+            "a processor of another kind, or a host that was killed; to take its leases: "
+            "changefeed pause --force",
         )
 
 

@@ -83,8 +83,8 @@ class FeedSettings(Section):
     """About how many changes to read, and to hand to the observer, at once."""
     parallelism: int = Field(default=1, ge=1, le=4096)
     """How many ranges to read at least. The first leases of a feed with fewer (in Cosmos DB
-    or an event log, also of a cluster) are of parts of its ranges; later, ``changefeed split``
-    makes more. Alike on all hosts."""
+    or an event log, also of a cluster) are of parts of its ranges; later,
+    ``changefeed range split`` makes more. Alike on all hosts."""
 
 
 class LeaseSettings(Section):
@@ -295,7 +295,7 @@ class Settings(AllSettings):
     """Everything that can be set for a host."""
 
     prefix = "CHANGEFEED_"
-    init_command = "changefeed init-config"
+    init_command = "changefeed config host"
     foreign_sections = ("pipeline",)
     former = _FORMER
 

@@ -93,7 +93,7 @@ def refuse_other_checkpoints(record: FleetRecord) -> None:
     raise StoreRefused(
         f"the store of checkpoints {found}: it was emptied, or its address "
         f"(leases.checkpoints) is that of another. Put the right one in its place; or give "
-        f"this one the positions that were saved (changefeed positions restore FILE); or "
+        f"this one the positions that were saved (changefeed positions import FILE); or "
         f"start all ranges again with: changefeed reset --all --to=beginning"
     )
 

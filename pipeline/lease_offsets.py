@@ -94,8 +94,8 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
         if (whole.low, whole.high) != (x.range.low, x.range.high):
             raise PipelineRefused(
                 f"hosts read {x.range_id!r}, which is a part of a range, and a query reads "
-                f"ranges whole: merge its parts first, with changefeed merge, while hosts run; "
-                f"then stop the hosts"
+                f"ranges whole: merge its parts first (changefeed range merge) while hosts "
+                f"run; then stop the hosts"
             )
         found[whole.id] = replace(x, range=whole)
     return [*found.values()]

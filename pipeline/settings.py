@@ -141,7 +141,7 @@ class PipelineSettings(AllSettings):
     model_config = ConfigDict(coerce_numbers_to_str=True)  # Spark's settings are text
 
     prefix = "CHANGEFEED_PIPELINE__"
-    init_command = "changefeed pipeline init-config"
+    init_command = "changefeed config pipeline"
 
     feed: str = Field(examples=["eventlog:data/log"])
     """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""

@@ -1,6 +1,6 @@
 """All settings in order, with their defaults and descriptions.
 
-For the texts about settings: the files that ``init-config`` writes, the page of
+For the texts about settings: the files that ``config`` writes, the page of
 settings, and the messages about wrong ones.
 """
 

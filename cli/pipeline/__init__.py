@@ -6,7 +6,6 @@ Spark is imported by the commands that need it, and only once it is known to be 
 import typer
 
 from changefeed.cli.pipeline.export import export
-from changefeed.cli.pipeline.init_config import init_config
 from changefeed.cli.pipeline.observe import observe
 from changefeed.cli.pipeline.status import status
 from changefeed.cli.pipeline.tables import run
@@ -22,4 +21,3 @@ app.command("run")(run)
 app.command("observe")(observe)
 app.command("status")(status)
 app.command("export")(export)
-app.command("init-config")(init_config)

@@ -1,4 +1,4 @@
-"""``changefeed pipeline export``: positions, for ``changefeed leases import``."""
+"""``changefeed pipeline export``: positions, for ``changefeed positions import``."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -31,7 +31,7 @@ def export(
 ) -> None:
     """Print where a stopped query is, so that hosts continue there.
 
-    changefeed pipeline export … | changefeed leases import -
+    changefeed pipeline export … | changefeed positions import -
     """
     with exit_on_error():
         settings = flags.settings()

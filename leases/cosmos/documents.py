@@ -214,7 +214,7 @@ def check_not_java(document: Mapping[str, Any]) -> None:
         raise StoreRefused(
             f"lease {document.get('id')!r} is in the form of a Java processor, which cannot "
             "be shared with: stop that processor, and import its leases under a prefix of "
-            "their own (changefeed leases import)"
+            "their own (changefeed positions import)"
         )
 
 

@@ -1,4 +1,4 @@
-"""``doctor`` and ``leases import`` over Cosmos DB, as processes."""
+"""``doctor`` and ``positions import`` over Cosmos DB, as processes."""
 
 import asyncio
 import json
@@ -76,13 +76,13 @@ async def test_leases_of_a_stopped_fleet_are_imported_where_they_stand(tmp_path:
         source = f"cosmos+{url}d/theirs?prefix=p"
         places = (f"--feed=cosmos+{url}d/orders", "--leases=sqlite:leases.db")
         code, said = await command(
-            "leases", "import", source, *places, "--dry-run", cwd=tmp_path
+            "positions", "import", source, *places, "--dry-run", cwd=tmp_path
         )
-        assert (code, 'would start at "42"' in said) == (0, True), said
-        code, said = await command("leases", "import", source, *places, cwd=tmp_path)
+        assert (code, '"42"' in said, "created" in said) == (0, True, True), said
+        code, said = await command("positions", "import", source, *places, cwd=tmp_path)
         assert (code, "1 of them never read" in said) == (0, True), said
-        code, said = await command("leases", "import", source, *places, cwd=tmp_path)
-        assert (code, 'there already, at "42"' in said) == (0, True), said
+        code, said = await command("positions", "import", source, *places, cwd=tmp_path)
+        assert (code, ": stays" in said) == (0, True), said
         none = f"cosmos+{url}d/theirs?prefix=q"
-        code, said = await command("leases", "import", none, *places, cwd=tmp_path)
+        code, said = await command("positions", "import", none, *places, cwd=tmp_path)
         assert (code, "no leases under the prefix 'q'" in said) == (2, True), said

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.cli.doctor import look_at_disks
+from changefeed.cli.diagnosing import look_at_disks
 from changefeed.host.settings import load_settings
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 

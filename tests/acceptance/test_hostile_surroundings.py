@@ -44,9 +44,7 @@ def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
-@pytest.mark.parametrize(
-    "command", ["produce log - --key=name", "positions restore -", "leases import -"]
-)
+@pytest.mark.parametrize("command", ["produce log - --key=name", "positions import -"])
 def test_nothing_can_be_read_from_a_standard_input_that_is_closed(
     tmp_path: Path, command: str
 ) -> None:
@@ -60,7 +58,7 @@ def test_nothing_can_be_read_from_a_standard_input_that_is_closed(
     [
         ("reset --all --to=beginning", "<&-"),
         ("reset --all --to=beginning", "<bytes"),
-        ("positions restore saved", "</dev/null"),
+        ("positions import saved", "</dev/null"),
     ],
 )
 def test_who_gives_no_answer_has_changed_nothing(
@@ -68,7 +66,7 @@ def test_who_gives_no_answer_has_changed_nothing(
 ) -> None:
     asyncio.run(make_leased_log(tmp_path))
     (tmp_path / "bytes").write_bytes(b"\xff\n")
-    assert run(f"positions save saved {PLACES}", tmp_path).returncode == 0
+    assert run(f"positions export saved {PLACES}", tmp_path).returncode == 0
     reset_positions(tmp_path)
     before = stored(tmp_path, "position")
     done = run(f"{command} {PLACES} {given}", tmp_path)

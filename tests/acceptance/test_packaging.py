@@ -89,7 +89,7 @@ def test_a_fresh_environment_has_a_command_that_works(
         cwd=tmp_path,
     )
     assert Path(where).is_relative_to(environment)
-    run(command, "init-config", cwd=tmp_path)
+    run(command, "config", "host", cwd=tmp_path)
     assert (tmp_path / "changefeed.toml").stat().st_size > 1000
 
 
@@ -119,7 +119,7 @@ def top_level_names(python: Path, cwd: Path) -> list[str]:
 def works(home: Path, cwd: Path) -> None:
     command = home / "bin/changefeed"
     assert run(command, "--version", cwd=cwd).startswith("changefeed ")
-    run(command, "init-config", "--force", cwd=cwd)
+    run(command, "config", "host", "--force", cwd=cwd)
     run(command, "pipeline", "status", "--help", cwd=cwd)
     assert "changefeed" in top_level_names(home / "bin/python", cwd)
 

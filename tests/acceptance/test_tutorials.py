@@ -73,10 +73,8 @@ async def test_from_dotnet_or_java_nothing_is_read_again(tmp_path: Path) -> None
         await a_fleet_that_has_read_two_of_three(url)
         await in_thread(lambda: page.type("changefeed doctor"))
         await in_thread(lambda: only_the_third_comes(page))
-        assert 'would start at "2"' in await in_thread(
-            lambda: page.type("changefeed leases import")
-        )
-        await in_thread(lambda: page.type("changefeed leases import"))
+        assert '"2"' in await in_thread(lambda: page.type("changefeed positions import"))
+        await in_thread(lambda: page.type("changefeed positions import"))
     assert page.lines == []
 
 

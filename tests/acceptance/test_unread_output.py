@@ -57,10 +57,10 @@ def place(tmp_path: Path) -> Path:
     ("command", "says"),
     [
         (f"pause --all {LEASES}", [f"{FIRST}: paused", f"{SECOND}: paused"]),
-        (f"release {FIRST} {LEASES}", [f"{FIRST}: has no owner; there is nothing to release"]),
-        (f"split {FIRST} {PLACES}", [f"{FIRST}: split; it goes on in"]),
-        (f"positions save saved {PLACES}", ["saved: 2 leases"]),
-        ("init-config a.toml", ["wrote a.toml"]),
+        (f"pause --force {FIRST} {LEASES}", [f"{FIRST}: paused"]),
+        (f"range split {FIRST} {PLACES}", [f"{FIRST}: split; it goes on in"]),
+        (f"positions export saved {PLACES}", ["saved: 2 leases"]),
+        ("config host a.toml", ["wrote a.toml"]),
         ("produce log more --key=k", ["2 changes appended to log, in"]),
     ],
     ids=lambda x: x.split()[0] if isinstance(x, str) else "",
@@ -88,8 +88,8 @@ def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path
 
 def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
     with unread() as pipe:
-        assert run(f"positions save - {PLACES}", place, pipe).returncode == 1
-    shell = ("sh", "-c", f'exec "$@" positions save - {PLACES} >&-', "sh")
+        assert run(f"positions export - {PLACES}", place, pipe).returncode == 1
+    shell = ("sh", "-c", f'exec "$@" positions export - {PLACES} >&-', "sh")
     closed = ended(*shell, *COMMAND, cwd=place)
     says = "changefeed: standard output is closed: let it go to a file, or name one\n"
     assert (closed.returncode, closed.stderr) == (2, says)

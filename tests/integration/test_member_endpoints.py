@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from changefeed.cli import doctor
-from changefeed.cli.doctor import ask_endpoints
+from changefeed.cli import diagnosing
+from changefeed.cli.diagnosing import ask_endpoints
 from changefeed.fleet import peers
 from tests.support import make
 
@@ -52,7 +52,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(diagnosing, "_ANSWER_WITHIN", 0.5)
 
     def sends(piece: bytes) -> Answer:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -68,7 +68,7 @@ async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPa
         began = time.monotonic()
         assert "does not answer" in await said_of(slow)
         assert time.monotonic() - began < 5
-    monkeypatch.setattr(doctor, "_ANSWER_WITHIN", 60.0)
+    monkeypatch.setattr(diagnosing, "_ANSWER_WITHIN", 60.0)
     async with serving(sends(b" " * 1_000_000)) as large:
         assert "longer than 8,000,000 bytes" in await said_of(large)
 

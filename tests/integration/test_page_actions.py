@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from changefeed.cli.existing import source_of
-from changefeed.cli.monitor import actions_of, monitor_application, page_of
+from changefeed.cli.monitoring import actions_of, monitor_application, page_of
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.peers import Peers

@@ -147,7 +147,8 @@ async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_nam
 
 
 async def listed(letters: str) -> list[Any]:
-    return [json.loads(x) for x in (await dead_letters("list", "--json", letters)).splitlines()]
+    found: list[Any] = json.loads(await dead_letters("list", "--json", letters))
+    return found
 
 
 async def dead_letters(*arguments: str) -> str:

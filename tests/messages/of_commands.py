@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from changefeed.cli.collections import _SECONDS, _quantity
+from changefeed.cli.commands.status import Sort
 from changefeed.cli.io.json_lines import Fields, record_of
 from changefeed.cli.io.position_files import read_positions
-from changefeed.cli.reset import _check
-from changefeed.cli.status import Sort, View, _refuse_contradictions
+from changefeed.cli.resetting import check
+from changefeed.cli.status_tables import View, refuse_contradictions
 from changefeed.fleet.reset import check_position
+from changefeed.runtime.quantities import seconds, size
 
 from .table import Table
 
@@ -17,7 +18,7 @@ COMMANDS: Final = Table("Commands")
 def _status(given: tuple[View, str]) -> None:
     view, flags = given
     chosen = {x: x in flags for x in ("json", "watch")}
-    _refuse_contradictions(view, **chosen)
+    refuse_contradictions(view, **chosen)
 
 
 COMMANDS.each(
@@ -27,10 +28,9 @@ COMMANDS.each(
         "status by rates after one look": (View(sort=Sort.RATE), ""),
     },
 )
-COMMANDS.each(
-    lambda text: _quantity(text, _SECONDS, "--for"), {"a time to keep records for": "7w"}
-)
-COMMANDS.each(lambda names: _check(names, "now", all_=False), {"a reset of no range": []})
+COMMANDS.each(seconds, {"a duration with a unit that there is not": "7w"})
+COMMANDS.each(size, {"a size with a unit that there is not": "64MB"})
+COMMANDS.each(lambda names: check(names, "now", all_=False), {"a reset of no range": []})
 COMMANDS.each(
     lambda names: check_position(names, "12/34"), {"a position for two ranges": ["r0", "r1"]}
 )

@@ -163,12 +163,12 @@ async def test_leases_of_javas_version_1_are_imported(tmp_path: Path) -> None:
         names = [str(x) async for x in leases.query_items(text)]
         prefix = names[0].partition("..")[0]
         done = changefeed(
-            "leases",
+            "positions",
             "import",
             f"{world.address('leases')}?prefix={prefix}",
             f"--feed={world.address('orders')}",
             f"--leases={world.address('leases')}?prefix=ours",
-            "--force",
+            "--yes",
             cwd=tmp_path,
             env=world.secrets,
         )

@@ -23,7 +23,7 @@ A value is taken from the first of these places that has one:
 2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, two underscores between section and
    name; a whole section is JSON, and so is a table such as `observer.options`;
 3. the file that `--config` names, or else `CHANGEFEED_CONFIG`: TOML, and
-   `changefeed init-config` writes one with all of this in it;
+   `changefeed config host` writes one with all of this in it;
 4. the default.
 
 A secret (`web.token`, `cosmos.key`) may be in a file instead, as Kubernetes and Docker mount

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.brokers.settings import BrokerSettings, load_broker_settings
-from changefeed.cli.broker import HEAD
-from changefeed.cli.config_file import config_text
+from changefeed.cli.config_file import settings_text
 from changefeed.host.settings import load_settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.secret import Secret
@@ -50,7 +49,7 @@ def test_the_environment_sets_a_broker_and_a_host_beside_it_does_not_mind(
 
 def test_a_file_with_all_settings_can_be_read(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
-    file.write_text(config_text(HEAD, BrokerSettings))
+    file.write_text(settings_text("broker"))
     again = load_broker_settings(file, {"broker": {"cluster": "file:///c"}})
     assert again.membership == given().membership
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from changefeed.cli.app import COMMANDS
+
 HEAVY = {
     *("aiohttp", "aiosqlite", "azure", "mmh3", "msgspec", "opentelemetry", "pyarrow"),
     *("pydantic", "pyspark", "rich", "structlog", "tenacity"),
@@ -30,6 +32,28 @@ except SystemExit:
 
 def test_the_version_is_printed_without_any_library_of_hosts() -> None:
     assert imported("--version") & HEAVY == set()
+
+
+LIGHT = [name for name, place in COMMANDS.items() if ".commands." in place]
+QUICK = {"msgspec", "rich"}
+"""Imported in hundredths of a second; help itself is made with rich."""
+
+
+def test_the_help_of_a_command_imports_nothing_that_does_its_work() -> None:
+    code = f"""
+import sys
+from click import Context
+from typer.main import get_command
+from changefeed.cli.app import app
+root = get_command(app)
+for name in {LIGHT}:
+    root.get_command(Context(root), name).get_short_help_str()
+print(*sorted({{x.partition(".")[0] for x in sys.modules}}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) & HEAVY - QUICK == set()
 
 
 def test_a_host_imports_no_spark() -> None:

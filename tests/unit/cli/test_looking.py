@@ -41,9 +41,8 @@ def files(home: Path) -> set[str]:
         (["status", "--json"], 2),
         (["doctor", "--watch=2"], 0),
         (["monitor"], 2),
-        (["positions", "save", "saved.json"], 2),
-        (["positions", "restore", "positions.json", "--dry-run"], 0),
-        (["leases", "import", "file:positions.json", "--dry-run"], 0),
+        (["positions", "export", "saved.json"], 2),
+        (["positions", "import", "positions.json", "--dry-run"], 0),
         (["reset", "--all", "--to=now", "--dry-run"], 2),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -57,18 +56,14 @@ def test_a_mistyped_file_of_leases_is_not_made(
     assert (found.exit_code, files(home)) == (code, before), found.output
 
 
-@pytest.mark.parametrize("command", [["positions", "restore", "--yes"], ["leases", "import"]])
-def test_wrong_positions_are_refused_before_leases_are_made(
-    home: Path, command: list[str]
-) -> None:
+def test_wrong_positions_are_refused_before_leases_are_made(home: Path) -> None:
     name = "wrong.json"
     Path(name).write_text(
         Path("positions.json").read_text().replace('"end": null', '"end": {"children": []}')
     )
     before = files(home)
-    source = f"file:{name}" if command[0] == "leases" else name
     places = ("--feed=eventlog:log", "--leases=sqlite:leases.db")
-    found = CliRunner().invoke(app, [*command, source, *places])
+    found = CliRunner().invoke(app, ["positions", "import", "--yes", name, *places])
     assert (found.exit_code, files(home)) == (2, before), found.output
     assert "has not ended" in found.output
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from changefeed.cli.monitor import actions_of, monitor_application, page_of
+from changefeed.cli.monitoring import actions_of, monitor_application, page_of
 from changefeed.host.settings import Settings
 from changefeed.leases.memory import MemoryLeases
 from tests.support.resting_fleet import RestingFleet

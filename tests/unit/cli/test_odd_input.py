@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
-from changefeed.cli.positions import _write_file
+from changefeed.cli.position_export import write_file
 from changefeed.runtime.errors import UserError
 
 pytestmark = pytest.mark.real_time
@@ -23,7 +23,7 @@ def called(arguments: Sequence[str], **environ: str) -> Result:
 @pytest.mark.parametrize("number", ["inf", "nan", "1e400", "-1"])
 @pytest.mark.parametrize(
     "command",
-    [["doctor", "--watch"], ["merge", "a", "b", "--wait"]],
+    [["doctor", "--watch"], ["range", "merge", "a", "b", "--wait"]],
     ids=" ".join,
 )
 def test_no_number_of_seconds_goes_on_for_ever(command: list[str], number: str) -> None:
@@ -55,7 +55,7 @@ def test_positions_are_not_saved_to_links_in_a_circle(
     Path("here").symlink_to("there")
     Path("there").symlink_to("here")
     with pytest.raises(UserError, match="'here' cannot be written"):
-        _write_file(Path("here"), b"{}")
+        write_file(Path("here"), b"{}")
     assert Path("here").is_symlink()
 
 
@@ -72,8 +72,7 @@ def test_a_whole_fleet_is_paused_by_no_slip(ranges: list[str]) -> None:
         ["status", "--config=pipe"],
         ["broker", "--config=pipe"],
         ["pipeline", "status", "--config=pipe"],
-        ["positions", "restore", "pipe"],
-        ["leases", "import", "file:pipe"],
+        ["positions", "import", "pipe"],
         ["dead-letters", "list", "--set=observer.dead_letters=jsonl:pipe"],
     ],
     ids=" ".join,

@@ -5,7 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from changefeed.cli.status import Sort, View, as_tables
+from changefeed.cli.commands.status import Sort
+from changefeed.cli.status_tables import View, as_tables
 from changefeed.fleet.status import FleetStatus, Problem, RangeSeen
 from tests.support import make
 

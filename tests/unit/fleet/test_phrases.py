@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from changefeed.cli import dead_letters, release
-from changefeed.cli import pause as pausing
+from changefeed.cli.commands import dead_letters
+from changefeed.cli.commands import pause as pausing
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet import claims, letters
 from changefeed.fleet.claims import SPLITTING, pause
@@ -20,8 +20,7 @@ from tests.support import make
     [
         (claims.PAUSE_MEANS, pausing.pause),
         (claims.RESUME_MEANS, pausing.resume),
-        (claims.RELEASE_MEANS, release.release),
-        (letters.REPLAY_MEANS, dead_letters.replay_),
+        (letters.REPLAY_MEANS, dead_letters.replay),
         (letters.DISCARD_MEANS, dead_letters.discard),
     ],
 )

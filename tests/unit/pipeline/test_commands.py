@@ -169,15 +169,14 @@ async def create(address: str, lease: Lease) -> None:
 def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> None:
     done = a_checkpoint(tmp_path)
     document = asked(tmp_path, "export").stdout
-    assert imported(tmp_path, "log", "new.db", document) == (
-        0,
-        f"range {R0}: starts at {done.marks[R0].position}\n",
-    )
     code, said = imported(tmp_path, "log", "new.db", document)
-    assert (code, "there already" in said) == (0, True)
+    assert (code, f"{R0}: created" in said) == (0, True), said
+    assert str(done.marks[R0].position) in said
+    code, said = imported(tmp_path, "log", "new.db", document)
+    assert (code, f"{R0}: stays" in said) == (0, True), said
     asyncio.run(create(f"sqlite:{tmp_path / 'old.db'}", make.lease("other", at="7")))
     code, said = imported(tmp_path, "log", "old.db", document)
-    assert (code, "range other" in said) == (2, True)
+    assert (code, "nothing was changed" in said) == (1, True), said
     a_log(tmp_path / "another", {"k": 100}, parts=1)
     code, _ = imported(tmp_path, "another", "third.db", document)
     assert code == 2, "the positions are of another log"
@@ -187,7 +186,7 @@ def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> No
 def imported(home: Path, log: str, leases: str, document: str) -> tuple[int, str]:
     """Give a document to hosts; return the exit code and what was said."""
     places = (f"--feed=eventlog:{home / log}", f"--leases=sqlite:{home / leases}")
-    done = CliRunner().invoke(host, ["leases", "import", "-", *places], input=document)
+    done = CliRunner().invoke(host, ["positions", "import", "-", *places], input=document)
     return done.exit_code, done.output
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from changefeed.cli.config_file import config_text
-from changefeed.cli.pipeline import app
+from changefeed.cli.app import app
+from changefeed.cli.config_file import settings_text
 from changefeed.cli.pipeline.flags import ObserveFlags
-from changefeed.cli.pipeline.init_config import HEAD
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import entries
 
 MINE = ObserveFlags(feed="eventlog:log", directory="tables")
-TEXT = config_text(HEAD, PipelineSettings)
+TEXT = settings_text("pipeline")
 WITHOUT_AGGREGATES = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", TEXT, flags=re.MULTILINE)
 _HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
 
@@ -26,8 +25,8 @@ def test_the_file_that_is_written_loads_and_gives_each_setting_its_default(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "pipeline.toml"
-    assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 0
-    assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 2
+    assert CliRunner().invoke(app, ["config", "pipeline", str(file)]).exit_code == 0
+    assert CliRunner().invoke(app, ["config", "pipeline", str(file)]).exit_code == 2
     assert file.read_text() == TEXT
     plain = load_settings(file, {})
     assert plain == ObserveFlags(feed="eventlog:data/log", directory="data/tables").settings()
@@ -112,7 +111,7 @@ def test_a_wrong_flag_is_named(sets: str, named: str) -> None:
 
 
 def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="changefeed pipeline init-config"):
+    with pytest.raises(UserError, match="changefeed config pipeline"):
         load_settings(tmp_path / "none.toml", {})
 
 

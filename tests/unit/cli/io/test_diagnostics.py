@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from changefeed.cli.doctor import _failed
+from changefeed.cli.diagnosing import _failed
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.diagnostics import fine, problem

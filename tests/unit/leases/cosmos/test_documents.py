@@ -214,7 +214,7 @@ def test_a_state_of_java_without_one_token_is_refused(tokens: tuple[str | None, 
 
 def test_the_leases_of_java_are_not_shared() -> None:
     documents.check_not_java(DOTNET_OWNED)
-    with pytest.raises(StoreRefused, match="changefeed leases import"):
+    with pytest.raises(StoreRefused, match="changefeed positions import"):
         documents.check_not_java(java_lease('"42"'))
 
 

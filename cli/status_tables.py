@@ -1,13 +1,11 @@
-"""``changefeed status``: who is in the fleet, who owns what, and how far each range is."""
+"""The status of a fleet as tables: who is in it, who owns what, and how far each range is."""
 
 import asyncio
-import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
@@ -15,10 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from changefeed.cli.commands.status import Sort
 from changefeed.cli.existing import existing_fleet
-from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import with_flags
-from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.fleet.phrases import counted
@@ -35,17 +31,6 @@ from changefeed.runtime.errors import StoreUnavailable, UserError
 
 _EVERY = 1.0
 _MILD = ("paused", "unowned")
-
-
-class Sort(enum.StrEnum):
-    """Names in the order of the alphabet, figures the largest first."""
-
-    RANGE = "range"
-    OWNER = "owner"
-    LAG = "lag"
-    LATE = "late"
-    """By the age of the first change that is not done."""
-    RATE = "rate"
 
 
 class View(NamedTuple):
@@ -76,52 +61,22 @@ class View(NamedTuple):
 _ALL = View()
 
 
-@with_flags
-def status(
-    flags: FeedFlags,
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
-    sort: Annotated[
-        Sort, typer.Option("--sort", help="The order of ranges: the largest figures first.")
-    ] = Sort.RANGE,
-    filter_: Annotated[
-        str,
-        typer.Option(
-            "--filter",
-            help="Only ranges of such a name, owner or state (unowned, failing, stuck, paused, "
-            "…); * is anything.",
-        ),
-    ] = "*",
-) -> None:
-    """Show hosts, ranges and lag, from the lease container; hosts need not run.
-
-    With --json and --watch, each look is one line. changefeed monitor has it as metrics.
-    """
-    with exit_on_error():
-        view = View(sort, filter_)
-        _refuse_contradictions(view, json=json, watch=watch)
-        settings = flags.settings()
-        with suppress(KeyboardInterrupt):
-            if json:
-                asyncio.run(_print_json(settings, watch=watch))
-            else:
-                asyncio.run((_watch if watch else _print_tables)(settings, view))
-
-
-def _refuse_contradictions(view: View, *, json: bool, watch: bool) -> None:
+def refuse_contradictions(view: View, *, json: bool, watch: bool) -> None:
+    """Raise ``UserError`` for flags that do not go together."""
     if json and view != View():
         raise UserError("--sort and --filter are for tables: what programs read has it all")
     if view.sort is Sort.RATE and not watch:
         raise UserError("rates take two looks: --sort=rate goes with --watch only")
 
 
-async def _print_tables(settings: Settings, view: View) -> None:
+async def print_tables(settings: Settings, view: View) -> None:
+    """Look once."""
     async with existing_fleet(settings) as fleet:
         print_whole(as_tables(await fleet.look(None), view))
 
 
-async def _print_json(settings: Settings, *, watch: bool) -> None:
+async def print_json(settings: Settings, *, watch: bool) -> None:
+    """Look once, or each second, with a line for each look."""
     async with existing_fleet(settings, rates=watch) as fleet:
         seen = None
         while True:
@@ -132,7 +87,8 @@ async def _print_json(settings: Settings, *, watch: bool) -> None:
             await asyncio.sleep(_EVERY)
 
 
-async def _watch(settings: Settings, view: View) -> None:
+async def watch_tables(settings: Settings, view: View) -> None:
+    """Look each second, until Ctrl-C."""
     async with existing_fleet(settings, rates=True) as fleet:
         seen = await fleet.look(None)
         with Live(as_tables(seen, view), auto_refresh=False, screen=True) as live:

@@ -1,19 +1,14 @@
-"""``changefeed doctor``: what is wrong with feed, leases and fleet, in sentences."""
+"""What is wrong with feed, leases and fleet, in sentences."""
 
 import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 
 from changefeed.cli.existing import existing_fleet, will_be_made
-from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import with_flags
-from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
@@ -40,34 +35,11 @@ _LITTLE, _TOO_LITTLE = 0.10, 0.02
 _FILES = ("eventlog", "sqlite", "jsonl")
 
 
-@with_flags
-def doctor(
-    flags: FeedFlags,
-    *,
-    watch: Annotated[
-        float,
-        typer.Option(
-            "--watch", min=0.0, max=3600.0, help="How long to watch the fleet, in seconds."
-        ),
-    ] = 25.0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Try feed and leases, watch the fleet, and say what is wrong and what to do.
-
-    Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
-    to live, consistency, clocks. Leases must hold each key of the feed once, and stand where
-    it can be read. Then hosts that give no sign of life, ranges that fail, rest or do not get
-    on; clocks, settings and versions that differ; processors of another kind, uneven loads,
-    endpoints that do not answer, disks that fill up. With --watch=0, the fleet is not watched.
-
-    Ends with 2 if hosts cannot run so, with 1 if there is another problem. It makes no
-    container that is not there; in one that is, it writes one item of its own, and deletes it
-    again.
-    """
-    with exit_on_error():
-        tried, seen = asyncio.run(_found(flags.settings(), watch))
-        code = USER_ERROR if _is_wrong(tried) else FAILED
-        print_diagnostics([*tried, *seen], json=json, exit_code=code)
+def doctor(settings: Settings, watch: float, *, json: bool) -> None:
+    """Print what is found. Raise ``typer.Exit`` with a code if there is a problem."""
+    tried, seen = asyncio.run(_found(settings, watch))
+    code = USER_ERROR if _is_wrong(tried) else FAILED
+    print_diagnostics([*tried, *seen], json=json, exit_code=code)
 
 
 def _is_wrong(found: Sequence[Diagnostic]) -> bool:

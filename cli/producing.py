@@ -1,4 +1,4 @@
-"""``changefeed produce``: JSON lines become changes in an event log, or in a collection.
+"""Appending JSON lines to an event log, or to a collection, each as one change.
 
 What was appended stays, however the command ends; it always prints how far it got.
 """
@@ -17,13 +17,11 @@ from contextlib import (
 )
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from changefeed.cli.exit_codes import exit_message, exit_on_error, print_error
+from changefeed.cli.exit_codes import exit_message, print_error
 from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
@@ -32,11 +30,9 @@ from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.brokers.address import PLAIN, TLS
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog import (
-    BACKGROUND,
     DEFAULT_PARTS,
     EventLogWriter,
     Record,
-    SealPolicy,
     create_log,
 )
 from changefeed.feeds.eventlog.catalog import read_catalog
@@ -44,6 +40,9 @@ from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.signals import on_stop_signals, stop_signals
+
+_BATCH = 1000
+"""Lines that are appended at once, at most."""
 
 
 @dataclass(kw_only=True)
@@ -56,76 +55,27 @@ class Tally:
     size: int = 0
 
 
-def produce(
-    log: Annotated[
-        str,
-        typer.Argument(
-            help="The directory of the event log; or brokers://HOST:PORT/COLLECTION."
-        ),
-    ],
-    file: Annotated[str, typer.Argument(help="A file of JSON lines; - reads a pipe.")] = "-",
-    *,
-    key: Annotated[str, typer.Option(help="The field that orders and places the changes.")],
-    id_: Annotated[str | None, typer.Option("--id", help="The field of the id.")] = None,
-    time_: Annotated[
-        str | None, typer.Option("--time", help="The field of the time; else it is now.")
-    ] = None,
-    operation: Annotated[
-        str | None, typer.Option(help="The field that says insert, replace or delete.")
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option(help=f"Parts of a new log, {DEFAULT_PARTS} if not said.")
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Lines to append at once, at most.")] = 1000,
-    create: Annotated[bool, typer.Option(help="Create the log if it is missing.")] = True,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Count bad lines and continue.")
-    ] = False,
-    seal: Annotated[
-        bool,
-        typer.Option("--seal", help="Seal what lies behind meanwhile; see log seal."),
-    ] = False,
-    from_line: Annotated[
-        int, typer.Option("--from-line", min=1, help="The line to begin with.")
-    ] = 1,
-) -> None:
-    """Append JSON lines to an event log or a collection, each as one change.
-
-    Fields are named as they are in the line; order.id is the field id in the object order.
-    It ends with 0 once all is appended, with 2 at a bad line, and with 1 if it was stopped
-    or could not write. What was appended before stays, and it prints where to continue.
-    """
-    with exit_on_error():
-        fields = Fields(key=key, id=id_, time=time_, operation=operation)
-        tally = Tally()
-        target = _target(log, parts, create=create, sealing=BACKGROUND if seal else None)
-        with ExitStack() as stack:
-            source = (
-                open_standard_input().fileno()
-                if file == "-"
-                else stack.enter_context(_opened(file))
-            )
-            show = stack.enter_context(_progress(tally, source))
-            code = asyncio.run(
-                _produce(
-                    target,
-                    source,
-                    _Plan(fields=fields, batch=batch, skip_bad=skip_bad, first=from_line),
-                    tally,
-                    show,
-                )
-            )
-    raise typer.Exit(code)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class Plan:
     """``first`` is the number of the line to begin with: those before it are left out."""
 
     fields: Fields
-    batch: int
     skip_bad: bool
     first: int = 1
+
+
+def produce(log: str, parts: int | None, file: str, plan: Plan) -> int:
+    """Append the lines of a file, or of a pipe for ``-``; return the exit code."""
+    tally = Tally()
+    target = _target(log, parts)
+    with ExitStack() as stack:
+        source = (
+            open_standard_input().fileno()
+            if file == "-"
+            else stack.enter_context(_opened(file))
+        )
+        show = stack.enter_context(_progress(tally, source))
+        return asyncio.run(_produce(target, source, plan, tally, show))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,35 +86,27 @@ class _Target:
     open: Callable[[], AbstractAsyncContextManager[Appender]]
 
 
-def _target(
-    log: str, parts: int | None, *, create: bool, sealing: SealPolicy | None
-) -> _Target:
+def _target(log: str, parts: int | None) -> _Target:
     if log.partition(":")[0] in (PLAIN, TLS):
         if parts is not None:
             raise UserError(
-                "the parts of a collection are said when it is created, with: changefeed log "
+                "set the number of parts when you create the collection: changefeed log "
                 f"create {log} --parts={parts}"
             )
-        if sealing is not None:
-            raise UserError("--seal is for an event log in a directory, not for a collection")
         return _Target(name=log, open=lambda: through_brokers(log))
     home = log_directory(log)
-    return _Target(
-        name=str(home), open=lambda: _in_log(home, parts, create=create, sealing=sealing)
-    )
+    return _Target(name=str(home), open=lambda: _in_log(home, parts))
 
 
 @asynccontextmanager
-async def _in_log(
-    home: Path, parts: int | None, *, create: bool, sealing: SealPolicy | None
-) -> AsyncIterator[Appender]:
-    await _prepare(home, parts, create=create)
-    async with EventLogWriter.open(home, sealing=sealing) as writer:
+async def _in_log(home: Path, parts: int | None) -> AsyncIterator[Appender]:
+    await _prepare(home, parts)
+    async with EventLogWriter.open(home) as writer:
         yield InEventLog(writer)
 
 
 async def _produce(
-    target: _Target, source: int, plan: _Plan, tally: Tally, show: Callable[[], None]
+    target: _Target, source: int, plan: Plan, tally: Tally, show: Callable[[], None]
 ) -> int:
     async with target.open() as appender:
         began, blocks = time.monotonic(), Blocks(source)
@@ -175,7 +117,7 @@ async def _produce(
 
 
 async def _append_all(
-    appender: Appender, blocks: Blocks, plan: _Plan, tally: Tally, show: Callable[[], None]
+    appender: Appender, blocks: Blocks, plan: Plan, tally: Tally, show: Callable[[], None]
 ) -> tuple[int, str]:
     """Append until the end or an error; return the exit code and the reason."""
     lines = Lines()
@@ -184,10 +126,10 @@ async def _append_all(
         while (block := await blocks.next()) is not None:
             tally.size += len(block)
             found = reader.wanted(lines.cut(block))
-            for first in range(0, len(found), plan.batch):
+            for first in range(0, len(found), _BATCH):
                 if blocks.stopped:
                     break
-                records, step, bad = reader.records(found[first : first + plan.batch])
+                records, step, bad = reader.records(found[first : first + _BATCH])
                 await appender.append(records, step)
                 show()
                 if bad is not None:
@@ -207,7 +149,7 @@ async def _append_all(
 class _Reader:
     """Makes records of lines, and says what is dealt with once they are appended."""
 
-    def __init__(self, plan: _Plan, tally: Tally) -> None:
+    def __init__(self, plan: Plan, tally: Tally) -> None:
         self._plan = plan
         self._tally = tally
         self._left_out = plan.first - 1
@@ -249,9 +191,9 @@ class _Reader:
         return records, note, bad
 
 
-async def _prepare(home: Path, parts: int | None, *, create: bool) -> None:
+async def _prepare(home: Path, parts: int | None) -> None:
     """Create the log if it is missing; refuse options that an existing log cannot meet."""
-    if create and await asyncio.to_thread(_has_nothing, home):
+    if await asyncio.to_thread(_has_nothing, home):
         await create_log(home, DEFAULT_PARTS if parts is None else parts)
         return
     catalog = await asyncio.to_thread(read_catalog, home)

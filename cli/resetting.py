@@ -1,16 +1,11 @@
-"""``changefeed reset``: move ranges that no host is reading to another position."""
+"""Moving ranges that no host is reading to another position."""
 
-import asyncio
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from changefeed.cli.existing import existing_leases, fleet_watch
-from changefeed.cli.exit_codes import exit_on_error, print_error
-from changefeed.cli.flags import with_flags
-from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.exit_codes import print_error
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
@@ -32,49 +27,19 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import adopt_feed, compare_feeds
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.exit_codes import FAILED
 
 
-@with_flags
-def reset(
-    ranges: Annotated[
-        list[str] | None, typer.Argument(metavar="[RANGE]...", help="As status names them.")
-    ] = None,
-    *,
-    flags: FeedFlags,
-    to: Annotated[
-        str,
-        typer.Option("--to", help="beginning, now, a time with its zone, or a position."),
-    ],
-    all_: Annotated[
-        bool, typer.Option("--all", help="All ranges that have not ended.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
-    ] = False,
-) -> None:
-    """Move ranges to another position: what lies after it is delivered, once more or not.
-
-    Refused while a live host owns a range, unless the range is paused. Prints what will be
-    delivered again or skipped, and asks. Ends with 1 if not all of it was done.
-    """
-    with exit_on_error():
-        settings = flags.settings()
-        _check(ranges or [], to, all_=all_)
-        done = asyncio.run(_reset(settings, ranges or [], to, yes=yes, dry_run=dry_run))
-    raise typer.Exit(0 if done else FAILED)
-
-
-def _check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
+def check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
+    """Raise ``UserError`` for what cannot be meant, before anything is opened."""
     if bool(ranges) == all_:
         raise UserError("name the ranges to reset, or all of them with --all")
     check_position(ranges, to)
 
 
-async def _reset(
+async def reset(
     settings: Settings, names: Sequence[str], to: str, *, yes: bool, dry_run: bool
 ) -> bool:
+    """Move ranges, or all, to a position; return whether all of it was done."""
     async with (
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,

@@ -1,4 +1,4 @@
-"""``changefeed monitor``: a whole fleet over HTTP, also while no host runs.
+"""A whole fleet over HTTP, also while no host runs.
 
     /         the page; see ``changefeed.host.page``
     /livez    200 as long as it answers
@@ -13,24 +13,17 @@ client gets the look before, with its age in seconds (``Age``).
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
-import typer
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from changefeed.cli.existing import existing_fleet, existing_leases
-from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import ObserverFlags, with_flags
-from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.serving import serve_until_stopped
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.status import DEFAULT_LAG_PER_HOST
 from changefeed.fleet.watch import StatusWatch
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.actions import ActionContext, ActionHandler
@@ -51,35 +44,12 @@ _SCRAPE_WITHIN, _SCALE_WITHIN = 8.0, 2.5
 """Prometheus waits for 10 s, KEDA for 3, unless set otherwise."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonitorFlags(FeedFlags, ObserverFlags):
-    """Those of a look at a fleet, and the observer that letters are replayed to."""
-
-
-@with_flags
-def monitor(
-    flags: MonitorFlags,
-    *,
-    actions: Annotated[
-        bool,
-        typer.Option("--actions", help="Let those act who have web.token; else look only."),
-    ] = False,
-    lag_per_host: Annotated[
-        int, typer.Option("--lag-per-host", min=1, help="Target lag per host, in changes.")
-    ] = DEFAULT_LAG_PER_HOST,
-) -> None:
-    """Serve a page, metrics and the number of hosts of a fleet; hosts need not run.
-
-    It listens where web.bind and web.port say, and runs until SIGTERM or Ctrl-C.
-    """
-    with exit_on_error():
-        settings = flags.settings()
-        if actions and token_of(settings.web) is None:
-            raise UserError("--actions needs a token: set web.token, or web.token_file")
-        set_up_logs(settings.log, ())
-        serve_until_stopped(
-            partial(_serve, settings, actions=actions, lag_per_host=lag_per_host)
-        )
+def monitor(settings: Settings, *, actions: bool, lag_per_host: int) -> None:
+    """Serve until a signal. Raise ``UserError`` for actions without a token."""
+    if actions and token_of(settings.web) is None:
+        raise UserError("--actions needs a token: set web.token, or web.token_file")
+    set_up_logs(settings.log, ())
+    serve_until_stopped(partial(_serve, settings, actions=actions, lag_per_host=lag_per_host))
 
 
 async def _serve(

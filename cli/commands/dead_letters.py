@@ -1,0 +1,87 @@
+"""``changefeed dead-letters``: what observers could not handle: look, replay, discard."""
+
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
+from changefeed.runtime.exit_codes import FAILED
+
+dead_letters = typer.Typer(
+    help="Look at changes that were put aside; give them to an observer again, or drop them.",
+    no_args_is_help=True,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")]
+All = Annotated[bool, typer.Option("--all", help="All letters.")]
+
+
+@dead_letters.command("list")
+@with_flags
+def list_(flags: ConfigFlags, *, json: Json = False) -> None:
+    """List the letters, without the bodies of their changes."""
+    from changefeed.cli import letters
+
+    with exit_on_error():
+        letters.print_all(flags.settings(), json=json)
+
+
+@dead_letters.command()
+@with_flags
+def show(
+    letter: Annotated[str, typer.Argument(metavar="ID", help="As list names it.")],
+    *,
+    flags: ConfigFlags,
+    json: Json = False,
+) -> None:
+    """Show one letter whole: the change with its body, and what the observer raised."""
+    from changefeed.cli import letters
+
+    with exit_on_error():
+        letters.print_one(flags.settings(), letter, json=json)
+
+
+@dead_letters.command()
+@with_flags
+def replay(
+    ids: Ids = None,
+    *,
+    all_: All = False,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of", metavar="OBSERVER", help="Only those of this observer, by its name."
+        ),
+    ] = None,
+    flags: ReplayFlags,
+) -> None:
+    """Give changes to the observer again, one by one, and forget those it has handled.
+
+    --all is all letters of this observer, by its name; with --of, all of another, which was
+    renamed, say. Letters that are named by their ids are given to it, whosever they are.
+
+    Later changes of the same keys have been handled long ago: the observer must be able to
+    recognize an older change. Where one fails again, later ones of its key are left out.
+    Ends with 1 if any letter stays that it was given, or was to be given.
+    """
+    from changefeed.cli import letters
+
+    with exit_on_error():
+        settings = flags.settings()
+        letters.check_choice("replay", ids or [], all_=all_, of=of)
+        stay = letters.replay(settings, ids or [], of)
+    raise typer.Exit(FAILED if stay else 0)
+
+
+@dead_letters.command()
+@with_flags
+def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
+    """Forget letters for good, without giving their changes to an observer."""
+    from changefeed.cli import letters
+
+    with exit_on_error():
+        letters.check_choice("discard", ids or [], all_=all_)
+        letters.discard(flags.settings(), ids or [])

@@ -1,0 +1,144 @@
+"""What observers could not handle: shown, replayed, discarded, and what is printed of it."""
+
+import asyncio
+import json as json_text
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+import typer
+from rich.table import Table
+
+from changefeed.cli.exit_codes import print_error
+from changefeed.cli.io.documents import as_json
+from changefeed.cli.io.report import say
+from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.fleet.letters import (
+    body,
+    by_observer,
+    discard_letters,
+    existing_letters,
+    replay_letters,
+    select_letters,
+    skipped,
+    summary,
+)
+from changefeed.host.settings import Settings
+from changefeed.host.wiring import find_observer
+from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
+from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.main_task import run_main_task
+from changefeed.runtime.printable import printable
+
+_LONGEST = 60
+_NAMES = "changefeed dead-letters list names them"
+
+
+def print_all(settings: Settings, *, json: bool) -> None:
+    """Print all letters without their bodies, as a table or as one JSON array."""
+    letters = asyncio.run(_all(settings))
+    if json:
+        typer.echo(as_json([summary(x) for x in letters], indented=True))
+    elif letters:
+        print_whole(_table(letters))
+    else:
+        typer.echo(_none(None))
+
+
+def print_one(settings: Settings, letter: str, *, json: bool) -> None:
+    """Print one letter whole. Raise ``UserError`` where there is none of that id."""
+    found = asyncio.run(_one(settings, letter))
+    shown = {
+        **summary(found.head),
+        "trace": found.failure.trace,
+        "body": body(found.change),
+    }
+    if json:
+        typer.echo(json_text.dumps(shown, indent=2))
+        return
+    for name, value in shown.items():
+        text = value if isinstance(value, str) else json_text.dumps(value, indent=2)
+        line = f"{name}:\n{text}" if "\n" in text else f"{name}: {text}"
+        typer.echo(printable(line, keep="\n"))
+
+
+def replay(settings: Settings, ids: Sequence[str], of: str | None) -> int:
+    """Return how many of the letters stay that were to be replayed."""
+    make = find_observer(settings.observer)
+    set_up_logs(settings.log)
+    with asyncio.Runner() as runner:
+        return run_main_task(runner, _replay(settings, make, ids, of))
+
+
+def discard(settings: Settings, ids: Sequence[str]) -> None:
+    """Forget these letters, or all."""
+    asyncio.run(_discard(settings, ids))
+
+
+def check_choice(what: str, ids: Sequence[str], *, all_: bool, of: str | None = None) -> None:
+    """Raise ``UserError`` unless letters are named, or all are meant, and not both."""
+    if bool(ids) == all_:
+        raise UserError(f"name the letters to {what}, or all of them with --all")
+    if ids and of is not None:
+        raise UserError("--of goes with --all: letters that are named need no more")
+
+
+def _none(of: str | None) -> str:
+    return "there are no dead letters" + ("" if of is None else f" of observer {of!r}")
+
+
+def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
+    return existing_letters(settings.observer.dead_letters, settings.open_options)
+
+
+async def _all(settings: Settings) -> Sequence[LetterHead]:
+    async with _existing(settings) as letters:
+        return await letters.list()
+
+
+async def _one(settings: Settings, letter_id: str) -> DeadLetter:
+    async with _existing(settings) as letters:
+        found = await letters.get(LetterId(letter_id))
+    if found is None:
+        raise UserError(f"there is no dead letter {letter_id!r}: {_NAMES}")
+    return found
+
+
+async def _discard(settings: Settings, ids: Sequence[str]) -> None:
+    async with _existing(settings) as letters:
+        wanted = select_letters(await letters.list(), ids, None)
+        async for said in discard_letters(letters, wanted):
+            say(said.text)
+    if not wanted:
+        say(_none(None))
+
+
+async def _replay(
+    settings: Settings, make: ObserverFactory, ids: Sequence[str], of: str | None
+) -> int:
+    """Return how many of the letters stay that were to be replayed."""
+    manual = settings.observer.checkpoint == "manual"
+    stay, others = 0, list[LetterHead]()
+    async with _existing(settings) as letters:
+        wanted = select_letters(await letters.list(), ids, of)
+        if not ids and of is None:
+            wanted, others = by_observer(wanted, settings.observer.name)
+        async for said in replay_letters(letters, wanted, make, manual=manual):
+            stay += said.failed
+            (print_error if said.failed else say)(said.text)
+    for line in skipped(others) if others or wanted else [_none(of)]:
+        say(line)
+    return stay
+
+
+def _table(letters: Sequence[LetterHead]) -> Table:
+    names = ("id", "key", "failed at", "attempts", "host", "observer", "error")
+    return a_table(*names, rows=map(_row, letters))
+
+
+def _row(x: LetterHead) -> Sequence[str]:
+    error = f"{x.kind}: {x.error}"
+    summary = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
+    at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
+    return x.id, x.key, at, str(x.attempts), x.host, x.observer, summary
