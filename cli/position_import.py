@@ -28,7 +28,7 @@ from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet_record import adopt_feed
 from changefeed.leases.lease import Lease
 from changefeed.leases.position_file import Positions
@@ -127,7 +127,7 @@ async def _carry_out(container: LeaseContainer, steps: Sequence[Step]) -> bool:
     for step in steps:
         try:
             await carry_out(container, step)
-        except (LeaseConflict, LeaseGone) as error:
+        except LeaseConflict as error:
             failed = True
             print_error(f"{step.range_id}: {error}")
             continue

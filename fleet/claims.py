@@ -24,7 +24,7 @@ from uuid import uuid4
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.phrases import Outcome, meant, named
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseGone, checkpoint_is_lost
+from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.errors import UserError
@@ -182,8 +182,8 @@ async def _change_all(
 async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
     """Take a lease from its owner; return it as it was, ``None`` if no host has it.
 
-    Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept writing
-    to it, and what containers raise.
+    Raise ``LeaseConflict`` if there is no such lease, or others kept writing to it, and what
+    containers raise.
     """
     taken = await vacate_now(container, range_id, lambda lease: lease.owner is not None)
     return None if taken is None else taken[0]
@@ -235,7 +235,7 @@ async def release_range(
     (lease,) = named(await container.list(), [name])
     try:
         before = await release(container, lease.range_id)
-    except LeaseGone as error:
+    except LeaseConflict as error:
         raise UserError(str(error)) from error
     if before is None:
         return [Outcome(f"{name}: has no owner; there is nothing to release")]

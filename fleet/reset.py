@@ -27,7 +27,7 @@ from changefeed.feeds.starts import start_in
 from changefeed.fleet.liveness import first_signs
 from changefeed.fleet.phrases import Outcome, counted, repeats
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import vacate_now
@@ -72,11 +72,12 @@ class Move:
 async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: str) -> Move:
     """Settle where to move a range, without moving it. ``to`` as ``start_in`` reads it.
 
-    Raise ``FeedRefused`` for a position that the feed does not take, and ``LeaseGone``.
+    Raise ``FeedRefused`` for a position that the feed does not take, and
+    ``LeaseConflict`` if there is no such lease.
     """
     lease = await container.read(range_id)
     if lease is None:
-        raise LeaseGone(Lease(range=FeedRange(id=range_id)), "there is no such lease")
+        raise LeaseConflict(Lease(range=FeedRange(id=range_id)), None)
     start = start_in(to)
     if start is not None:
         position = await feed.start(lease.range, start)
@@ -131,9 +132,8 @@ async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
     try:
         await container.checkpoint(wanted)
     except LeaseConflict as conflict:
-        stored = await container.read(move.range_id)
-        if stored is not None and stored.owner is not None:
-            raise RangeInUse(move.range_id, stored.owner) from conflict
+        if conflict.stored is not None and conflict.stored.owner is not None:
+            raise RangeInUse(move.range_id, conflict.stored.owner) from conflict
         raise
 
 

@@ -46,7 +46,7 @@ from changefeed.fleet.stopping import (
     stopped_ranges,
 )
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import End, Lease, require_position
 from changefeed.runtime.errors import UserError
 
@@ -146,7 +146,7 @@ async def _finish_all(container: LeaseContainer, stopped: Stopped, end: End) -> 
     try:
         for lease in stopped.leases:
             await finish(container, lease, end)
-    except (LeaseConflict, LeaseGone):
+    except LeaseConflict:
         stopped.check()  # else another run may be about to complete it
         await let_go(container, [x.range_id for x in stopped.leases])
         raise

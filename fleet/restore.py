@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, require_position
 from changefeed.leases.updating import vacate
 
@@ -74,14 +74,14 @@ def _facts(lease: Lease) -> tuple[object, ...]:
 
 
 async def carry_out(container: LeaseContainer, step: Step) -> None:
-    """Do one step. Raise ``LeaseConflict`` or ``LeaseGone`` where a host wrote meanwhile."""
+    """Do one step. Raise ``LeaseConflict`` where a host wrote meanwhile."""
     match step.change:
         case Change.CREATE:
             assert step.wanted is not None, "what is created is wanted"
             made = await container.create(step.wanted)
             whole = await container.read(made.range_id)
             if whole is None or _facts(whole) != _facts(step.wanted):
-                raise LeaseGone(step.wanted, "a host has created it meanwhile")
+                raise LeaseConflict(step.wanted, whole, "a host has created it meanwhile")
         case Change.MOVE:
             assert step.wanted is not None, "what is moved is wanted elsewhere"
             assert step.stored is not None, "what is moved is there"

@@ -29,7 +29,7 @@ from tenacity import (
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.fleet.claims import Claim, go_on, is_paused_by
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.clock import elapsed_time
@@ -184,7 +184,8 @@ def _is_claimed(claim: Claim, lease: Lease) -> bool:
 async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:
     stored = await container.read(range_id)
     if stored is None:
-        raise LeaseGone(Lease(range=FeedRange(id=range_id)), "deleted meanwhile")
+        gone = Lease(range=FeedRange(id=range_id))
+        raise LeaseConflict(gone, None, "deleted meanwhile")
     if stored.ended:
         raise UserError(f"range {range_id} has ended meanwhile: others have its keys now")
     return stored
@@ -213,7 +214,6 @@ async def _end(container: LeaseContainer, ended: Lease) -> None:
     """
     try:
         await container.replace(ended)
-    except LeaseConflict:
-        stored = await container.read(ended.range_id)
-        if stored is not None and stored.write_id != ended.write_id:
+    except LeaseConflict as refused:
+        if refused.stored is None or refused.stored.write_id != ended.write_id:
             raise

@@ -100,7 +100,7 @@ class Checkpointer:
     """Knows what of a range is done, and writes its positions, in order, the newest only.
 
     ``start`` begins a task of its worker, which writes, and raises ``LeaseLost`` or
-    ``LeaseGone`` when nothing may be written.
+    ``LeaseLost`` when nothing may be written.
     """
 
     def __init__(

@@ -29,13 +29,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.unread_ranges import reporter, unread_ranges
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    LeaseConflict,
-    LeaseGone,
-    LeaseLost,
-    MemberConflict,
-    checkpoint_is_lost,
-)
+from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
@@ -172,8 +166,7 @@ class Coordinator:
         if failed is not None:
             raise failed
         for member in fleet.forgotten:
-            with suppress(MemberConflict):
-                await self._container.remove_member(member)
+            await self._container.remove_member(member)
             self._listing.doubt()  # a listing of what was written shows no record that is gone
 
     # leases that are there
@@ -187,9 +180,11 @@ class Coordinator:
             return
         try:
             await self._do(action, lease, fleet)
-        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict) as error:
-            if isinstance(error, LeaseGone | MemberConflict):
+        except LeaseConflict as error:
+            if error.stored is None:
                 self._listing.doubt()
+            self._events.conflict(lease, action.name.lower())
+        except LeaseLost:
             self._events.conflict(lease, action.name.lower())
 
     async def _do(self, action: Action, lease: Lease, fleet: Fleet) -> None:
@@ -218,8 +213,11 @@ class Coordinator:
     async def _take(self, action: Action, lease: Lease, fleet: Fleet) -> None:
         assert lease.owner != self._me, f"{self._me!r} lives, and has {lease.range_id!r}"
         if action is Action.ACQUIRE_EXPIRED:
-            await self._fence_owner(lease, fleet)
-            await self._acquire(lease, "expired")
+            if await self._has_fenced_owner(lease, fleet):
+                await self._acquire(lease, "expired")
+            else:
+                self._listing.doubt()
+                self._events.conflict(lease, action.name.lower())
         else:
             await self._acquire(lease, "stolen")
             self._own = self._own.having_robbed(lease, fleet, now=self._clock())
@@ -275,14 +273,18 @@ class Coordinator:
 
         await update_lease(self._container, range_id, pause)
 
-    async def _fence_owner(self, lease: Lease, fleet: Fleet) -> None:
-        """Fence the owner of an expired lease, once a round for all leases that it has."""
+    async def _has_fenced_owner(self, lease: Lease, fleet: Fleet) -> bool:
+        """Fence the owner of an expired lease, once a round for all leases that it has; return
+        whether it is fenced.
+        """
         owner = (lease.owner, lease.incarnation)
         async with self._fencing:
             if owner not in self._fenced:
                 record = None if lease.owner is None else fleet.members.get(lease.owner)
-                await fence_owner(self._container, lease, record)
+                if not await fence_owner(self._container, lease, record):
+                    return False
                 self._fenced.add(owner)
+        return True
 
     def _withdrawn(self, stored: Lease) -> Lease | None:
         return stored.asked_by(None) if stored.next_owner == self._me else None
@@ -338,7 +340,7 @@ class Coordinator:
         if due.revived is None:
             await self._fill(_with_load(child, due.parents))
             return
-        with suppress(LeaseConflict, LeaseGone):
+        with suppress(LeaseConflict):
             await self._revive(due.revived.revived_as(due.child))
             self._events.created(child)
 
@@ -359,7 +361,7 @@ class Coordinator:
     async def _delete(self, leases: Iterable[tuple[Lease, str]]) -> None:
         for lease, reason in leases:
             assert lease.ended or not lease.epoch, f"lease {lease.range_id!r} is being read"
-            with suppress(LeaseConflict, LeaseGone):  # another host did, or will
+            with suppress(LeaseConflict):  # another host did, or will
                 await self._container.delete(lease)
                 self._events.deleted(lease, reason)
             self._listing.doubt()
@@ -375,7 +377,7 @@ class Coordinator:
         """
         for _ in range(2):
             for lease in await self._container.list():
-                with suppress(LeaseConflict, LeaseGone):
+                with suppress(LeaseConflict):
                     if self._is_ours_unread(lease):
                         await self._write(lease.released())
                     elif lease.next_owner == self._me:

@@ -41,7 +41,6 @@ from changefeed.host.shared import Shared
 from changefeed.host.unread_ranges import UnreadLags
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import MemberConflict
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.health import RangeHealth
@@ -439,7 +438,7 @@ class Host:
         await pool.cancel_all()
 
     async def _drained(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
-        with suppress(StoreError, MemberConflict, NameTaken):
+        with suppress(StoreError, NameTaken):
             await self._membership.announce_stopping()
         await asyncio.wait([balancing])
         await pool.ended()
@@ -448,5 +447,5 @@ class Host:
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT):
                 await self._membership.leave()
-        except (StoreError, MemberConflict, TimeoutError) as error:
+        except (StoreError, TimeoutError) as error:
             self._events.retrying("leave", error, 0.0)

@@ -35,7 +35,6 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import ListedFleet, Members
-from changefeed.leases.errors import MemberConflict
 from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import AskFleet
@@ -129,9 +128,7 @@ class Membership:
                 stood_still = stored.sign_of_life
             version = Version("") if stored is None else stored.version
             self._member = replace(self._member, version=version)
-            try:
-                await self._retrier.call("join", self._write)
-            except MemberConflict:
+            if not await self._retrier.call("join", self._has_written):
                 continue  # somebody joined meanwhile, or our own write got through unanswered
             if stored is not None:
                 self._dead.add(stored.incarnation)  # only a store that forgets shows it again
@@ -220,24 +217,24 @@ class Membership:
     async def _beat(self) -> None:
         async with self._writing:
             for _ in range(_TRIES):
-                try:
-                    await self._write()
-                except MemberConflict:
-                    stored = await self._stored()
-                    if stored is not None and not self._may_take_over(stored):
-                        await self._refuse_unless_forgotten(stored)
-                    self._member = _going_on_from(stored, self._member)
-                else:
+                if await self._has_written():
                     return
+                stored = await self._stored()
+                if stored is not None and not self._may_take_over(stored):
+                    await self._refuse_unless_forgotten(stored)
+                self._member = _going_on_from(stored, self._member)
         raise StoreUnavailable(
             f"the record of host {self._member.name!r} was written by others {_TRIES} times in"
             " a row, and no heartbeat of this host"
         )
 
-    async def _write(self) -> None:
+    async def _has_written(self) -> bool:
         sent = self._clock()
         self._heartbeat_answered = False
-        self._written(await self._container.put_member(self._next_heartbeat()), sent)
+        stored = await self._container.put_member(self._next_heartbeat())
+        if stored is not None:
+            self._written(stored, sent)
+        return stored is not None
 
     def _next_heartbeat(self) -> Member:
         return replace(self._member, heartbeats=self._member.heartbeats + 1, stamp=self._wall())

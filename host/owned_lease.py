@@ -39,7 +39,7 @@ from typing import Never
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, checkpoint_is_lost
+from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -49,8 +49,8 @@ _TRIES = 5  # each lost to another host's request; more means something else is 
 
 
 class OwnedLease:
-    """See the module. Every method may raise ``LeaseLost``, ``LeaseGone`` and
-    ``StoreUnavailable``; after the last one the lease is still held, until it is not.
+    """See the module. Every method may raise ``LeaseLost`` and ``StoreUnavailable``; after
+    the latter the lease is still held, until it is not.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class OwnedLease:
         self.doubted = False
         """Whether a listing does not show it as ours: only a write can tell whether it is."""
         self.lost = False
-        """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
+        """Whether ``LeaseLost`` has been raised."""
         self.given_up = False
         """Whether it was written for the last time."""
         self.noticed: Callable[[], None] = lambda: None
@@ -242,9 +242,6 @@ class OwnedLease:
                     stored = await write(wanted)
                 except LeaseConflict:
                     continue
-                except LeaseGone as gone:
-                    await self._create_again(gone)
-                    continue
                 self._take_over(stored)
                 return
             raise StoreUnavailable(
@@ -268,7 +265,7 @@ class OwnedLease:
     async def _read_again(self, unclear: Lease) -> None:
         stored = await self._container.read(self.range_id)
         if stored is None:
-            await self._create_again(LeaseGone(self._lease, "it is no longer there"))
+            await self._create_again()
             return
         if stored.position is None:
             self.lose(checkpoint_is_lost(self.range_id))
@@ -306,26 +303,21 @@ class OwnedLease:
         unclear = None if self._unclear is None else self._unclear.checkpoint
         ours = replace(last, epoch=last.epoch + 1, version=stored.version)
         ours = ours.stamped(stamp=self._wall())
-        try:
-            claimed = await self._container.acquire(ours)
-            if claimed.position is None:
-                self.lose(checkpoint_is_lost(self.range_id))
-            self._take_over(claimed)
-            if self.stored not in (checkpoint, unclear):
-                later = self._lease.with_checkpoint(checkpoint)
-                self._take_over(await self._container.checkpoint(later))
-        except LeaseGone as gone:
-            self._end(gone.reason)
-            raise
+        claimed = await self._container.acquire(ours)
+        if claimed.position is None:
+            self.lose(checkpoint_is_lost(self.range_id))
+        self._take_over(claimed)
+        if self.stored not in (checkpoint, unclear):
+            later = self._lease.with_checkpoint(checkpoint)
+            self._take_over(await self._container.checkpoint(later))
 
-    async def _create_again(self, gone: LeaseGone) -> None:
+    async def _create_again(self) -> None:
         """Go on with a lease that was deleted by hand: only its owner knows how far the range
-        was read, and others leave it to the owner for an expiration. Raise ``gone`` where that
-        may be over.
+        was read, and others leave it to the owner for an expiration. Raise ``LeaseLost`` where
+        that may be over.
         """
         if not self.may_act:
-            self._end(gone.reason)
-            raise gone
+            self.lose("it was deleted")
         wanted = replace(
             self._lease.released(),
             epoch=self._lease.epoch,

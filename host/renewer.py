@@ -31,7 +31,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.errors import LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
 
 _MOMENT = 1.0  # in it, most of what fails once has succeeded
@@ -208,7 +208,7 @@ class LeaseRenewer:
         except TimeoutError:
             with suppress(LeaseLost):
                 kept.owned.check()  # heartbeats may have kept it meanwhile
-        except (LeaseLost, LeaseGone):
+        except LeaseLost:
             pass  # its worker is told by the lease itself
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)

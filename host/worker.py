@@ -35,7 +35,7 @@ from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.shared import Shared
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.errors import LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreError
@@ -141,7 +141,7 @@ class Worker:
                 self.delivered = True
                 await self._give_up(reason)
                 given_up = True
-        except* (LeaseLost, LeaseGone):
+        except* LeaseLost:
             reason = CloseReason.LEASE_LOST
         finally:
             try:
@@ -208,7 +208,7 @@ class Worker:
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
                 await self._retrier.call("release", release)
-        except (LeaseLost, LeaseGone):
+        except LeaseLost:
             reason = CloseReason.LEASE_LOST
         except (StoreError, TimeoutError) as error:
             why = str(error) or "the lease container did not answer"

@@ -49,11 +49,11 @@ class Members(Protocol):
         """Return every member record, in no particular order."""
         ...
 
-    async def put_member(self, member: Member) -> Member:
+    async def put_member(self, member: Member) -> Member | None:
         """Write a member record if no other write came since it was read.
 
-        An empty version creates it. Return the stored copy, with its new version; raise
-        ``MemberConflict`` if the version has moved on or the record is there already.
+        An empty version creates it. Return the stored copy, with its new version; ``None`` if
+        the version has moved on or the record is there already.
         """
         ...
 
@@ -118,8 +118,8 @@ class LeaseContainer(Members, Protocol):
 
         A lease that carries a position writes that as well, all or nothing as far
         as any reader of the next epoch can see. Return the copy as written, with its
-        new version. Raise ``LeaseConflict`` if the version has moved on, ``LeaseGone``
-        if there is no such lease.
+        new version. Raise ``LeaseConflict`` if the version has moved on, or there is no
+        such lease.
         """
         ...
 
@@ -139,7 +139,7 @@ class LeaseContainer(Members, Protocol):
 
         What else the copy says may be written with it, or not: it is its owner's. Return the
         copy as written, with its new version. Raise ``LeaseConflict`` if the version or the
-        epoch has moved on, ``LeaseGone`` if there is no such lease.
+        epoch has moved on, or there is no such lease.
         """
         ...
 

@@ -1,22 +1,40 @@
 """The errors of leases, one for each thing a host does about it.
 
-LeaseError                  about one lease; ``lease`` is the copy we tried to write
-├── LeaseConflict           its version moved on: read again, and look for our own write
-├── LeaseGone               there is no such lease: stop reading, nothing to release
-└── LeaseLost               it is no longer ours: stop reading, nothing to release
-MemberConflict              another process wrote the member record of our name: stop
+LeaseConflict               a write was refused: look at what is stored now, if anything is
+LeaseLost                   it is no longer ours: stop reading, nothing to release
 """
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import Failure
 
 
-class LeaseError(Failure):
-    """A lease could not be written. ``lease`` is the copy we tried to write."""
+class LeaseConflict(Failure):
+    """The stored lease is not the one we read; it may be our own write, unanswered.
+
+    ``lease`` is the copy we tried to write. ``stored`` is what there is now, without its
+    position; ``None`` if there is no such lease: its range ended long ago, or an operator
+    deleted it.
+    """
+
+    def __init__(self, lease: Lease, stored: Lease | None, reason: str = "") -> None:
+        super().__init__(lease, stored, reason)  # args as given, so that it pickles
+        self.lease = lease
+        self.stored = stored
+        self.reason = reason or _what_happened(stored)
+
+    def __str__(self) -> str:
+        return f"lease {self.lease.range_id!r} (owner {self.lease.owner!r}): {self.reason}"
+
+
+class LeaseLost(Failure):
+    """Another host owns it now, or we could not renew it in time, or it was deleted.
+
+    ``lease`` is the copy that we have.
+    """
 
     def __init__(self, lease: Lease, reason: str) -> None:
-        super().__init__(lease, reason)  # args as given, so that it pickles
+        super().__init__(lease, reason)
         self.lease = lease
         self.reason = reason
 
@@ -24,28 +42,10 @@ class LeaseError(Failure):
         return f"lease {self.lease.range_id!r} (owner {self.lease.owner!r}): {self.reason}"
 
 
-class LeaseConflict(LeaseError):
-    """The stored lease is not the one we read; it may be our own write, unanswered."""
-
-
-class LeaseGone(LeaseError):
-    """It was deleted: the range ended long ago, or an operator reset the container."""
-
-
-class LeaseLost(LeaseError):
-    """Another host owns it now, or we could not renew it in time."""
-
-
-class MemberConflict(Failure):
-    """The member record is not the one we wrote. ``member`` is the copy we tried to write."""
-
-    def __init__(self, member: Member, reason: str) -> None:
-        super().__init__(member, reason)
-        self.member = member
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"host {self.member.name!r}: {self.reason}"
+def _what_happened(stored: Lease | None) -> str:
+    if stored is None:
+        return "there is no such lease"
+    return f"written since; now owned by {stored.owner!r} in epoch {stored.epoch}"
 
 
 def checkpoint_is_lost(range_id: RangeId) -> str:

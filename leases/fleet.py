@@ -270,15 +270,15 @@ def _stamps_of(lease: Lease, owner: Member | None) -> Sequence[float]:
     return [x for x in stamps if x is not None]
 
 
-async def fence_owner(container: Members, lease: Lease, record: Member | None) -> None:
+async def fence_owner(container: Members, lease: Lease, record: Member | None) -> bool:
     """Let no heartbeat count any more that the owner of an expired lease has sent by now.
 
-    ``record`` is that of the owner, as it was listed when the lease had expired. Raise
-    ``MemberConflict`` if it has changed since: the owner may live. Where the listing has none,
-    one is created that stands in the way.
+    ``record`` is that of the owner, as it was listed when the lease had expired. Return
+    ``False`` if it has changed since: the owner may live. Where the listing has none, one is
+    created that stands in the way.
     """
     if lease.owner is None or lease.incarnation is None:
-        return  # no heartbeat keeps it
+        return True  # no heartbeat keeps it
     if record is None:
         record = Member(
             name=lease.owner,
@@ -287,4 +287,4 @@ async def fence_owner(container: Members, lease: Lease, record: Member | None) -
             stopping=True,
         )
         assert is_placeholder(record), f"hosts would take it for a heartbeat: {record}"
-    await container.put_member(record)
+    return await container.put_member(record) is not None

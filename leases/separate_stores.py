@@ -36,7 +36,7 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, checkpoint_is_lost
+from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.lease import (
     FleetRecord,
     KeptCheckpoint,
@@ -46,7 +46,7 @@ from changefeed.leases.lease import (
     WriteId,
     require_checkpoint,
 )
-from changefeed.leases.stored import CheckpointConflict, StoredCheckpoints, StoredOwnership
+from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import Bounds
 from changefeed.stores.store import WHOLE
@@ -90,7 +90,7 @@ class SeparateStores:
     async def members(self) -> Sequence[Member]:
         return await self._ownership.members()
 
-    async def put_member(self, member: Member) -> Member:
+    async def put_member(self, member: Member) -> Member | None:
         return await self._ownership.put_member(member)
 
     async def remove_member(self, member: Member) -> None:
@@ -143,21 +143,22 @@ class SeparateStores:
             owned = await self._ownership.read(lease.range_id)
             if owned is not None:
                 return _listed(owned)
-            with suppress(CheckpointConflict):
-                checkpoint = await self._create_or_adopt(first)
-                # One that was left behind may have been claimed; epochs never go down.
-                epoch = max(lease.epoch, checkpoint.epoch)
-                bare = replace(lease.without_position(), epoch=epoch)
-                assert bare.epoch >= checkpoint.epoch, (
-                    f"lease {lease.range_id!r} of epoch {bare.epoch} could not checkpoint: its "
-                    f"checkpoint is claimed for {checkpoint.epoch}"
-                )
-                return _whole(await self._ownership.create(bare), checkpoint)
+            checkpoint = await self._create_or_adopt(first)
+            if checkpoint is None:
+                continue
+            # One that was left behind may have been claimed; epochs never go down.
+            epoch = max(lease.epoch, checkpoint.epoch)
+            bare = replace(lease.without_position(), epoch=epoch)
+            assert bare.epoch >= checkpoint.epoch, (
+                f"lease {lease.range_id!r} of epoch {bare.epoch} could not checkpoint: its "
+                f"checkpoint is claimed for {checkpoint.epoch}"
+            )
+            return _whole(await self._ownership.create(bare), checkpoint)
         raise StoreUnavailable(
             f"the checkpoint of {lease.range_id!r} changes faster than it can be adopted"
         )
 
-    async def _create_or_adopt(self, first: KeptCheckpoint) -> KeptCheckpoint:
+    async def _create_or_adopt(self, first: KeptCheckpoint) -> KeptCheckpoint | None:
         found = await self._checkpoints.create(first)
         if found.write_id == first.write_id:
             return found
@@ -186,7 +187,7 @@ class SeparateStores:
         except StoreUnavailable:
             # Else it would be ours, unread, for as long as the checkpoints fail us alone.
             freed = replace(owned.released(), write_id=WriteId(uuid4().hex))
-            with suppress(LeaseError, StoreUnavailable):
+            with suppress(LeaseConflict, StoreUnavailable):
                 await self._ownership.replace(freed)
             raise
 
@@ -195,7 +196,7 @@ class SeparateStores:
         for _ in range(_ATTEMPTS):
             stored = await self.read(lease.range_id)
             if stored is None:
-                raise LeaseGone(lease, "deleted while it was acquired")
+                raise LeaseConflict(lease, None, "deleted while it was acquired")
             if stored.position is None:
                 if lease.owner is not None or lease.position is None:
                     return _listed(owned)
@@ -206,7 +207,9 @@ class SeparateStores:
             seen = _seen(stored)
             if seen.claimed > lease.epoch:
                 raise LeaseConflict(
-                    lease, f"its checkpoint is claimed for epoch {seen.claimed}"
+                    lease,
+                    stored.without_position(),
+                    f"its checkpoint is claimed for epoch {seen.claimed}",
                 )
             assert seen.checkpoint, f"lease {lease.range_id!r} was read whole: it has one"
             claim = _checkpoint_of(stored, seen.checkpoint, epoch=lease.epoch)
@@ -214,11 +217,10 @@ class SeparateStores:
                 f"lease {lease.range_id!r}: claimed in epoch {seen.claimed}, and now in "
                 f"{claim.epoch}"
             )
-            try:
-                checkpoint = await self._checkpoints.write(claim)
-            except CheckpointConflict:
-                continue  # the old owner's last checkpoint came in: claim that one
-            return _whole(owned, checkpoint)
+            checkpoint = await self._checkpoints.write(claim)
+            if checkpoint is not None:
+                return _whole(owned, checkpoint)
+            # Else the old owner's last checkpoint came in: claim that one.
         raise StoreUnavailable(
             f"the checkpoint of {lease.range_id!r} changes faster than it can be claimed"
         )
@@ -255,14 +257,16 @@ class SeparateStores:
         self, lease: Lease, seen: "_Seen", *, epoch: int
     ) -> KeptCheckpoint:
         assert seen.checkpoint, f"lease {lease.range_id!r}: a checkpoint over what nobody read"
-        try:
-            return await self._checkpoints.write(
-                _checkpoint_of(lease, seen.checkpoint, epoch=epoch)
-            )
-        except CheckpointConflict as conflict:
-            if await self._ownership.read(lease.range_id) is None:
-                raise LeaseGone(lease, "there is no such lease") from conflict
-            raise LeaseConflict(lease, str(conflict)) from conflict
+        wanted = _checkpoint_of(lease, seen.checkpoint, epoch=epoch)
+        written = await self._checkpoints.write(wanted)
+        if written is not None:
+            return written
+        stored = await self._ownership.read(lease.range_id)
+        if stored is None:
+            raise LeaseConflict(lease, None)
+        now = await self._checkpoints.read(lease.range_id)
+        by = "deleted" if now is None else f"written since, in epoch {now.epoch}"
+        raise LeaseConflict(lease, _listed(stored), f"its checkpoint was {by}")
 
     async def _seen_whole(self, lease: Lease) -> "_Seen":
         """Look up the version of the checkpoint, if the copy is from a listing."""
@@ -271,12 +275,12 @@ class SeparateStores:
             return seen
         stored = await self.read(lease.range_id)
         if stored is None:
-            raise LeaseGone(lease, "there is no such lease")
-        now = _seen(stored)
+            raise LeaseConflict(lease, None)
+        now, bare = _seen(stored), stored.without_position()
         if now.ownership != seen.ownership:
-            raise LeaseConflict(lease, f"written since; now owned by {stored.owner!r}")
+            raise LeaseConflict(lease, bare)
         if now.checkpoint is None:
-            raise LeaseConflict(lease, checkpoint_is_lost(lease.range_id))
+            raise LeaseConflict(lease, bare, checkpoint_is_lost(lease.range_id))
         return now
 
 
@@ -311,8 +315,9 @@ def _reraise_for(lease: Lease) -> Iterator[None]:
     """Let errors of the ownership store carry the copy that *we* were given."""
     try:
         yield
-    except LeaseError as error:
-        raise type(error)(lease, error.reason) from error
+    except LeaseConflict as error:
+        stored = None if error.stored is None else _listed(error.stored)
+        raise LeaseConflict(lease, stored, error.reason) from error
 
 
 def _seen(lease: Lease) -> _Seen:

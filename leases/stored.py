@@ -16,7 +16,7 @@ import msgspec
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.errors import LeaseConflict, LeaseError, LeaseGone, MemberConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import (
     End,
     FleetRecord,
@@ -125,15 +125,9 @@ class StoredMembers:
     async def members(self) -> Sequence[Member]:
         return self._members((await self._store.list({HOSTS})).records)
 
-    async def put_member(self, member: Member) -> Member:
+    async def put_member(self, member: Member) -> Member | None:
         written = await self._store.put(self._host_record(member))
-        if written is not None:
-            return self._member(written)
-        stored = await self._store.get(HOSTS, member.name)
-        if stored is None:
-            raise MemberConflict(member, "its member record was removed")
-        by = self._member(stored).incarnation
-        raise MemberConflict(member, f"its member record was written by incarnation {by!r}")
+        return None if written is None else self._member(written)
 
     async def remove_member(self, member: Member) -> None:
         await self._store.delete(HOSTS, member.name, member.version)
@@ -202,15 +196,12 @@ class StoredOwnership(StoredMembers):
             raise await self._refusal(lease)
         return self.decode(written)
 
-    async def _refusal(self, lease: Lease, reason: str = "") -> LeaseError:
+    async def _refusal(self, lease: Lease, reason: str = "") -> LeaseConflict:
         """Say why a write of ``lease`` was refused: by what is stored by now."""
         stored = await self.read(lease.range_id)
         if stored is None:
-            return LeaseGone(lease, "there is no such lease")
-        return LeaseConflict(
-            lease,
-            reason or f"written since; now owned by {stored.owner!r} in epoch {stored.epoch}",
-        )
+            return LeaseConflict(lease, None)
+        return LeaseConflict(lease, stored.without_position(), reason)
 
     def _record(self, lease: Lease) -> Record:
         _, version = _split(lease.version)
@@ -268,10 +259,6 @@ class _Claim(msgspec.Struct, frozen=True):
     write_id: WriteId | None = None
 
 
-class CheckpointConflict(Exception):
-    """The stored checkpoint has another version, or was claimed for a later epoch."""
-
-
 class StoredCheckpoints:
     """Checkpoints alone: one for each range, and whose they are. Raises as containers do."""
 
@@ -307,23 +294,17 @@ class StoredCheckpoints:
         record = self._record(checkpoint, "")
         return self._checkpoint(await _present(self._store, record, name))
 
-    async def write(self, checkpoint: KeptCheckpoint) -> KeptCheckpoint:
+    async def write(self, checkpoint: KeptCheckpoint) -> KeptCheckpoint | None:
         """Write it if its version is unchanged and no later epoch has claimed the range.
 
-        Return the stored copy, with its new version; raise ``CheckpointConflict`` if
-        there is none or it is not the one we read.
+        Return the stored copy, with its new version; ``None`` if there is none, or it is not
+        the one we read.
         """
-        name = f"the checkpoint of {checkpoint.range_id!r}"
         epoch, version = _split(checkpoint.version)
-        if epoch is not None and epoch > checkpoint.epoch:
-            raise CheckpointConflict(f"{name} was claimed for epoch {epoch}")
-        record = self._record(checkpoint, version)
-        written = await self._store.put(record) if version else None
-        if written is not None:
-            return self._checkpoint(written)
-        if await self._store.get(CHECKPOINTS, checkpoint.range_id) is None:
-            raise CheckpointConflict(f"{name} is not there")
-        raise CheckpointConflict(f"{name} was written since it was read")
+        if not version or (epoch is not None and epoch > checkpoint.epoch):
+            return None
+        written = await self._store.put(self._record(checkpoint, version))
+        return None if written is None else self._checkpoint(written)
 
     async def delete(self, checkpoint: KeptCheckpoint) -> None:
         """Forget it, if its version is unchanged; one that was written since stays."""

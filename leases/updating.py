@@ -6,17 +6,17 @@ replace it, and again from the start if its owner was quicker.
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease
 
+T = TypeVar("T")
 _TRIES = 20
 
 
@@ -33,37 +33,47 @@ async def update_lease(
     for a lease that is gone or has ended; with ``ended``, for one that has not. Raise
     ``LeaseConflict`` if others kept writing to it, and what containers raise.
     """
+
+    async def write(stored: Lease | None) -> Lease | None:
+        if stored is None or stored.ended != ended:
+            return None
+        changed = change(stored.without_position())
+        if changed is None:
+            return None
+        assert changed.version == stored.version, f"lease {range_id!r}: it is another copy"
+        assert changed.range_id == range_id, f"lease {range_id!r} became {changed.range_id!r}"
+        assert changed.epoch >= stored.epoch, (
+            f"lease {range_id!r}: epoch {stored.epoch} would go back to {changed.epoch}"
+        )
+        return await container.replace(changed)
+
+    try:
+        return await _read_and_write(container, range_id, write)
+    except LeaseConflict as refused:
+        if refused.stored is None:
+            return None
+        raise
+
+
+async def _read_and_write(
+    container: LeaseContainer, range_id: RangeId, write: Callable[[Lease | None], Awaitable[T]]
+) -> T:
+    """Await ``write`` of the lease as it is stored now; again where others were quicker."""
+
+    async def once() -> T:
+        return await write(await container.read(range_id))
+
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type(LeaseConflict),
+        retry=retry_if_exception(_was_overtaken),
         stop=stop_after_attempt(_TRIES),
         wait=wait_random(0.01, 0.1),
         reraise=True,
     )
-    return await retrying(partial(_once, container, range_id, change, ended=ended))
+    return await retrying(once)
 
 
-async def _once(
-    container: LeaseContainer,
-    range_id: RangeId,
-    change: Callable[[Lease], Lease | None],
-    *,
-    ended: bool,
-) -> Lease | None:
-    stored = await container.read(range_id)
-    if stored is None or stored.ended != ended:
-        return None
-    changed = change(stored.without_position())
-    if changed is None:
-        return None
-    assert changed.version == stored.version, f"lease {range_id!r}: it is another copy"
-    assert changed.range_id == range_id, f"lease {range_id!r} became {changed.range_id!r}"
-    assert changed.epoch >= stored.epoch, (
-        f"lease {range_id!r}: epoch {stored.epoch} would go back to {changed.epoch}"
-    )
-    try:
-        return await container.replace(changed)
-    except LeaseGone:
-        return None
+def _was_overtaken(error: BaseException) -> bool:
+    return isinstance(error, LeaseConflict) and error.stored is not None
 
 
 async def vacate(
@@ -97,16 +107,15 @@ async def vacate_now(
     """Vacate a lease as it is now; return it as it was, and as it is, both whole.
 
     ``wanted`` says whether to, and may raise why not; ``None`` is returned if not. Otherwise as
-    ``vacate``. Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept
-    writing to it, and what containers raise.
+    ``vacate``. Raise ``LeaseConflict`` if there is no such lease, or others kept writing to it,
+    and what containers raise.
     """
-    named = Lease(range=FeedRange(id=range_id))
-    for _ in range(_TRIES):
-        stored = await container.read(range_id)
+
+    async def write(stored: Lease | None) -> tuple[Lease, Lease] | None:
         if stored is None:
-            raise LeaseGone(named, "there is no such lease")
+            raise LeaseConflict(Lease(range=FeedRange(id=range_id)), None)
         if not wanted(stored):
             return None
-        with suppress(LeaseConflict):
-            return stored, await vacate(container, stored, lost=lost)
-    raise LeaseConflict(named, f"others wrote it {_TRIES} times in a row")
+        return stored, await vacate(container, stored, lost=lost)
+
+    return await _read_and_write(container, range_id, write)

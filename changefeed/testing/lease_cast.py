@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 
+T = TypeVar("T")
 Connect = Callable[[], Awaitable[LeaseContainer]]
 """Makes one more client to the same data; it is closed with the container."""
 
@@ -32,6 +34,12 @@ async def whole(leases: LeaseContainer, range_id: RangeId = R0) -> Lease:
 async def owned_by_a(leases: LeaseContainer) -> Lease:
     lease = await leases.create(new())
     return await leases.acquire(lease.taken_by(A, A1))
+
+
+def not_refused(answer: T | None) -> T:
+    """Return what a write was answered; fail if the write was refused."""
+    assert answer is not None, "the write was refused"
+    return answer
 
 
 def as_written(lease: Lease) -> Lease:

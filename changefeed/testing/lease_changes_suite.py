@@ -9,7 +9,7 @@ from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import Member, Version
 from changefeed.leases.listing import AskFleet, LeaseListing
 from changefeed.stores.store import WHOLE
-from changefeed.testing.lease_cast import A1, B1, C1, A, B, new
+from changefeed.testing.lease_cast import A1, B1, C1, A, B, new, not_refused
 
 
 async def counts(leases: LeaseContainer) -> bool:
@@ -59,13 +59,13 @@ async def test_a_listing_by_what_has_changed_shows_every_member(leases: LeaseCon
 
     await leases.create(new(RangeId("r0")))
     await agree()
-    a = await leases.put_member(Member(name=A, incarnation=A1))
+    a = not_refused(await leases.put_member(Member(name=A, incarnation=A1)))
     await agree()
     await agree()
-    b = await leases.put_member(Member(name=B, incarnation=B1))
-    a = await leases.put_member(replace(a, heartbeats=1, stamp=5.0))
+    b = not_refused(await leases.put_member(Member(name=B, incarnation=B1)))
+    a = not_refused(await leases.put_member(replace(a, heartbeats=1, stamp=5.0)))
     await agree()
-    b = await leases.put_member(replace(b, stopping=True))
+    b = not_refused(await leases.put_member(replace(b, stopping=True)))
     await agree()
     await leases.remove_member(b)
     await agree()
@@ -77,8 +77,8 @@ async def test_a_listing_by_what_has_changed_shows_every_member(leases: LeaseCon
 async def test_a_listing_of_the_fleet_writes_the_heartbeat_and_shows_leases_and_members(
     leases: LeaseContainer,
 ) -> None:
-    other = await leases.put_member(Member(name=B, incarnation=B1))
-    beating = await leases.put_member(Member(name=A, incarnation=A1))
+    other = not_refused(await leases.put_member(Member(name=B, incarnation=B1)))
+    beating = not_refused(await leases.put_member(Member(name=A, incarnation=A1)))
     made = [await leases.create(new(RangeId(f"r{n}"))) for n in range(2)]
     first = await leases.list_fleet(WHOLE, replace(beating, heartbeats=1, stamp=5.0))
     written = first.heartbeat
@@ -104,7 +104,7 @@ async def test_a_heartbeat_on_a_record_written_since_is_refused_and_the_fleet_is
     found = await leases.list_fleet(WHOLE, first)
     stale = found.heartbeat
     assert stale is not None  # a record without a version is created
-    fresh = await leases.put_member(replace(stale, heartbeats=1))
+    fresh = not_refused(await leases.put_member(replace(stale, heartbeats=1)))
     for late in (replace(stale, heartbeats=2), first, replace(first, version=Version("x"))):
         found = await leases.list_fleet(WHOLE, late)
         assert found.heartbeat is None

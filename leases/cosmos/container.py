@@ -21,7 +21,6 @@ two hosts in two regions would both win. All hosts must write in the same region
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 from uuid import uuid4
@@ -32,14 +31,14 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
 from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
-from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, Member, require_position
 from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
 from changefeed.stores.bounded import Bounds
-from changefeed.stores.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
+from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.kinds import HOSTS
 from changefeed.stores.store import WHOLE
@@ -95,10 +94,7 @@ class CosmosLeases(StoredMembers):
     async def list_fleet(
         self, token: str = WHOLE, heartbeat: Member | None = None
     ) -> ListedFleet:
-        written = None
-        if heartbeat is not None:
-            with suppress(MemberConflict):
-                written = await self.put_member(heartbeat)
+        written = None if heartbeat is None else await self.put_member(heartbeat)
         found = await self._written_since(token) if token else None
         return replace(found or await self._all(), heartbeat=written)
 
@@ -140,16 +136,16 @@ class CosmosLeases(StoredMembers):
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
             document = documents.new_document(self._form, lease, uuid4().hex)
-            try:
-                return documents.lease_in(await self._items.create(document))
-            except ItemExists:
-                stored = await self._given_a_position(lease)
+            made = await self._items.create(document)
+            if made is not None:
+                return documents.lease_in(made)
+            stored = await self._given_a_position(lease)
             if stored is not None:
                 return stored
         raise StoreUnavailable(f"lease {lease.range_id!r} comes and goes")
 
     async def replace(self, lease: Lease) -> Lease:
-        def patch(seen: VersionToken, attempt: str) -> Awaitable[str]:
+        def patch(seen: VersionToken, attempt: str) -> Awaitable[str | None]:
             return self._items.patch(
                 self._name(lease), documents.changes(lease, seen, attempt), seen.etag
             )
@@ -184,17 +180,13 @@ class CosmosLeases(StoredMembers):
         seen = documents.seen_in(lease.version)
         if seen is None:
             await self._refuse(lease)
-        try:
-            await self._items.delete(self._name(lease), seen.etag)
-        except ItemNotFound as error:
-            raise LeaseGone(lease, "there is no such lease") from error
-        except PreconditionFailed:
+        if not await self._items.delete(self._name(lease), seen.etag):
             await self._refuse(lease)
 
     async def _written_whole(
         self, lease: Lease, changes: Callable[[VersionToken, str], Sequence[Operation]]
     ) -> Lease:
-        def patch(seen: VersionToken, attempt: str) -> Awaitable[Document]:
+        def patch(seen: VersionToken, attempt: str) -> Awaitable[Document | None]:
             return self._items.patch_whole(self._name(lease), changes(seen, attempt), seen.etag)
 
         return documents.lease_in(await self._written(lease, patch, of=lambda x: x))
@@ -202,7 +194,7 @@ class CosmosLeases(StoredMembers):
     async def _written(
         self,
         lease: Lease,
-        write: Callable[[VersionToken, str], Awaitable[T]],
+        write: Callable[[VersionToken, str], Awaitable[T | None]],
         *,
         of: Callable[[Document], T],
     ) -> T:
@@ -210,18 +202,16 @@ class CosmosLeases(StoredMembers):
         seen, attempt = documents.seen_in(lease.version), uuid4().hex
         if seen is None:
             await self._refuse(lease)
-        try:
-            return await write(seen, attempt)
-        except ItemNotFound as error:
-            raise LeaseGone(lease, "there is no such lease") from error
-        except PreconditionFailed:
-            found = await self._items.read(self._name(lease))
-            if found is not None and _was_written_last(found, attempt):
-                return of(found)
-            _refuse(lease, found)
+        written = await write(seen, attempt)
+        if written is not None:
+            return written
+        found = await self._items.read(self._name(lease))
+        if found is not None and _was_written_last(found, attempt):
+            return of(found)
+        raise _conflict(lease, found)
 
-    async def _refuse(self, lease: Lease, reason: str | None = None) -> NoReturn:
-        _refuse(lease, await self._items.read(self._name(lease)), reason)
+    async def _refuse(self, lease: Lease, reason: str = "") -> NoReturn:
+        raise _conflict(lease, await self._items.read(self._name(lease)), reason)
 
     async def _given_a_position(self, lease: Lease) -> Lease | None:
         """Return the lease that is there; give it our position if it has none.
@@ -234,13 +224,8 @@ class CosmosLeases(StoredMembers):
         if documents.started(found):
             return documents.lease_in(self._ours(found))
         operations = documents.first_position(require_position(lease))
-        try:
-            written = await self._items.patch_whole(
-                self._name(lease), operations, found["_etag"]
-            )
-        except (PreconditionFailed, ItemNotFound):
-            return None
-        return documents.lease_in(self._ours(written))
+        written = await self._items.patch_whole(self._name(lease), operations, found["_etag"])
+        return None if written is None else documents.lease_in(self._ours(written))
 
     def _warn_of_forgetful_neighbours(self, found: Sequence[Document]) -> None:
         """Warn once of each owner whose writes lose what is ours in a lease."""
@@ -274,11 +259,7 @@ def _was_written_last(document: Document, attempt: str) -> bool:
     return documents.last_attempt(document) == attempt and not documents.is_foreign(document)
 
 
-def _refuse(lease: Lease, found: Document | None, reason: str | None = None) -> NoReturn:
+def _conflict(lease: Lease, found: Document | None, reason: str = "") -> LeaseConflict:
     if found is None:
-        raise LeaseGone(lease, "there is no such lease")
-    stored = documents.lease_in(found)
-    raise LeaseConflict(
-        lease,
-        reason or f"written since; now owned by {stored.owner!r} in epoch {stored.epoch}",
-    )
+        return LeaseConflict(lease, None)
+    return LeaseConflict(lease, documents.lease_in(found).without_position(), reason)

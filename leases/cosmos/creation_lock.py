@@ -16,13 +16,7 @@ from contextlib import suppress
 
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.cosmos.document_ids import Names
-from changefeed.stores.cosmos.items import (
-    Document,
-    ItemExists,
-    ItemNotFound,
-    Items,
-    PreconditionFailed,
-)
+from changefeed.stores.cosmos.items import Document, Items
 
 _LOCK_SECONDS = 30
 _LOCK_SLACK = 5.0
@@ -66,20 +60,20 @@ class Markers:
         async with self._turn:
             if self._unfinished:
                 assert self._open, "the mark is made by a host that was allowed to create"
-                with suppress(ItemExists):
-                    await self._items.create(self._items.keyed({"id": self._names.info}))
+                await self._items.create(self._items.keyed({"id": self._names.info}))
                 await self._drop_lock()
                 self._unfinished = False
 
     async def _take_lock(self) -> None:
         assert self._lock is None, "who holds the lock may create leases"
         lock = self._items.keyed({"id": self._names.lock, "ttl": _LOCK_SECONDS, "owner": _OURS})
-        try:
-            self._lock = (await self._items.create(lock))["_etag"]
-        except ItemExists:
-            found = await self._items.read(self._names.lock)
-            if found is not None and found.get("owner") != _OURS:
-                await self._take_over(found, lock)
+        made = await self._items.create(lock)
+        if made is not None:
+            self._lock = made["_etag"]
+            return
+        found = await self._items.read(self._names.lock)
+        if found is not None and found.get("owner") != _OURS:
+            await self._take_over(found, lock)
 
     async def _take_over(self, found: Document, lock: Document) -> None:
         now = self._clock()
@@ -94,17 +88,14 @@ class Markers:
                 f"if it is dead, its lock is taken over within {_LOCK_SECONDS} s",
                 _LOOK_AGAIN,
             )
-        try:
-            self._lock = await self._items.replace(lock, found["_etag"])
-        except (PreconditionFailed, ItemNotFound) as error:
+        self._lock = await self._items.replace(lock, found["_etag"])
+        if self._lock is None:
             raise StoreUnavailable(
                 f"the lock {self._names.lock!r} has just changed", _LOOK_AGAIN
-            ) from error
+            )
 
     async def _drop_lock(self) -> None:
         if self._lock is not None:
-            with suppress(
-                PreconditionFailed, ItemNotFound
-            ):  # it went by itself, or another host took it over
-                await self._items.delete(self._names.lock, self._lock)
+            # Refused, it went by itself, or another host took it over.
+            await self._items.delete(self._names.lock, self._lock)
             self._lock = None

@@ -5,7 +5,6 @@ It writes one item and deletes it again, to see whether it may; everything else 
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 from uuid import uuid4
@@ -19,7 +18,7 @@ from changefeed.leases.cosmos.opening import mode_of
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.stores.cosmos.errors import translate_errors
-from changefeed.stores.cosmos.items import ItemNotFound, Items
+from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import (
     connect,
     container_of,
@@ -153,10 +152,10 @@ def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterato
 
 async def _rights(items: Items, prefix: str) -> Diagnostic:
     probe = items.keyed({"id": f"{prefix}.check.{uuid4().hex}", "ttl": 60, "step": 0})
-    etag = (await items.create(probe))["_etag"]
-    etag = await items.patch(probe["id"], [{"op": "set", "path": "/step", "value": 1}], etag)
-    with suppress(ItemNotFound):  # the client may send the delete twice
-        await items.delete(probe["id"], etag)
+    made = await items.create(probe) or {}  # the client may send each of these twice
+    step = [{"op": "set", "path": "/step", "value": 1}]
+    etag = await items.patch(probe["id"], step, str(made.get("_etag")))
+    await items.delete(probe["id"], str(etag))
     return fine("rights", "items can be created, changed and deleted")
 
 

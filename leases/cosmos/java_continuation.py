@@ -40,10 +40,6 @@ def raw_token(text: str) -> str:
     return tokens[0]
 
 
-def is_java_state(text: str) -> bool:
-    return _state(text) is not None
-
-
 def _state(text: str) -> _State | None:
     if text.startswith('"'):
         return None  # a raw token, which is in quotes

@@ -2,11 +2,11 @@
 
 The client sends a write again when its answer was lost, whatever its options say, so a
 conflict may be the echo of one's own success. Who writes must therefore be able to
-recognise his own write: ``Moved`` and ``Present`` say only that something is there.
+recognise his own write: ``None`` says only that something is there, or that nothing is.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,23 +29,13 @@ _LONGEST_ETAG = 256
 _MOST_OPERATIONS = 10  # the service refuses more in one partial update
 
 
-class ItemNotFound(Exception):
-    """There is no such item."""
-
-
-class PreconditionFailed(Exception):
-    """The item has another etag than the one given."""
-
-
-class ItemExists(Exception):
-    """An item of that id is there already."""
-
-
 class Items:
     """See the module. ``partitioned_by_id``: the partition key is ``/id``; else it is
     ``/partitionKey``, which repeats the id in what is written here. Other processors may have
     given their leases keys of their own: those are kept, and learned from what is read.
-    Raises ``StoreUnavailable`` and ``StoreRefused`` beside its own errors.
+
+    A write that names an etag is refused where the item has another one, or is not there:
+    then it returns ``None``. Every call may raise ``StoreUnavailable`` and ``StoreRefused``.
     """
 
     def __init__(self, proxy: ContainerProxy, where: str, *, partitioned_by_id: bool) -> None:
@@ -68,56 +58,51 @@ class Items:
         return {**document, "partitionKey": self._key(document["id"])}
 
     async def read(self, name: str) -> Document | None:
-        try:
-            return dict(
-                await self._asked(
-                    "read", lambda: self._proxy.read_item(name, self._key(name)), ItemNotFound
-                )
-            )
-        except ItemNotFound:
-            return await self._sought(name)
+        found = await self._asked(
+            "read", lambda: self._proxy.read_item(name, self._key(name)), refused=_NOT_THERE
+        )
+        return await self._sought(name) if found is None else dict(found)
 
-    async def create(self, document: Document) -> Document:
-        """Raise ``Present``; the echo of a success looks the same."""
+    async def create(self, document: Document) -> Document | None:
+        """Return the item; ``None`` if one is there: the echo of a success looks the same."""
         if await self._sought(document["id"]) is not None:
-            raise ItemExists
-        return dict(
-            await self._asked("create", lambda: self._proxy.create_item(document), ItemExists)
+            return None
+        made = await self._asked(
+            "create", lambda: self._proxy.create_item(document), refused=_IS_THERE
         )
+        return None if made is None else dict(made)
 
-    async def replace(self, document: Document, etag: str) -> str:
+    async def replace(self, document: Document, etag: str) -> str | None:
         """Write the whole item if its etag is unchanged. Return the new etag."""
-        await self._check(document["id"], etag)
-        answer = await self._asked(
+        answer = await self._written(
             "replace",
-            lambda: self._proxy.replace_item(
-                document["id"],
-                document,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-                no_response=True,
+            etag,
+            lambda condition: self._proxy.replace_item(
+                document["id"], document, **condition, no_response=True
             ),
-            *_REFUSED_WRITES,
         )
-        return _etag_in(answer)
+        return None if answer is None else _etag_in(answer)
 
-    async def patch(self, name: str, operations: Operations, etag: str) -> str:
+    async def patch(self, name: str, operations: Operations, etag: str) -> str | None:
         """Change parts of an item if its etag is unchanged. Return the new etag."""
-        return _etag_in(await self._patched(name, operations, etag, no_response=True))
+        answer = await self._patched(name, operations, etag, no_response=True)
+        return None if answer is None else _etag_in(answer)
 
-    async def patch_whole(self, name: str, operations: Operations, etag: str) -> Document:
+    async def patch_whole(
+        self, name: str, operations: Operations, etag: str
+    ) -> Document | None:
         """Change parts of an item if its etag is unchanged. Return all of it."""
-        return dict(await self._patched(name, operations, etag, no_response=False))
+        answer = await self._patched(name, operations, etag, no_response=False)
+        return None if answer is None else dict(answer)
 
-    async def delete(self, name: str, etag: str) -> None:
-        await self._check(name, etag)
-        await self._asked(
-            "delete",
-            lambda: self._proxy.delete_item(
-                name, self._key(name), etag=etag, match_condition=MatchConditions.IfNotModified
-            ),
-            *_REFUSED_WRITES,
-        )
+    async def delete(self, name: str, etag: str) -> bool:
+        """Delete an item if its etag is unchanged, and say whether that is so."""
+
+        async def deleted(condition: Mapping[str, Any]) -> bool:
+            await self._proxy.delete_item(name, self._key(name), **condition)
+            return True
+
+        return await self._written("delete", etag, deleted) is not None
 
     async def query(self, text: str, **parameters: str) -> list[Document]:
         """Return what a query over the whole container finds."""
@@ -131,7 +116,7 @@ class Items:
             )
             return [dict(x) async for x in pages]
 
-        documents = await self._asked("query", found)
+        documents = await self._asked("query", found) or []
         if not self.partitioned_by_id:
             for x in documents:
                 key, name = x.get("partitionKey"), x.get("id")
@@ -153,39 +138,49 @@ class Items:
         found = await self.query("SELECT * FROM c WHERE c.id = @id", id=name)
         return found[0] if found else None
 
-    async def _check(self, name: str, etag: str) -> None:
-        """Raise ``Moved`` for what cannot be an etag: the client would leave out an empty
-        one, and overwrite whatever is there, and it cannot send every text.
-        """
-        if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
-            raise PreconditionFailed if await self.read(name) is not None else ItemNotFound
-
     async def _patched(
         self, name: str, operations: Operations, etag: str, *, no_response: bool
     ) -> Any:
         assert 0 < len(operations) <= _MOST_OPERATIONS, f"{len(operations)} changes to {name!r}"
-        await self._check(name, etag)
-        return await self._asked(
+        return await self._written(
             "patch",
-            lambda: self._proxy.patch_item(
+            etag,
+            lambda condition: self._proxy.patch_item(
                 name,
                 self._key(name),
                 [dict(x) for x in operations],
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
+                **condition,
                 no_response=no_response,
             ),
-            *_REFUSED_WRITES,
         )
 
-    async def _asked(
-        self, name: str, call: Callable[[], Awaitable[T]], *expected: type[Exception]
-    ) -> T:
-        """Raise what the call may answer about its item; any other error is the container's."""
+    async def _written(
+        self, kind: str, etag: str, write: Callable[[Mapping[str, Any]], Awaitable[T]]
+    ) -> T | None:
+        """Write under an etag. What cannot be one is refused here: the client would leave out
+        an empty one, and overwrite whatever is there, and it cannot send every text.
+        """
+        if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
+            return None
+        condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+        return await self._asked(kind, lambda: write(condition), refused=_MOVED)
 
-        async def answered() -> T:
-            with translate_errors(self._where), _conflicts_told(expected):
-                return await self._following(call)
+    async def _asked(
+        self, name: str, call: Callable[[], Awaitable[T]], *, refused: Collection[int] = ()
+    ) -> T | None:
+        """Return ``None`` where the answer has one of the ``refused`` statuses and is about the
+        item; any other error is the container's, and raised.
+        """
+
+        async def answered() -> T | None:
+            with translate_errors(self._where):
+                try:
+                    return await self._following(call)
+                except CosmosHttpResponseError as error:
+                    of_item = error.sub_status not in _NOT_ABOUT_THE_ITEM
+                    if of_item and error.status_code in refused:
+                        return None
+                    raise
 
         if self._calls is None:
             return await answered()
@@ -206,27 +201,7 @@ class Items:
             raise
 
 
-@contextmanager
-def _conflicts_told(expected: Sequence[type[Exception]]) -> Iterator[None]:
-    try:
-        yield
-    except CosmosHttpResponseError as error:
-        conflict = _CONFLICTS.get(error.status_code or 0)
-        if (
-            conflict is None
-            or conflict not in expected
-            or error.sub_status in _NOT_ABOUT_THE_ITEM
-        ):
-            raise
-        raise conflict from error
-
-
-_CONFLICTS: Mapping[int, type[Exception]] = {
-    404: ItemNotFound,
-    409: ItemExists,
-    412: PreconditionFailed,
-}
-_REFUSED_WRITES = (ItemNotFound, PreconditionFailed)
+_NOT_THERE, _IS_THERE, _MOVED = (404,), (409,), (404, 412)
 _ANOTHER_CONTAINER = ((404, 1002), (404, 1003), (400, 1024))
 _NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
 

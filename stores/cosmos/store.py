@@ -15,13 +15,7 @@ import msgspec
 from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each
 from changefeed.stores.cosmos.document_ids import Names
-from changefeed.stores.cosmos.items import (
-    Document,
-    ItemExists,
-    ItemNotFound,
-    Items,
-    PreconditionFailed,
-)
+from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.store import (
     WHOLE,
     Listed,
@@ -78,25 +72,21 @@ class CosmosStore(Store):
 
     async def _put(self, record: Record) -> Record | None:
         document = self._document(record)
-        try:
-            if not record.version:
-                return self._record(record.kind, await self._items.create(document))
-            etag = await self._items.replace(document, etag_of(record.version))
-            return self._record(record.kind, {**document, "_etag": etag})
-        except ItemNotFound:
-            return None
-        except (ItemExists, PreconditionFailed):
+        written = await self._written(document, record.version)
+        if written is None:
             found = await self._items.read(document["id"])
-            if found is None or found.get("attempt") != document["attempt"]:
-                return None
-            return self._record(record.kind, found)
+            ours = found is not None and found.get("attempt") == document["attempt"]
+            written = found if ours else None
+        return None if written is None else self._record(record.kind, written)
+
+    async def _written(self, document: Document, version: str) -> Document | None:
+        if not version:
+            return await self._items.create(document)
+        etag = await self._items.replace(document, etag_of(version))
+        return None if etag is None else {**document, "_etag": etag}
 
     async def delete(self, kind: str, key: str, version: str) -> bool:
-        try:
-            await self._items.delete(self._names.record(kind, key), etag_of(version))
-        except (ItemNotFound, PreconditionFailed):
-            return False
-        return True
+        return await self._items.delete(self._names.record(kind, key), etag_of(version))
 
     def _document(self, record: Record) -> Document:
         document = {

@@ -27,6 +27,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.stores.store import WHOLE
+from changefeed.testing.lease_cast import not_refused
 from cosmos_emulator import DEVELOPMENT_KEY
 from cosmos_emulator.testing import running
 from tests.support import make
@@ -174,7 +175,7 @@ async def test_a_listing_of_what_has_changed_shows_leases_and_members_of_one_fle
     await owned_by_a(other)
     await other.put_member(make.member("b"))
     await owned_by_a(leases)
-    member = await leases.put_member(make.member("a"))
+    member = not_refused(await leases.put_member(make.member("a")))
     found = await changed(leases, whole[1])
     assert found[0] == {"0"}
     again = await leases.list_fleet(whole[1])
@@ -417,9 +418,9 @@ async def test_a_write_that_the_client_sends_twice_is_recognised(place: Place) -
     assert await leases.read(RangeId("0")) == taken
     assert (taken.renewals, taken.position, taken.write_id) == (2, C1, "w")
     await place.fault("create_item", "drop", when="after")
-    member = await leases.put_member(make.member("a"))
+    member = not_refused(await leases.put_member(make.member("a")))
     await place.fault("replace_item", "drop", when="after")
-    member = await leases.put_member(replace(member, heartbeats=1))
+    member = not_refused(await leases.put_member(replace(member, heartbeats=1)))
     assert list(await leases.members()) == [member]
 
 

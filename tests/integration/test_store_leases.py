@@ -30,6 +30,7 @@ from changefeed.stores.postgres.address import read_address
 from changefeed.stores.postgres.connection import connect
 from changefeed.stores.postgres.schema import VERSION, stored_version
 from changefeed.stores.store import WHOLE, Record
+from changefeed.testing.lease_cast import not_refused
 from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
@@ -205,7 +206,7 @@ async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
             proxy.cut_the_next_answer()
             await leases.replace(reached.released())
             proxy.cut_the_next_answer()
-            member = await leases.put_member(make.member("a"))
+            member = not_refused(await leases.put_member(make.member("a")))
             proxy.cut_the_next_answer()
             await leases.put_member(replace(member, heartbeats=1))
             found = await leases.read(RangeId("r0"))

@@ -11,7 +11,6 @@ from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
-from changefeed.leases.errors import MemberConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredLeases
@@ -111,10 +110,8 @@ def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
 @mutant(rule=6, kills="unit/host/test_membership.py")
 def a_host_takes_its_own_unanswered_heartbeat_for_a_namesake(m: Patch) -> None:
     async def beat(self: Membership) -> None:
-        try:
-            await self._write()
-        except MemberConflict:
-            raise NameTaken(self._member.name, self._member.incarnation) from None
+        if not await self._has_written():
+            raise NameTaken(self._member.name, self._member.incarnation)
 
     m.patch(Membership, "_beat", beat)
 

@@ -20,14 +20,7 @@ from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.document_ids import Names
-from changefeed.stores.cosmos.items import (
-    Document,
-    ItemExists,
-    ItemNotFound,
-    Items,
-    Operations,
-    PreconditionFailed,
-)
+from changefeed.stores.cosmos.items import Document, Items, Operations
 from cosmos_emulator.patching import patched
 
 from .network import Replicas, Server, listing
@@ -44,13 +37,9 @@ class Endpoint:
         self.documents: dict[str, Document] = {}
         self._etags = count(1)
 
-    def find(self, name: str, etag: str | None = None) -> Document:
+    def find(self, name: str, etag: str) -> Document | None:
         found = self.documents.get(name)
-        if found is None:
-            raise ItemNotFound
-        if etag is not None and found["_etag"] != etag:
-            raise PreconditionFailed
-        return found
+        return None if found is None or found["_etag"] != etag else found
 
     def since(self, number: int) -> list[Document]:
         """Return what was written after a write, in the order of writing."""
@@ -79,28 +68,36 @@ class SimulatedItems:
     async def read(self, name: str) -> Document | None:
         return _copied(self._endpoint.documents.get(name))
 
-    async def create(self, document: Document) -> Document:
+    async def create(self, document: Document) -> Document | None:
         if document["id"] in self._endpoint.documents:
-            raise ItemExists
+            return None
         return self._written(None, document)
 
-    async def replace(self, document: Document, etag: str) -> str:
+    async def replace(self, document: Document, etag: str) -> str | None:
         before = self._endpoint.find(document["id"], etag)
-        return str(self._written(before, document)["_etag"])
+        return None if before is None else str(self._written(before, document)["_etag"])
 
-    async def patch(self, name: str, operations: Operations, etag: str) -> str:
-        return str((await self.patch_whole(name, operations, etag))["_etag"])
+    async def patch(self, name: str, operations: Operations, etag: str) -> str | None:
+        written = await self.patch_whole(name, operations, etag)
+        return None if written is None else str(written["_etag"])
 
-    async def patch_whole(self, name: str, operations: Operations, etag: str) -> Document:
+    async def patch_whole(
+        self, name: str, operations: Operations, etag: str
+    ) -> Document | None:
         before = self._endpoint.find(name, etag)
+        if before is None:
+            return None
         return self._written(before, patched(before, [dict(x) for x in operations]))
 
-    async def delete(self, name: str, etag: str) -> None:
+    async def delete(self, name: str, etag: str) -> bool:
         before = self._endpoint.find(name, etag)
+        if before is None:
+            return False
         del self._endpoint.documents[name]
         lease = _lease_in(before)
         if lease is not None:
             self._around.checker.deleted(lease, self._process_id)
+        return True
 
     async def query(self, text: str, **parameters: str) -> list[Document]:
         """Know the two queries there are: all, and all but the positions."""

@@ -28,12 +28,7 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.cosmos.items import (
-    ItemExists,
-    ItemNotFound,
-    Items,
-    PreconditionFailed,
-)
+from changefeed.stores.cosmos.items import Items
 from tests.support.dotnet_processor import Document, new_lease, rewritten
 
 T = TypeVar("T")
@@ -189,10 +184,8 @@ class DotNetLikeHost:
             found = child.range
             made = new_lease(prefix, found.id, found.low, found.high)
             made |= {"ContinuationToken": child.start, "properties": stored["properties"]}
-            with suppress(ItemExists):
-                await _in_time(items.create(made))
-        with suppress(ItemNotFound, PreconditionFailed):
-            await _in_time(items.delete(lease["id"], stored["_etag"]))
+            await _in_time(items.create(made))
+        await _in_time(items.delete(lease["id"], stored["_etag"]))
 
     async def _update(self, name: str, *, owner: str | None, **changed: object) -> Document:
         """Replace a document, while its owner is the one that is expected."""
@@ -202,11 +195,8 @@ class DotNetLikeHost:
             if stored is None or stored["Owner"] != owner:
                 raise LeaseLost
             document = rewritten(stored, self._now(), **changed)
-            with suppress(PreconditionFailed):
-                try:
-                    etag = await _in_time(items.replace(document, stored["_etag"]))
-                except ItemNotFound as error:
-                    raise LeaseLost from error
+            etag = await _in_time(items.replace(document, stored["_etag"]))
+            if etag is not None:
                 return document | {"_etag": etag}
         raise LeaseLost
 

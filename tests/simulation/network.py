@@ -153,6 +153,11 @@ class _Request:
         one = self.name in _OF_ONE_RECORD or (self.name == "read" and len(args) == 1)
         return _key_of(args) if one else None
 
+    def refused_by(self, result: object) -> bool:
+        """Whether this is a write, and the answer says that another had come before."""
+        says_nothing = self.name in ("delete", "remove_member")
+        return result is False or (result is None and self.name in _WRITES and not says_nothing)
+
     def resolve(self, result: object) -> None:
         if not self.answer.done():
             self.on_answer()
@@ -255,8 +260,7 @@ class Link:
             request.reject(self._unavailable("lost on its way there"))
         elif weather.repeat and request.name in _WRITES and chance() < weather.repeat:
             with suppress(Exception):
-                self._perform(request)
-                request.was_sent_before = True
+                request.was_sent_before = not request.refused_by(self._perform(request))
             self._travel(weather, self._serve, request)
         else:
             self._serve(request)
@@ -276,17 +280,21 @@ class Link:
         args = request.method.args
         self._way.on_fate(fate, request.name, args[0] if args else None, error)
 
+    def _met_refusal(self, request: _Request, error: Exception | None) -> None:
+        fate = Fate.MET_ITSELF if request.was_sent_before else Fate.REFUSED
+        self._met(fate, request, error)
+
     def _serve(self, request: _Request) -> None:
         weather = request.weather
         try:
             result = self._perform(request)
         except Exception as error:  # noqa: BLE001 - carried to the caller
-            self._met(
-                Fate.MET_ITSELF if request.was_sent_before else Fate.REFUSED, request, error
-            )
+            self._met_refusal(request, error)
             self._in_session(request, None)
             self._travel(weather, request.refuse, error)
             return
+        if request.refused_by(result):
+            self._met_refusal(request, None)
         if request.name in self._listings:
             name = listing(request.name, **request.method.keywords)
             result = self._perhaps_stale(request, name, result)

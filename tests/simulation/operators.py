@@ -14,7 +14,7 @@ from changefeed.fleet.reset import RangeInUse, carry_out, planned
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from changefeed.stores.bounded import Bounds
@@ -31,7 +31,6 @@ _FAILURES = (
     StoreUnavailable,
     FeedUnavailable,
     LeaseConflict,
-    LeaseGone,
     RangeUnknown,
 )
 

@@ -8,7 +8,6 @@ from typing import Literal
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import KeptCheckpoint, Lease
-from changefeed.leases.stored import CheckpointConflict
 
 from .checkers import OPERATOR, Call, Checker
 from .probes import Probe, Probes
@@ -247,7 +246,7 @@ class Scout(Checker):
         return Call(process=process, range_id=record.range_id, epoch=record.epoch)
 
     def _refused(self, name: str, record: object, error: Exception | None) -> None:
-        if not isinstance(error, LeaseConflict | CheckpointConflict):
+        if not isinstance(error, LeaseConflict | None):
             return
         if name in ("acquire", "replace") and isinstance(record, Lease):
             stored = self.leases.get(record.range_id)

@@ -16,10 +16,7 @@ from changefeed.host.membership import NameTaken
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.errors import (
     LeaseConflict,
-    LeaseError,
-    LeaseGone,
     LeaseLost,
-    MemberConflict,
 )
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.observers.errors import (
@@ -57,11 +54,9 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     RangeDamaged(_R0, "x"),
     RangeUnknown(_R0),
     RangeEnded(_R0, ()),
-    LeaseError(_LEASE, "x"),
-    LeaseConflict(_LEASE, "x"),
-    LeaseGone(_LEASE, "x"),
+    LeaseConflict(_LEASE, None),
+    LeaseConflict(_LEASE, _LEASE, "x"),
     LeaseLost(_LEASE, "x"),
-    MemberConflict(_MEMBER, "x"),
     StoreError("x"),
     StoreUnavailable("x"),
     StoreRefused("x"),

@@ -56,7 +56,7 @@ async def test_a_lease_that_others_never_stop_writing_is_given_up() -> None:
 
     class Busy(MemoryLeases):
         async def replace(self, lease: Lease) -> Lease:
-            raise LeaseConflict(lease, "written since")
+            raise LeaseConflict(lease, lease)
 
     busy = Busy()
     await busy.create(make.lease(at="7"))

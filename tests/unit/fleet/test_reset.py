@@ -9,7 +9,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.reset import RangeInUse, carry_out, planned, refuse_in_use
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.errors import LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
@@ -68,7 +68,7 @@ async def test_a_position_is_tried_on_the_feed_before_it_is_written() -> None:
     assert (move.to, move.again) == (feed.position_after(third), 7)
     with pytest.raises(FeedRefused):
         await planned(feed, container, R0, "nonsense")
-    with pytest.raises(LeaseGone):
+    with pytest.raises(LeaseConflict, match="no such lease"):
         await planned(feed, container, RangeId("r9"), "now")
 
 

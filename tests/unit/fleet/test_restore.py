@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.feeds.feed import Child, Position, RangeId
 from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
-from changefeed.leases.errors import LeaseGone
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -46,7 +46,7 @@ async def test_a_lease_that_a_host_has_created_meanwhile_is_not_taken_for_ours()
     container = MemoryLeases()
     (step,) = steps_to([make.lease("r0", at="3", epoch=1)], [])
     await container.create(make.lease("r0", at="0", epoch=1))
-    with pytest.raises(LeaseGone, match="meanwhile"):
+    with pytest.raises(LeaseConflict, match="meanwhile"):
         await carry_out(container, step)
 
 

@@ -10,7 +10,7 @@ import pytest
 from changefeed.feeds.feed import Position
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
@@ -398,7 +398,7 @@ async def test_behind_its_fence_an_owner_creates_nothing() -> None:
     owned = await make.owned(leases)
     await deleted(leases)
     await asyncio.sleep(29)
-    with pytest.raises(LeaseGone):
+    with pytest.raises(LeaseLost, match="deleted"):
         await owned.renew()
     assert owned.lost
     assert await leases.list() == []

@@ -16,6 +16,7 @@ from changefeed.host.wiring import open_host
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
+from changefeed.testing.lease_cast import not_refused
 from tests.support import make
 
 pytestmark = [
@@ -61,7 +62,9 @@ async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leases, name = MemoryLeases(), HostName("a")
-    member = await leases.put_member(Member(name=name, incarnation=Incarnation("a-1")))
+    member = not_refused(
+        await leases.put_member(Member(name=name, incarnation=Incarnation("a-1")))
+    )
     found = make.lease("r0", at="0")
     owned = await leases.acquire(
         (await leases.create(found)).taken_by(name, member.incarnation)

@@ -17,6 +17,7 @@ from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.postgres.store import PostgresStore
 from changefeed.stores.store import WHOLE
+from changefeed.testing.lease_cast import not_refused
 from tests.support import make
 from tests.support.shown_by_changes import ShownByChanges
 
@@ -112,7 +113,7 @@ async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at
     now = 0.0
     container = ShownByChanges()
     listing = LeaseListing(container, lambda: now)
-    a = await container.put_member(make.member("a"))
+    a = not_refused(await container.put_member(make.member("a")))
     await listing.list_fleet(alone)
     await container.remove_member(a)
     assert await listing.list_fleet(alone) == ([], [a])
@@ -123,9 +124,9 @@ async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at
 async def test_a_member_that_stops_is_known_no_more_as_soon_as_its_record_is_removed() -> None:
     container = ShownByChanges()
     listing = LeaseListing(container, lambda: 0.0)
-    a = await container.put_member(make.member("a"))
+    a = not_refused(await container.put_member(make.member("a")))
     await listing.list_fleet(alone)
-    a = await container.put_member(replace(a, stopping=True))
+    a = not_refused(await container.put_member(replace(a, stopping=True)))
     assert await listing.list_fleet(alone) == ([], [a])
     await container.remove_member(a)
     assert await listing.list_fleet(alone) == ([], [])

@@ -142,7 +142,7 @@ async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
 
     def refused(connection: sqlite3.Connection) -> None:
         connection.execute("delete from records")
-        raise LeaseConflict(NEW, "it was told to")
+        raise LeaseConflict(NEW, NEW)
 
     async with SqliteLeases(path) as leases:
         made = [await leases.create(make.lease(f"r{n}", at="c0")) for n in range(50)]

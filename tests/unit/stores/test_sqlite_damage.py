@@ -105,9 +105,7 @@ async def test_so_are_a_member_and_the_name_of_the_feed(path: Path, body: str) -
         await leases.put_member(ANNA)
         await join_fleet(leases, "the feed")
         change(path, f"update records set body = {body} where kind = 'host'")
-        for said in await reasons(
-            leases.members, leases.list_fleet, lambda: leases.put_member(ANNA)
-        ):
+        for said in await reasons(leases.members, leases.list_fleet):
             assert "'anna'" in said
         if "heartbeats" not in body:
             change(path, f"update records set body = {body} where kind = 'fleet'")
