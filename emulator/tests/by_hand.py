@@ -69,13 +69,26 @@ class Hand:
         more = {k.replace("_", "-"): v for k, v in extra.items()}
         return await self.send("GET", DOCS, headers=headers | more)
 
-    async def query(self, text: str, limit: int = 100, **parameters: Any) -> Reply:
+    async def query(
+        self, text: str, limit: int = 100, range_: str = "0", **parameters: Any
+    ) -> Reply:
+        """Ask one range, as clients do that merge what ranges answer."""
+        one = {"x-ms-documentdb-partitionkeyrangeid": range_}
+        return await self._query(text, limit, parameters, one)
+
+    async def query_everywhere(self, text: str, limit: int = 100, **parameters: Any) -> Reply:
+        return await self._query(text, limit, parameters, {})
+
+    async def _query(
+        self, text: str, limit: int, parameters: Mapping[str, Any], more: Mapping[str, str]
+    ) -> Reply:
         given = [{"name": f"@{k}", "value": v} for k, v in parameters.items()]
         headers = {
             "x-ms-documentdb-isquery": "True",
             "Content-Type": "application/query+json",
             "x-ms-documentdb-query-enablecrosspartition": "True",
             "x-ms-max-item-count": str(limit),
+            **more,
         }
         return await self.send("POST", DOCS, {"query": text, "parameters": given}, headers)
 

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulator.tests.by_hand import DOCS, Hand
+from cosmos_emulator import EmulatorSettings
+from cosmos_emulator.testing import running
+from emulator.tests.by_hand import DOCS, Hand, hand
 
 ITEMS: list[dict[str, Any]] = [
     {"id": "a1", "pk": "x", "n": 3, "tags": ["red", "blue"], "in": {"a": 1}},
@@ -228,7 +231,7 @@ async def test_pages_chained_by_their_continuation_give_the_whole(
         header = {
             "x-ms-documentdb-isquery": "True",
             "Content-Type": "application/query+json",
-            "x-ms-documentdb-query-enablecrosspartition": "True",
+            "x-ms-documentdb-partitionkeyrangeid": "0",
             "x-ms-max-item-count": "2",
         } | ({"x-ms-continuation": token} if token else {})
         got = await by_hand.send("POST", DOCS, {"query": text}, header)
@@ -251,3 +254,36 @@ async def test_a_query_stays_in_its_partition_key_and_needs_leave_to_cross(
     assert "enablecrosspartition" in wide.body["message"]
     named = {"query": "SELECT * FROM c WHERE c.n > 1 AND c.pk = 'x'"}
     assert (await by_hand.send("POST", DOCS, named, header)).ids == ["a1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM c ORDER BY c.n",
+        "SELECT DISTINCT VALUE c.pk FROM c",
+        "SELECT VALUE COUNT(1) FROM c",
+        "SELECT TOP 1 * FROM c",
+        "SELECT * FROM c OFFSET 1 LIMIT 1",
+    ],
+)
+async def test_what_ranges_cannot_answer_for_themselves_is_left_to_the_client_with_a_plan(
+    by_hand: Hand, text: str
+) -> None:
+    await fill(by_hand)
+    refused = await by_hand.query_everywhere(text)
+    assert (refused.status, refused.substatus) == (400, 1004)
+    info = msgspec.json.decode(refused.body["additionalErrorInfo"])["queryInfo"]
+    assert (await by_hand.query(text)).status == 200  # of one range
+    assert info["rewrittenQuery"]
+    simple = await by_hand.query_everywhere("SELECT VALUE c.id FROM c JOIN t IN c.tags")
+    assert simple.body["Documents"] == ["a1", "a1"]
+
+
+async def test_a_lenient_emulator_answers_for_all_ranges_at_once() -> None:
+    async with running(EmulatorSettings(port=0, lenient=True)) as url, hand(url) as by_hand:
+        await fill(by_hand)
+        await by_hand.split()
+        answer = await by_hand.query_everywhere(
+            "SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk"
+        )
+        assert sorted(x["n"] for x in answer.body["Documents"]) == [1, 2, 2]

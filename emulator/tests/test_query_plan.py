@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cosmos_emulator.errors import CosmosError
-from cosmos_emulator.query.plan import plan
+from cosmos_emulator.query.plan import FEATURES, plan
 from cosmos_emulator.query.run import parsed
 from emulator.tests.test_query_functions import results
 
@@ -18,9 +18,8 @@ PARTS: tuple[list[dict[str, Any]], ...] = (
 
 def info(text: str, **parameters: Any) -> dict[str, Any]:
     given = [{"name": f"@{k}", "value": v} for k, v in parameters.items()]
-    found: dict[str, Any] = plan(parsed({"query": text, "parameters": given}, now=0))[
-        "queryInfo"
-    ]
+    query = parsed({"query": text, "parameters": given}, now=0)
+    found: dict[str, Any] = plan(query, FEATURES)["queryInfo"]
     return found
 
 
@@ -46,7 +45,8 @@ def info(text: str, **parameters: Any) -> dict[str, Any]:
             "SELECT TOP 3 VALUE c.id FROM c ORDER BY c.pk, c.n",
             (
                 'SELECT TOP 3 c._rid, [{"item": c.pk}, {"item": c.n}] AS orderByItems, '
-                f"c.id AS payload FROM c WHERE ({FILTER}) ORDER BY c.pk ASC, c.n ASC"
+                f"c.id AS payload FROM c WHERE IS_DEFINED(c.id) AND ({FILTER}) "
+                "ORDER BY c.pk ASC, c.n ASC"
             ),
         ),
         ("SELECT VALUE COUNT(1) FROM c", 'SELECT VALUE [{"item": COUNT(1)}] FROM c'),
@@ -91,3 +91,43 @@ def test_a_plan_says_what_the_client_does_with_the_answers() -> None:
 def test_an_aggregate_inside_another_expression_has_no_plan() -> None:
     with pytest.raises(CosmosError, match="aggregate"):
         info("SELECT VALUE COUNT(1) + 1 FROM c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT DISTINCT c.pk FROM c ORDER BY c.n OFFSET 1 LIMIT 2",
+        "SELECT DISTINCT VALUE c.pk FROM c ORDER BY c.pk OFFSET 1 LIMIT 2",
+        "SELECT DISTINCT TOP 2 c.pk FROM c ORDER BY c.n",
+    ],
+)
+def test_a_range_is_not_cut_short_before_the_client_has_dropped_what_is_twice(
+    text: str,
+) -> None:
+    rewritten = info(text)["rewrittenQuery"].replace(FILTER, "true")
+    many = [{"id": str(x), "pk": "same", "n": x} for x in range(5)]
+    assert len(results(rewritten, *many)) == 5
+
+
+def test_extremes_are_plain_unless_the_client_announces_several_aggregates() -> None:
+    query = parsed({"query": "SELECT VALUE MIN(c.n) FROM c", "parameters": []}, now=0)
+    plain = plan(query, ["Aggregate"])["queryInfo"]["rewrittenQuery"]
+    assert plain == 'SELECT VALUE [{"item": MIN(c.n)}] FROM c'
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk", "GroupBy"),
+        ("SELECT COUNT(1) AS n FROM c", "NonValueAggregate"),
+        ("SELECT TOP 1 * FROM c", "Top"),
+        ("SELECT * FROM c ORDER BY c.a, c.b", "MultipleOrderBy"),
+        ("SELECT DISTINCT VALUE c.a FROM c", "Distinct"),
+        ("SELECT * FROM c OFFSET 1 LIMIT 1", "OffsetAndLimit"),
+    ],
+)
+def test_what_the_client_does_not_announce_is_refused_by_name(text: str, missing: str) -> None:
+    query = parsed({"query": text, "parameters": []}, now=0)
+    with pytest.raises(CosmosError, match=missing) as refused:
+        plan(query, ["Aggregate"])
+    assert (refused.value.status, refused.value.substatus) == (400, 0)

@@ -52,7 +52,6 @@ def test_it_has_what_hosts_need_at_the_versions_that_are_tested_and_no_installer
     assert {
         "azure-cosmos",
         "asyncpg",
-        "grpcio",
         "obstore",
         "pyarrow",
         "redis",

@@ -64,6 +64,10 @@ def emulator(
         typer.Option("--split-at-items", min=2, help="Split a range that has more items."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed for random faults.")] = None,
+    lenient: Annotated[
+        bool,
+        typer.Option("--lenient", help="Serve queries that an account leaves to clients."),
+    ] = False,
     _version: Annotated[
         bool,
         typer.Option(
@@ -84,6 +88,7 @@ def emulator(
         tls=tls,
         split_at_items=split_at_items,
         seed=seed,
+        lenient=lenient,
     )
     try:
         asyncio.run(_serve_until_stopped(settings))
@@ -96,7 +101,10 @@ def emulator(
 async def _serve_until_stopped(settings: EmulatorSettings) -> None:
     serving = asyncio.create_task(serve(settings, ready=_say_ready))
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    stopping = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        stopping.append(signal.SIGHUP)
+    for number in stopping:
         loop.add_signal_handler(number, serving.cancel)
     await asyncio.wait({serving})
     if not serving.cancelled():

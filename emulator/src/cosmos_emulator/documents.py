@@ -17,13 +17,14 @@ from cosmos_emulator.calls import (
 )
 from cosmos_emulator.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,
+    CosmosError,
     bad_request,
 )
 from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
 from cosmos_emulator.json_values import JsonObject, decoded, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey, steps_of
 from cosmos_emulator.query import run as queries
-from cosmos_emulator.query.plan import plan
+from cosmos_emulator.query.plan import FEATURES, plan
 from cosmos_emulator.query.run import Query, Scope
 from cosmos_emulator.query.syntax import Binary, Expression, Property
 from cosmos_emulator.ranges import PhysicalRange
@@ -94,21 +95,44 @@ def read_items(emulator: Emulator, call: Call) -> Answer:
 
 def query_items(emulator: Emulator, call: Call) -> Answer:
     query = queries.parsed(decoded_object(call.body), now=emulator.clock())
-    narrow = ("partitionkey", "partitionkeyrangeid", "query-enablecrosspartition")
-    wide = not any(f"x-ms-documentdb-{x}" in call.headers for x in narrow)
-    if wide and "x-ms-start-epk" not in call.headers and not _names_a_key(call, query):
+    narrow = ("x-ms-documentdb-partitionkey", "x-ms-documentdb-partitionkeyrangeid")
+    one = any(x in call.headers for x in (*narrow, "x-ms-start-epk"))
+    if not one and not _names_a_key(call, query):
+        _check_servable(emulator, call, query)
+    return _query(emulator, call, query)
+
+
+def _check_servable(emulator: Emulator, call: Call, query: Query) -> None:
+    """Raise 400, with a plan, where a query of all ranges is the client's to merge."""
+    if "x-ms-documentdb-query-enablecrosspartition" not in call.headers:
         raise bad_request(
             "Cross partition query is required but disabled. Set "
             "x-ms-documentdb-query-enablecrosspartition to true, give a partition key, or "
             "compare the partition key with a value."
         )
-    return _query(emulator, call, query)
+    if emulator.settings.lenient or query.select.is_simple:
+        return
+    raise CosmosError(
+        400,
+        "The provided cross partition query can not be directly served by the gateway. Clients "
+        "ask for a query plan, and merge what the ranges answer. An emulator that is started "
+        "with --lenient serves it at once.",
+        CROSS_PARTITION_QUERY_NOT_SERVABLE,
+        info=msgspec.json.encode(_plan(emulator, call, query)).decode(),
+    )
 
 
 def query_plan(emulator: Emulator, call: Call) -> Answer:
     """Return the query plan for a client that asks each range and merges the answers."""
     query = queries.parsed(decoded_object(call.body), now=emulator.clock())
-    return Answer(body=msgspec.json.encode(plan(query)))
+    return Answer(body=msgspec.json.encode(_plan(emulator, call, query)))
+
+
+def _plan(emulator: Emulator, call: Call, query: Query) -> dict[str, Any]:
+    announced = call.headers.get("x-ms-cosmos-supported-query-features")
+    if announced is None or emulator.settings.lenient:
+        return plan(query, FEATURES)
+    return plan(query, {x.strip() for x in announced.split(",")})
 
 
 def change_feed(emulator: Emulator, call: Call) -> Answer:

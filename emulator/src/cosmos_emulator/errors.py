@@ -32,16 +32,24 @@ THROTTLED = 3200
 
 
 class CosmosError(Exception):
-    """The answer is an error. ``retry_after_ms`` goes out as a header where it is given."""
+    """The answer is an error. ``retry_after_ms`` goes out as a header where it is given, and
+    ``info`` in the body: what a client needs to help itself.
+    """
 
     def __init__(
-        self, status: int, message: str, substatus: int = 0, retry_after_ms: int | None = None
+        self,
+        status: int,
+        message: str,
+        substatus: int = 0,
+        retry_after_ms: int | None = None,
+        info: str | None = None,
     ) -> None:
-        super().__init__(status, message, substatus, retry_after_ms)  # so that it pickles
+        super().__init__(status, message, substatus, retry_after_ms, info)  # so that it pickles
         self.status = status
         self.message = message
         self.substatus = substatus
         self.retry_after_ms = retry_after_ms
+        self.info = info
 
     def __str__(self) -> str:
         return f"{self.status}/{self.substatus}: {self.message}"
@@ -51,7 +59,8 @@ class CosmosError(Exception):
         errors = json.dumps({"Errors": [self.message]}, ensure_ascii=False)
         text = f"Message: {errors}\r\nActivityId: {activity_id}"
         code = _CODES.get(self.status, "Error")
-        return json.dumps({"code": code, "message": text}).encode()
+        info = {} if self.info is None else {"additionalErrorInfo": self.info}
+        return json.dumps({"code": code, "message": text, **info}).encode()
 
 
 def bad_request(message: str, substatus: int = 0) -> CosmosError:

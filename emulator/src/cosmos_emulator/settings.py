@@ -15,7 +15,8 @@ class EmulatorSettings:
     Port 0 takes any free port. Without ``data`` everything is kept in memory. With
     ``tls`` it makes itself a certificate, which is kept in ``data`` if there is one.
     ``split_at_items`` and ``split_at_bytes`` are per physical range; ``seed`` makes the
-    faults that strike by chance strike the same way again.
+    faults that strike by chance strike the same way again. ``lenient`` serves queries of all
+    ranges that an account leaves to clients.
     """
 
     host: str = "127.0.0.1"
@@ -26,3 +27,4 @@ class EmulatorSettings:
     split_at_items: int | None = None
     split_at_bytes: int | None = None
     seed: int | None = None
+    lenient: bool = False

@@ -10,7 +10,10 @@ const {
   PartitionKeyKind,
 } = require("@azure/cosmos");
 
-const REFUSAL = "is not supported by this emulator";
+const REFUSALS = [
+  "is not supported by this emulator",
+  "Cannot execute cross partition order-by queries on mixed types", // the client says so
+];
 const client = new CosmosClient({
   endpoint: process.env.COSMOS_ENDPOINT,
   key: process.env.COSMOS_KEY,
@@ -26,7 +29,7 @@ async function of(operation, attempt) {
     await attempt();
   } catch (thrown) {
     reason = String(thrown.message || thrown.body?.message || thrown).slice(0, 1500);
-    result = reason.includes(REFUSAL) ? "refused" : "failed";
+    result = REFUSALS.some((x) => reason.includes(x)) ? "refused" : "failed";
   }
   console.log(JSON.stringify({ client: "node", operation, result, reason }));
 }
@@ -187,14 +190,13 @@ async function many() {
   });
 }
 
-const MIXED = "this client does not merge values of different types";
 const QUERIES = [
   ["query with parameters", "SELECT VALUE c.id FROM c WHERE c.n = @n", ["i04"]],
   ["query with TOP", "SELECT TOP 2 VALUE c.pk FROM c WHERE c.pk = 'k3'", ["k3", "k3"]],
   ["query with ORDER BY", "SELECT VALUE c.id FROM c WHERE c.n > 25 ORDER BY c.n DESC",
     ["i29", "i28", "i27", "i26"]],
   ["query with ORDER BY of what is missing",
-    "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.n", ["i13", "i00"], MIXED],
+    "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.n", ["i13", "i00"]],
   ["query with ORDER BY of several values",
     "SELECT TOP 3 VALUE c.id FROM c WHERE c.n > 0 ORDER BY c.pk DESC, c.n ASC", ["i06", "i20", "i27"]],
   ["query with OFFSET and LIMIT",
@@ -249,10 +251,9 @@ async function queries() {
     const spec = { query, parameters: [{ name: "@n", value: 4 }] };
     return (await items.query(spec, options).fetchAll()).resources;
   };
-  for (const [operation, text, wanted, mixed] of QUERIES) {
+  for (const [operation, text, wanted] of QUERIES) {
     await of(operation, async () => {
       assert.deepEqual(await find(text), wanted);
-      if (mixed) return;
       assert.deepEqual(await find(text, { forceQueryPlan: true }), wanted); // merged here
     });
   }
