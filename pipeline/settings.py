@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field
 
 from changefeed.feeds.starts import start_in
 from changefeed.observers.middleware.retry import RetrySettings
@@ -24,7 +24,10 @@ from changefeed.runtime.settings import (
 )
 
 _NAME = r"^[a-z][a-z0-9_]*$"
-_Column = Annotated[str, Field(pattern=_NAME)]
+_HOURLY = (
+    "SELECT window.start AS window_start, key, count(*) AS changes FROM changes "
+    "GROUP BY window(committed_at, '1 hour'), key"
+)
 OBSERVER = "observer"
 """What the query of an observer is called, among those of tables."""
 
@@ -60,33 +63,21 @@ class LatestSettings(UpkeepSettings):
 
 
 class AggregateSettings(UpkeepSettings):
-    """A table of counts and sums by window of time; any number of these."""
+    """A table of figures by groups of changes; any number of these."""
 
     name: str = Field(pattern=_NAME, examples=["hourly"])
     """The name of the table."""
-    window: str = Field(examples=["1 hour"])
+    select: str = Field(examples=[_HOURLY])
+    """A SELECT with GROUP BY, in SQL of Spark over ``changes``: the columns of a change, and
+    ``value``, the parsed body. It selects each expression that it groups by, of a window its
+    start."""
     watermark: str | None = Field(default=None, examples=["2 hours"])
-    """Windows that ended so much before the newest change are forgotten; what still comes for
-    them is dropped, and counted. Without one every change counts, however late, and Spark
-    keeps all windows. Ranges are not read in step: while a backlog is read, a watermark has
-    to allow for how far they are apart."""
-    by: Mapping[_Column, str] = Field(default={}, examples=[{"kind": "value.kind"}])
-    """More columns to count by, as SQL over the columns of a change and ``value``, the parsed
-    body."""
-    sums: Mapping[_Column, str] = Field(default={}, examples=[{"total": "value.total"}])
-    """What to sum up, as SQL."""
-    where: str | None = Field(default=None, examples=["operation <> 'delete'"])
-    """Which changes count, as SQL."""
+    """Windows of ``committed_at`` that ended so much before the newest change are forgotten;
+    what still comes for them is dropped, and counted. Without one every change counts,
+    however late, and Spark keeps all groups. Ranges are not read in step: while a backlog is
+    read, a watermark has to allow for how far they are apart."""
     interval: float = Field(default=30.0, ge=0)
     """How often a batch begins."""
-
-    @model_validator(mode="after")
-    def _names_differ(self) -> "AggregateSettings":
-        names = ["window_start", "window_end", "changes", *self.by, *self.sums]
-        twice = sorted({x for x in names if names.count(x) > 1})
-        if twice:
-            raise ValueError(f"two columns would have the name {twice[0]!r}: rename one")
-        return self
 
 
 class ObserverSettings(Section):

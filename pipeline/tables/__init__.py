@@ -2,7 +2,7 @@
 
     changes     every change, appended; each batch one commit (``delta_sink``)
     latest      the latest state by key and id, merged (``latest``)
-    aggregates  counts and sums by windows of time, merged (``aggregates``)
+    aggregates  figures by groups of changes, merged (``aggregates``)
 
 Each table is a streaming query of its own, with its own checkpoint and interval: one that
 fails or falls behind does not hold up the others. One that starts far behind is filled first

@@ -96,11 +96,14 @@ def refuse_another(uri: str, schema: pa.Schema, definition: str = "") -> None:
 def ensure_table(uri: str, schema: pa.Schema, definition: str = "") -> DeltaTable:
     """Return the table; create it empty if it is missing. Raise as ``refuse_another``."""
     refuse_another(uri, schema, definition)
-    configuration: dict[str, str | None] = {
-        # Of values that come from bodies deltalake cannot compute all bounds: at a date
-        # after the year 9999 it stops.
-        "delta.dataSkippingStatsColumns": ",".join(x for x in schema.names if x in _BOUNDED)
-    }
+    # Of values that come from bodies deltalake cannot compute all bounds: at a date after the
+    # year 9999 it stops.
+    bounded = ",".join(x for x in schema.names if x in _BOUNDED)
+    configuration: dict[str, str | None] = (
+        {"delta.dataSkippingStatsColumns": bounded}
+        if bounded
+        else {"delta.dataSkippingNumIndexedCols": "0"}
+    )
     if definition:
         configuration[_DEFINITION] = definition
     return DeltaTable.create(

@@ -27,13 +27,13 @@ from changefeed.pipeline.tables.delta_table import Upkeep, compact
 class Merge:
     """Which rows are the same, and when one gives way to another.
 
-    ``keys`` are never null; ``nullable`` are keys that may be, and two nulls are the same.
-    ``newer`` is a condition over the rows ``s`` (from the batch) and ``t`` (in the table)
-    under which a row is replaced; without it, always.
+    Two nulls in keys that are ``nullable`` are the same. ``newer`` is a condition over the
+    rows ``s`` (from the batch) and ``t`` (in the table) under which a row is replaced;
+    without it, always.
     """
 
     keys: Sequence[str]
-    nullable: Sequence[str] = ()
+    nullable: bool = False
     newer: str | None = None
 
     @property
@@ -44,9 +44,7 @@ class Merge:
         none, and compare every row with every other.
         """
         operator = "IS NOT DISTINCT FROM" if self.nullable else "="
-        return " AND ".join(
-            f"(t.`{x}` {operator} s.`{x}`)" for x in (*self.keys, *self.nullable)
-        )
+        return " AND ".join(f"(t.`{x}` {operator} s.`{x}`)" for x in self.keys)
 
 
 def as_they_are(batch: DataFrame) -> DataFrame:

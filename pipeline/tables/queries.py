@@ -16,7 +16,7 @@ from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.supervisor import started
-from changefeed.pipeline.tables.aggregates import definition, merge_of, windowed
+from changefeed.pipeline.tables.aggregates import aggregated
 from changefeed.pipeline.tables.delta_sink import NAME as SINK
 from changefeed.pipeline.tables.delta_sink import register_sink
 from changefeed.pipeline.tables.delta_table import (
@@ -140,15 +140,15 @@ class Keeping:
         )
 
     def _aggregate(self, settings: AggregateSettings) -> Planned:
-        figures = windowed(self._parsed(settings.name), settings)
-        table = self._table(settings.name, merge_of(settings), settings)
+        figures, merge = aggregated(self._parsed(settings.name), settings)
+        table = self._table(settings.name, merge, settings)
         return Planned(
             name=settings.name,
             writer=figures.writeStream.outputMode("update").foreachBatch(table),
             interval=settings.interval,
             uri=table.uri,
             schema=arrow_schema(figures.schema),
-            definition=definition(settings),
+            definition=settings.select.strip(),
         )
 
     def _table(

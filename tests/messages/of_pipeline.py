@@ -29,9 +29,9 @@ for _cause, _case in {
     "a variable of a section that there is not": _settings(LATST__INTERVAL="1"),
     "a variable within one value": _settings(FEED__ADDRESS="x"),
     "a variable of a setting of Spark": _settings(SPARK__A="x"),
-    "an aggregate with a typo": _settings('aggregates=[{"name": "a", "windw": "1 h"}]'),
+    "an aggregate with a typo": _settings('aggregates=[{"name": "a", "selct": "SELECT 1"}]'),
     "an aggregate of a name that is taken": _settings(
-        'aggregates=[{"name": "latest", "window": "1 h"}]'
+        'aggregates=[{"name": "latest", "select": "SELECT 1"}]'
     ),
     "a list as a setting of Spark": _settings('spark={"spark.x": [1]}'),
     "a start that is no time with a zone": _settings(START="2026-01-31"),

@@ -36,6 +36,12 @@ _CONF: Final = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
+_HOURLY: Final = """
+SELECT window.start AS window_start, value.who.name AS who,
+       count(*) AS changes, sum(value.n) AS total
+FROM changes
+GROUP BY window(committed_at, '1 hour'), value.who.name
+"""
 _PATIENCE: Final = 120
 _HOUR: Final = 3_600_000_000
 
@@ -60,13 +66,7 @@ def rounds() -> Sequence[Sequence[Record]]:
 
 
 def settings(home: Path, directory: str) -> PipelineSettings:
-    figures = {
-        "name": "hourly",
-        "window": "1 hour",
-        "by": {"who": "value.who.name"},
-        "sums": {"total": "value.n"},
-        "compact_every": 3,
-    }
+    figures = {"name": "hourly", "select": _HOURLY, "compact_every": 3}
     return PipelineSettings.model_validate(
         {
             "feed": f"eventlog:{home / 'log'}",

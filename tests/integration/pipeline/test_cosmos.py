@@ -313,12 +313,8 @@ def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_wit
 def test_three_tables_are_kept_of_a_container(
     spark: "SparkSession", cosmos: ServedCosmos, tmp_path: Path
 ) -> None:
-    figures = {
-        "name": "by_key",
-        "window": "1000 days",
-        "by": {"k": "key"},
-        "sums": {"n": "value.n"},
-    }
+    select = "SELECT key AS k, count(*) AS changes, sum(value.n) AS n FROM changes GROUP BY key"
+    figures = {"name": "by_key", "select": select}
     wanted = PipelineSettings.model_validate(
         {
             "feed": cosmos.address("all-versions"),

@@ -34,6 +34,17 @@ PAGE = Path(__file__).parents[3] / "docs/pipeline.md"
 WHOLE = RangeId("e1.p00.v00-ff")
 
 
+HOURLY = (
+    "SELECT window.start AS window_start, count(*) AS changes FROM changes "
+    "GROUP BY window(committed_at, '1 hour')"
+)
+
+
+def by_day(*sums: str, where: str = "true") -> str:
+    columns = ", ".join(("window.start AS window_start", "count(*) AS changes", *sums))
+    return f"SELECT {columns} FROM changes WHERE {where} GROUP BY window(committed_at, '1 day')"
+
+
 def append(path: Path, *records: Record) -> None:
     async def write() -> None:
         async with EventLogWriter.open(path, synchronous="off") as writer:
@@ -155,7 +166,7 @@ def test_a_watermark_drops_what_comes_for_windows_that_ended_before_it_and_nothi
 ) -> None:
     a_log(tmp_path / "log", {}, parts=1)
     hour, log = 3600, tmp_path / "log"
-    figures = {"name": "hourly", "window": "1 hour", "watermark": "10 minutes"}
+    figures = {"name": "hourly", "select": HOURLY, "watermark": "10 minutes"}
     wanted = settings(tmp_path, changes=OFF, latest=OFF, aggregates=[figures])
     append(log, put("a", b"1", 0), put("a", b"1", hour + 1), put("a", b"1", 2 * hour))
     kept(spark, wanted)
@@ -178,7 +189,7 @@ def test_a_batch_that_was_in_the_tables_before_spark_knew_is_not_counted_twice(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     a_log(tmp_path / "log", {"a": 4, "b": 4}, parts=1)
-    figures = {"name": "daily", "window": "1 day", "sums": {"total": "value.n"}}
+    figures = {"name": "daily", "select": by_day("sum(value.n) AS total")}
     wanted = settings(tmp_path, body_schema="n INT", aggregates=[figures])
     kept(spark, wanted)
     names = ("changes", "latest", "daily")
@@ -201,7 +212,7 @@ def test_a_variant_is_for_figures_and_the_other_tables_keep_the_text(
     a_log(tmp_path / "log", {}, parts=1)
     append(tmp_path / "log", put("a", b'{"n": [5]}'), put("b", b"{"), put("c", b'{"n": "x"}'))
     total = "try_variant_get(value, '$.n[0]', 'double')"
-    figures = {"name": "daily", "window": "1 day", "sums": {"total": total}}
+    figures = {"name": "daily", "select": by_day(f"sum({total}) AS total")}
     wanted = settings(tmp_path, body_schema="variant", aggregates=[figures])
     kept(spark, wanted)
     (row,) = table(wanted, "daily")
@@ -211,15 +222,17 @@ def test_a_variant_is_for_figures_and_the_other_tables_keep_the_text(
         assert found == {"a": ('{"n": [5]}', None), "b": ("{", "{"), "c": ('{"n": "x"}', None)}
 
 
-WRONG_FIGURES = (
-    ({"by": {"kind": "value.kin"}}, "by.kind = 'value.kin': No such struct field"),
-    ({"by": {"kind": "value.("}}, r"by.kind = 'value.\('"),
-    ({"by": {"n": "count(*)"}}, "the table 'daily' cannot be kept"),
-    ({"sums": {"total": "value.kind"}}, "STRING, not a number: try_cast"),
-    ({"where": "value.n +"}, r"where = 'value.n \+'"),
-    ({"where": "value.n"}, "the table 'daily' cannot be kept"),
-    ({"window": "1 hower"}, "the table 'daily' cannot be kept"),
-    ({"watermark": "soon"}, "the table 'daily' cannot be kept"),
+WRONG_FIGURES: tuple[tuple[dict[str, str], str], ...] = (
+    ({"select": by_day("sum(value.kin)")}, "'daily' cannot be kept: No such struct field"),
+    ({"select": "SELECT value.("}, "cannot be kept: Syntax error"),
+    ({"select": by_day("sum(value.n) AS total", where="value.n")}, "cannot be kept"),
+    ({"select": "SELECT key FROM changes"}, "one SELECT over changes with GROUP BY"),
+    ({"select": "SELECT count(*) AS n FROM changes"}, "it has no GROUP BY"),
+    ({"select": f"{HOURLY} HAVING count(*) > 1"}, "one SELECT over changes with GROUP BY"),
+    ({"select": HOURLY.replace("window.start AS window_start, ", "")}, r"select window.start"),
+    ({"select": f"{HOURLY}, value.kind"}, "select .*kind.* as a column"),
+    ({"select": HOURLY.replace("1 hour", "1 hower")}, "cannot be kept"),
+    ({"select": HOURLY, "watermark": "soon"}, "cannot be kept"),
 )
 
 
@@ -227,11 +240,10 @@ def test_wrong_sql_and_schemas_are_told_before_anything_is_written(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     a_log(tmp_path / "log", {"a": 1})
-    daily = {"name": "daily", "window": "1 day"}
     schema = "kind STRING, n INT"
     wrong: list[tuple[dict[str, Any], str]] = [
         *(
-            ({"body_schema": schema, "aggregates": [{**daily, **x}]}, advice)
+            ({"body_schema": schema, "aggregates": [{"name": "daily", **x}]}, advice)
             for x, advice in WRONG_FIGURES
         ),
         ({"body_schema": "n WHAT"}, "the schema of bodies 'n WHAT' is neither"),
@@ -247,13 +259,15 @@ def test_settings_that_changed_are_refused_before_anything_is_written(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     a_log(tmp_path / "log", {"a": 1}, parts=1)
-    figures = {"name": "daily", "window": "1 day"}
+    figures = {"name": "daily", "select": by_day()}
     made = {"body_schema": "n INT", "latest": OFF, "aggregates": [figures]}
     kept(spark, settings(tmp_path, **made))
     changed: list[tuple[dict[str, Any], str]] = [
         ({"body_schema": "n DOUBLE"}, "the table .*changes has the columns"),
-        ({"aggregates": [{**figures, "window": "2 days"}]}, "daily was made for .*1 day"),
-        ({"aggregates": [{**figures, "where": "key = 'a'"}], "latest": {}}, "daily was made"),
+        (
+            {"aggregates": [{**figures, "select": by_day(where="key = 'a'")}], "latest": {}},
+            "daily was made for SELECT",
+        ),
     ]
     versions = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in ("changes", "daily")}
     for other, advice in changed:

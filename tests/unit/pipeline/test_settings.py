@@ -118,11 +118,10 @@ def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
 def test_settings_of_tables_that_do_not_fit_together_are_named() -> None:
     with pytest.raises(UserError, match="directory: "):
         load_settings(None, {"feed": "eventlog:log"})
-    aggregate = {"name": "a", "window": "1 hour"}
+    aggregate = {"name": "a", "select": "SELECT 1"}
     for wrong, named in (
         ({"name": "latest"}, "latest, observer, latest"),
-        ({"by": {"changes": "key"}}, "'changes'"),
-        ({"by": {"a.b": "key"}}, r"aggregates.0.by.a.b.* \(from the command line\)"),
+        ({"name": "a.b"}, r"aggregates.0.name .*\(from the command line\)"),
     ):
         with pytest.raises(UserError, match=named):
             replace(MINE, sets=[f"aggregates={json.dumps([aggregate | wrong])}"]).settings()

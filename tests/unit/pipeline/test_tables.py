@@ -101,7 +101,7 @@ def test_keys_that_are_null_are_one_key(tmp_path: Path) -> None:
     schema = pa.schema([("at", pa.int64()), ("who", pa.string()), ("total", pa.int64())])
     for total in (1, 2):
         rows = [{"at": 1, "who": x, "total": total} for x in ("me", None)]
-        merged(tmp_path, rows, schema, Merge(keys=("at",), nullable=("who",)))
+        merged(tmp_path, rows, schema, Merge(keys=("at", "who"), nullable=True))
     found = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist()
     assert sorted((x["who"] or "", x["total"]) for x in found) == [("", 2), ("me", 2)]
 
