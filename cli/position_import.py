@@ -31,10 +31,11 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet_record import adopt_feed
 from changefeed.leases.lease import Lease
-from changefeed.leases.position_file import Positions
+from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
 
 _COSMOS = ("cosmos", "cosmos+http")
+_CHECKPOINT = "checkpoint"
 _THEIR_RENEWAL = 20.0  # .NET and Java renew each lease every 17 s, by default
 
 
@@ -42,8 +43,11 @@ async def import_positions(
     settings: Settings, source: str, *, yes: bool, dry_run: bool
 ) -> bool:
     """Give a fleet the positions at ``source``; return whether all of it was done."""
-    if source.partition(":")[0] in _COSMOS:
+    scheme, _, place = source.partition(":")
+    if scheme in _COSMOS:
         wanted = await _foreign(settings, source)
+    elif scheme == _CHECKPOINT:
+        wanted = await _in_file(settings, await _of_pipeline(settings, place))
     else:
         wanted = await _in_file(settings, read_positions(source))
     async with (
@@ -74,6 +78,14 @@ async def _in_file(settings: Settings, document: Positions) -> Sequence[Lease]:
     async with open_feed(settings.feed.address, settings.open_options) as feed:
         await refuse_wrong_positions(document, bounded_feed(feed), start=settings.feed.start)
     return document.leases
+
+
+async def _of_pipeline(settings: Settings, checkpoint: str) -> Positions:
+    """Return where a query on Spark has stopped."""
+    from changefeed.pipeline.lease_offsets import leases_at  # noqa: PLC0415 - as below
+
+    leases = await asyncio.to_thread(leases_at, checkpoint, settings.feed.address)
+    return read_document(written(leases))
 
 
 async def _foreign(settings: Settings, source: str) -> Sequence[Lease]:

@@ -86,8 +86,8 @@ def read_document(document: bytes) -> Positions:
             return msgspec.json.decode(document, type=Positions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreRefused(
-            f"this is no document of positions ({error}): changefeed positions export and "
-            f"changefeed pipeline export write such"
+            f"this is no document of positions ({error}): changefeed positions export writes "
+            f"such"
         ) from error
     advice = "upgrade changefeed-host" if found > FORMAT else "save the positions again"
     raise StoreRefused(

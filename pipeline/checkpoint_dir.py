@@ -3,14 +3,12 @@
 ``offsets/N`` is written before batch N is read, ``commits/N`` once it is done. Both are
 text: a version, then lines of JSON, of which the last of an offset is that of the source.
 
-Our own files are beside it: a lock, where the first batch begins, the epoch to count on
-from, and the failures of the last batches of an observer.
+Our own files are beside it: a lock, and where the first batch begins.
 """
 
 import fcntl
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +17,11 @@ from typing import Any, Final
 import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Offset
 
 _LOCK: Final = "_lock"
-_EPOCH: Final = "_epoch"
 _START: Final = "_start"
-_FAILURES: Final = "_failures"
 _OFFSET_LINES: Final = 3  # the version, what Spark has settled, and the offset of the source
 _LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
 
@@ -122,32 +117,6 @@ def last_begun(checkpoint: str) -> int:
     return max(numbers, default=-1)
 
 
-def base_epoch(checkpoint: str) -> int:
-    """Return the epoch on which those of this checkpoint are counted, 0 if none was kept."""
-    file = _home(checkpoint) / _EPOCH
-    try:
-        return int(file.read_text("utf-8"))
-    except FileNotFoundError:
-        return 0
-    except ValueError as error:
-        raise _damaged(file, str(error)) from error
-
-
-def settle_epoch(checkpoint: str, epoch: int) -> int:
-    """Keep the epoch to count on, until a batch was begun; return the one that counts.
-
-    Of several that were said the greatest counts: hosts may have gone on in between. A
-    checkpoint that is not on this machine keeps none.
-    """
-    if is_elsewhere(checkpoint):
-        return epoch
-    if not begun(checkpoint) and epoch >= base_epoch(checkpoint):
-        home = _home(checkpoint)
-        home.mkdir(parents=True, exist_ok=True)
-        (home / _EPOCH).write_text(str(epoch), encoding="utf-8")
-    return base_epoch(checkpoint)
-
-
 def keep_start(checkpoint: str, offset: str) -> None:
     """Keep where the first batch begins, on the disk before that batch is."""
     home = _home(checkpoint)
@@ -170,53 +139,13 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def kept_start(checkpoint: str) -> str:
+def kept_start(checkpoint: str) -> Offset:
     """Return where the first batch begins or began; raise ``PipelineRefused`` if it is lost."""
     file = _home(checkpoint) / _START
     try:
-        return Offset.of("\n".join(_lines(file))).as_text()
+        return Offset.of("\n".join(_lines(file)))
     except PipelineRefused as error:
         raise _damaged(file, str(error).partition(". Give")[0]) from error
-
-
-class Failures(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong with observers in a batch that is done: how often, by range."""
-
-    retries: dict[RangeId, int] = {}
-    dead_letters: dict[RangeId, int] = {}
-
-    @classmethod
-    def together(cls, parts: Iterable["Failures"]) -> "Failures":
-        retries, letters = Counter[RangeId](), Counter[RangeId]()
-        for x in parts:
-            retries.update(x.retries)
-            letters.update(x.dead_letters)
-        return cls(retries=dict(retries), dead_letters=dict(letters))
-
-
-def report_failures(checkpoint: str, batch: int, failures: Failures) -> None:
-    """Report failures to the process of the query, whose metrics tasks cannot reach.
-
-    Does nothing where the checkpoint is not on this machine.
-    """
-    if is_elsewhere(checkpoint) or not (failures.retries or failures.dead_letters):
-        return
-    home = _home(checkpoint) / _FAILURES
-    home.mkdir(exist_ok=True)
-    (home / str(batch)).write_bytes(msgspec.json.encode(failures))
-
-
-def failures_reported(checkpoint: str, batch: int) -> Failures:
-    """Return the failures reported for a batch, and forget them."""
-    if is_elsewhere(checkpoint):
-        return Failures()
-    report = _home(checkpoint) / _FAILURES / str(batch)
-    try:
-        found = msgspec.json.decode(report.read_bytes(), type=Failures)
-    except FileNotFoundError:
-        return Failures()
-    report.unlink()
-    return found
 
 
 @contextmanager

@@ -8,32 +8,22 @@ Both also say which ranges have ended, and go on in others then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.parts import range_in_name
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, Lease
+from changefeed.pipeline.checkpoint_dir import committed, last_begun, owned
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.lineage import ancestors, generations, parents_first
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import mark_of
 from changefeed.pipeline.source.reader import Access
-
-
-async def read_leases(container: LeaseContainer) -> Sequence[Lease]:
-    """Return every lease whole. Raise ``PipelineRefused`` while a host owns one."""
-    listed = await container.list()
-    owned = [x for x in listed if x.owner is not None and not x.ended]
-    if owned:
-        raise PipelineRefused(
-            f"{owned[0].owner} owns the lease of range {owned[0].range_id!r}: stop the hosts "
-            f"first, or both would go on from the same positions"
-        )
-    found = [await container.read(x.range_id) for x in listed]
-    return [x for x in found if x is not None]
 
 
 def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
@@ -55,6 +45,7 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
     return Offset(
         marks={x: mark.at_its_end() if x in ended else mark for x, mark in marks.items()},
         feed=access.identity(),
+        epoch=max(x.epoch for x in leases),
     )
 
 
@@ -99,6 +90,22 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
             )
         found[whole.id] = replace(x, range=whole)
     return [*found.values()]
+
+
+def leases_at(checkpoint: str, feed: str) -> Sequence[Lease]:
+    """Return the leases of hosts that continue where the query of a checkpoint has stopped.
+
+    Raise ``PipelineRefused`` if it runs, or has no batch that is done, and what opening the
+    feed raises.
+    """
+    done = committed(checkpoint)
+    if done is None:
+        raise PipelineRefused(
+            f"{checkpoint} has no batch that is done: there is nothing to take"
+        )
+    with owned(checkpoint), query_advice(), closing(open_access(feed)) as access:
+        epoch = done.offset.epoch + 1 + last_begun(checkpoint)
+        return [replace(x, epoch=epoch) for x in leases_of(done.offset, access)]
 
 
 def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:

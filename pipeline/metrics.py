@@ -4,7 +4,7 @@ Spark calls a listener for every batch. Without a configured provider, the instr
 nothing and cost next to nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry import metrics
@@ -16,7 +16,6 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from changefeed.pipeline.checkpoint_dir import Failures
 from changefeed.pipeline.progress import BatchDone, TableProgress, batch_done
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
@@ -55,12 +54,6 @@ class PipelineMetrics:
         self._failures = meter.create_counter(
             "changefeed.pipeline.failures", "{failure}", "Queries that failed"
         )
-        self._retries = meter.create_counter(
-            "changefeed.observer.retries", "{retry}", "Batches that the observer failed on"
-        )
-        self._dead_letters = meter.create_counter(
-            "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
-        )
         meter.create_observable_gauge(
             "changefeed.pipeline.lag",
             [self._observe_lag],
@@ -74,12 +67,6 @@ class PipelineMetrics:
         self._batches.add(1, table)
         self._late.add(batch.late, table)
         self._seconds.record(batch.seconds, table)
-
-    def went_wrong(self, failures: Failures) -> None:
-        for name, count in failures.retries.items():
-            self._retries.add(count, {"range": name})
-        for name, count in failures.dead_letters.items():
-            self._dead_letters.add(count, {"range": name})
 
     def failed(self, table: str) -> None:
         self._failures.add(1, {_TABLE: table})
@@ -95,22 +82,19 @@ class PipelineMetrics:
 class PipelineListener(StreamingQueryListener):
     """Passes what Spark reports to the metrics and to the status of tables.
 
-    ``failures`` returns the failures of observers in a batch of a table, ``starts`` says
-    where the first batches of tables began.
+    ``starts`` says where the first batches of tables began.
     """
 
     def __init__(
         self,
         access: Access,
         progress: TableProgress,
-        failures: Callable[[str, int], Failures],
         meter: Meter | None = None,
         starts: Mapping[str, Offset] | None = None,
     ) -> None:
         super().__init__()
         self._access = access
         self._progress = progress
-        self._failures = failures
         self._metrics = PipelineMetrics(progress, meter)
         self._names: dict[str, str] = {}
         self._starts = starts or {}
@@ -127,7 +111,6 @@ class PipelineListener(StreamingQueryListener):
         done = batch_done(event.progress, self._access, start)
         self._progress.done(done)
         self._metrics.done(done)
-        self._metrics.went_wrong(self._failures(done.table, done.batch))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         name = self._names.pop(str(event.id), str(event.id))

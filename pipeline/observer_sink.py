@@ -2,32 +2,30 @@
 
 A task has whole ranges (the source must not cut them into slices: ``whole_ranges``), one
 after the other. For each it makes an observer, opens it, hands it the changes in order,
-and closes it. So an observer lives for one batch, not for as long as a lease. It gets
-what an observer on a host gets: retries with growing delays, a time limit, concurrent keys,
-dead letters.
+and closes it. So an observer lives for one batch, not for as long as a lease. It is called
+as a host calls it: with retries, a time limit, concurrent keys, dead letters.
 
 Delivery is at least once. A task that fails is tried again by Spark, and a batch after a
-crash, each from its beginning: (range, sequence) identifies a repeat. Within a task only
-what is not done comes again.
+crash, each from its beginning: (range, sequence) identifies a repeat.
 
-Spark keeps the positions. ``acknowledge`` and ``checkpoint`` of the context say what must
-not come again to this task; ``flush`` has nothing to do. The epoch is the number of the
-batch, from 1 on, counted from what ``epoch`` says. It fences off tasks of earlier batches
-that Spark took for dead; two attempts at one batch have the same.
+Spark keeps the positions, so what the context is told is done changes nothing. The epoch is
+the number of the batch, from 1 on, counted from what ``epoch`` says. It fences off tasks of
+earlier batches that Spark took for dead; two attempts at one batch have the same.
 
 Limits: all ranges wait for the slowest of a batch, and for one whose observer fails. Dead
 letters are written where the task runs; in an outage, each worker process of Spark may put
-a change of a range aside on suspicion. A task logs to its executor's log;
-what it retried or put aside is counted when its batch is done.
+a change of a range aside on suspicion. What a task retries or puts aside is in its
+executor's log.
 """
 
 import asyncio
 import os
 import socket
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import groupby
 from random import Random
 from typing import Any, Final
 
@@ -41,22 +39,20 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
-from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.observers.call import ObserverMaker
-from changefeed.observers.dead_letters import DeadLetter, Origin, open_dead_letters
+from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.middleware.poison import PoisonSuspicion
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.observers.registry import load_observer
-from changefeed.pipeline.checkpoint_dir import Failures, report_failures
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
-from changefeed.pipeline.source.spark import settle_worker, stream
+from changefeed.pipeline.source.spark import freeze_gc, stream
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.settings import LogSettings
@@ -112,37 +108,6 @@ class ObserverSink(DataSource):
         )
 
 
-@dataclass
-class Observed(WriterCommitMessage):
-    """What a task delivered, and what went wrong in it."""
-
-    changes: int
-    failures: Failures
-
-
-class Tally(FailureLog):
-    """Counts what it logs, by range: a task has no metrics that anybody could see."""
-
-    def __init__(self, log: FilteringBoundLogger) -> None:
-        super().__init__(log)
-        self._retries = Counter[RangeId]()
-        self._dead_letters = Counter[RangeId]()
-
-    @property
-    def failures(self) -> Failures:
-        return Failures(retries=dict(self._retries), dead_letters=dict(self._dead_letters))
-
-    def observer_retrying(
-        self, range_id: RangeId, attempt: int, error: BaseException, delay: float
-    ) -> None:
-        self._retries[range_id] += 1
-        super().observer_retrying(range_id, attempt, error, delay)
-
-    def dead_letter(self, letter: DeadLetter) -> None:
-        self._dead_letters[letter.range_id] += 1
-        super().dead_letter(letter)
-
-
 class ObserverWriter(DataSourceStreamArrowWriter):
     """Delivers in the tasks. Pickled to get there, so it carries values only."""
 
@@ -161,23 +126,20 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         self._log = log
         self._epoch = epoch
         self._origin = Origin(feed=identity, observer=settings.name, fleet=checkpoint or "")
-        self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        settle_worker()
+        freeze_gc()
         set_up_logs(self._log)
         epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
         host = f"{socket.gethostname()}-{os.getpid()}"
-        pieces = (changes for batch in iterator for changes in pages(batch))
-        work = delivered(self._settings, pieces, host, epoch, origin=self._origin)
+        changes = (page for batch in iterator for page in pages(batch))
+        work = delivered(self._settings, changes, host, epoch, origin=self._origin)
         with asyncio.Runner() as runner:
-            return run_main_task(runner, work)
+            run_main_task(runner, work)
+        return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Report what failed. Spark itself records that the batch is done."""
-        if self._checkpoint is not None:
-            failures = [x.failures for x in messages if isinstance(x, Observed)]
-            report_failures(self._checkpoint, batchId, Failures.together(failures))
+        """Do nothing: Spark itself records that the batch is done."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was delivered stays delivered, and comes again."""
@@ -190,74 +152,57 @@ def _local_property(name: str) -> str | None:
 
 async def delivered(
     settings: ObserverSettings,
-    pieces: Iterator[Sequence[Change]],
+    changes: Iterator[Sequence[Change]],
     host: str,
     epoch: int,
     *,
     origin: Origin,
-) -> Observed:
-    """Hand pieces of one range after the other to its observer; return what became of them.
+) -> None:
+    """Hand pages of one range after the other to the observer of each.
 
     Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
     """
     assert settings.name is not None, "checked where the query is started"
-    journal = Tally(_log.bind(host=host, epoch=epoch))
-    count = 0
+    observer = load_observer(settings.name, settings.options)
+    failures = FailureLog(_log.bind(host=host, epoch=epoch))
     async with AsyncExitStack() as stack:
         letters = None
         if settings.on_failure == "dead-letter":
             letters = await stack.enter_async_context(open_dead_letters(settings.dead_letters))
         make = wrap(
-            load_observer(settings.name, settings.options),
+            observer,
             settings,
-            journal,
+            failures,
             Random(),  # noqa: S311 - spreads delays, guards nothing
             dead_letters=letters,
             origin=origin,
             suspicions=_suspicions,
         )
-        delivery = Delivery(make, settings, journal, host=host, epoch=epoch)
-        try:
-            for changes in pieces:
-                await delivery.deliver(changes)
-                count += len(changes)
-        except BaseException as error:
-            if not isinstance(error, ObserverStuck):
-                await delivery.close(CloseReason.FAILED)
-            raise
-        await delivery.close(CloseReason.STOPPING)
-    return Observed(changes=count, failures=journal.failures)
+        rest = None if settings.on_failure == "stop" else settings.retry.max_delay
+        for name, of_range in groupby(changes, lambda page: page[0].range_id):
+            context = RangeContext(range=FeedRange(id=name), host=host, epoch=epoch)
+            await _deliver(make, context, of_range, failures, rest)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeContext:
-    """What an observer may know in a task, and what it says is done of what it was given."""
+    """What an observer may know in a task. Nothing takes a range away from it, and Spark keeps
+    the positions.
+    """
 
     range: FeedRange
     host: str
     epoch: int
     handing_over: bool = False
-    _done: set[int] = field(default_factory=set, init=False)
-    _done_up_to: int = field(default=-1, init=False)
 
     def acknowledge(self, change: Change) -> None:
-        self._done.add(change.sequence)
+        """Do nothing."""
 
     def checkpoint(self, change: Change) -> None:
-        self._done_up_to = max(self._done_up_to, change.sequence)
+        """Do nothing."""
 
     async def flush(self) -> None:
-        """Do nothing: Spark keeps the positions."""
-
-    def left(self, changes: Sequence[Change]) -> Sequence[Change]:
-        """Return those that are not done."""
-        return [
-            x for x in changes if x.sequence > self._done_up_to and x.sequence not in self._done
-        ]
-
-
-class _Open:
-    """The gate of a task: nothing here takes a range away from it."""
+        """Do nothing."""
 
     def check(self) -> None:
         """Let everything pass."""
@@ -266,74 +211,57 @@ class _Open:
         await asyncio.sleep(seconds)
 
 
-class Delivery:
-    """The observer of the range that is being delivered: made, opened, and closed again.
-
-    A task may have several ranges: each gets an observer of its own, one after the other.
+async def _deliver(
+    make: ObserverMaker,
+    context: RangeContext,
+    pages: Iterator[Sequence[Change]],
+    failures: FailureLog,
+    rest: float | None,
+) -> None:
+    """Hand over the pages of a range. An observer whose attempts are used up is closed, and
+    another one is opened after ``rest`` seconds; without these, raise ``ObserverFailed``.
     """
-
-    def __init__(
-        self,
-        make: ObserverMaker,
-        settings: ObserverSettings,
-        journal: FailureLog,
-        *,
-        host: str,
-        epoch: int,
-    ) -> None:
-        self._make = make
-        self._settings = settings
-        self._journal = journal
-        self._host = host
-        self._epoch = epoch
-        self._gate = _Open()
-        self._opened: tuple[Observer, RangeContext] | None = None
-
-    async def deliver(self, changes: Sequence[Change]) -> None:
-        """Return when all are done; after a failure, reopen the observer and retry."""
-        name = changes[0].range_id
-        if self._opened is not None and self._opened[1].range.id != name:
-            await self.close(CloseReason.STOPPING)
-        while changes:
-            try:
-                observer, context = self._opened or await self._open(name)
-                await observer.process(context, changes)
-            except ObserverFailed as error:
-                changes = await self._failed(changes, error)
-            else:
-                return
-
-    async def close(self, reason: CloseReason) -> None:
-        if self._opened is None:
-            return
-        observer, context = self._opened
-        self._opened = None
+    page = next(pages, None)
+    while page is not None:
         try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await observer.close(context, reason)
-        except Exception as error:  # noqa: BLE001 - the border to the user's code
-            self._journal.close_failed(context.range.id, error)
+            async with _opened(make, context, failures) as observer:
+                while page is not None:
+                    await observer.process(context, page)
+                    page = next(pages, None)
+        except ObserverFailed as error:
+            if rest is None:
+                raise
+            failures.observer_gave_up(context.range.id, error, rest)
+            await context.sleep(rest)
 
-    async def _open(self, name: RangeId) -> tuple[Observer, RangeContext]:
-        feed_range = FeedRange(id=name)
-        context = RangeContext(range=feed_range, host=self._host, epoch=self._epoch)
-        self._opened = self._make(feed_range, self._gate), context
-        await self._opened[0].open(context)
-        return self._opened
 
-    async def _failed(
-        self, changes: Sequence[Change], error: ObserverFailed
-    ) -> Sequence[Change]:
-        """Rest, unless the settings say to stop; return what is not done."""
-        assert self._opened is not None, "it was made"
-        left = self._opened[1].left(changes)
-        await self.close(CloseReason.FAILED)
-        if self._settings.on_failure == "stop":
-            raise error
-        rest = self._settings.retry.max_delay
-        self._journal.observer_gave_up(error.range_id, error, rest)
-        await self._gate.sleep(rest)
-        return left
+@asynccontextmanager
+async def _opened(
+    make: ObserverMaker, context: RangeContext, failures: FailureLog
+) -> AsyncIterator[Observer]:
+    """Open the observer of a range, and close it with the reason why the block is left; one
+    that is stuck is not called any more.
+    """
+    observer = make(context.range, context)
+    try:
+        await observer.open(context)
+        yield observer
+    except ObserverStuck:
+        raise
+    except BaseException:
+        await _close(observer, context, CloseReason.FAILED, failures)
+        raise
+    await _close(observer, context, CloseReason.STOPPING, failures)
+
+
+async def _close(
+    observer: Observer, context: RangeContext, reason: CloseReason, failures: FailureLog
+) -> None:
+    try:
+        async with asyncio.timeout(_CLOSE_TIMEOUT):
+            await observer.close(context, reason)
+    except Exception as error:  # noqa: BLE001 - the border to the user's code
+        failures.close_failed(context.range.id, error)
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:

@@ -11,7 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
-from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported, refuse_damaged
+from changefeed.pipeline import start_offset
+from changefeed.pipeline.checkpoint_dir import all_owned, refuse_damaged
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lost import try_again
 from changefeed.pipeline.metrics import PipelineListener
@@ -24,7 +25,6 @@ from changefeed.pipeline.source.addresses import identity_at, open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.starts import settle_start
 from changefeed.pipeline.supervisor import Filler, Starter, keep_running, started
 from changefeed.pipeline.tables.queries import Keeping
 from changefeed.pipeline.web import served
@@ -68,10 +68,9 @@ def observe(
     stop: Stopping,
     *,
     once: bool,
-    epoch: int,
     registry: CollectorRegistry,
 ) -> None:
-    """Run the observer on executors. Its epochs are counted on from ``epoch``."""
+    """Run the observer on executors."""
     wanted = settings.observer
     if wanted.name is None:
         raise PipelineRefused("no observer was named: give one with --observer module:Class")
@@ -86,8 +85,7 @@ def observe(
             settings=settings,
             once=once,
             hold=process.hold,
-            epoch=epoch,
-            start=process.starts.get(OBSERVER, settings.start),
+            start=process.starts[OBSERVER],
         )
         process.run({OBSERVER: observing.started}, stop)
 
@@ -99,9 +97,8 @@ class Observing:
     spark: SparkSession
     settings: PipelineSettings
     hold: DrainGate
-    start: str
+    start: Offset
     once: bool = False
-    epoch: int = 0
 
     def started(self) -> StreamingQuery:
         register_observers(self.spark)
@@ -109,14 +106,14 @@ class Observing:
         changes = whole_ranges(
             self.spark,
             settings.feed,
-            startingAt=self.start,
+            startingAt=self.start.as_text(),
             maxChangesPerTrigger=str(settings.max_changes),
             holdFile=self.hold.file(OBSERVER),
         )
         writer = changes.writeStream.format(NAME).options(
             observer=settings.observer.model_dump_json(),
             log=settings.log.model_dump_json(),
-            epoch=str(self.epoch),
+            epoch=str(self.start.epoch),
             identity=identity_at(settings.feed),
         )
         return started(
@@ -136,7 +133,7 @@ class _Process:
     hold: DrainGate
     progress: TableProgress
     listener: PipelineListener
-    starts: Mapping[str, str]
+    starts: Mapping[str, Offset]
     once: bool
 
     def run(
@@ -183,14 +180,10 @@ def _process(
         holding() as hold,
     ):
         starts = {
-            x: settle_start(settings.checkpoint(x), settings.start, access) for x in names
+            x: start_offset.resolve(settings.checkpoint(x), settings.start, access)
+            for x in names
         }
-        listener = PipelineListener(
-            access,
-            progress,
-            lambda name, batch: failures_reported(settings.checkpoint(name), batch),
-            starts={name: Offset.of(x) for name, x in starts.items() if x.startswith("{")},
-        )
+        listener = PipelineListener(access, progress, starts=starts)
         with (
             spark_session("changefeed", conf, master=settings.master) as spark,
             listened(spark, listener),

@@ -139,8 +139,9 @@ class PipelineSettings(AllSettings):
     directory: Annotated[str, AfterValidator(_absolute)] = Field(examples=["data/tables"])
     """One folder for each table, and ``_checkpoints``."""
     start: Annotated[str, AfterValidator(_refuse_wrong_time)] = "beginning"
-    """Where a table without a checkpoint starts: beginning, now, or a time with its zone,
-    not in the future."""
+    """Where a table without a checkpoint starts: beginning, now, or a time with its zone, not
+    in the future; or where hosts have stopped: ``file:`` and what ``changefeed positions
+    export`` has written."""
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
     What does not fit is in the column ``rescued``."""

@@ -40,8 +40,9 @@ def import_(
     source: Annotated[
         str,
         typer.Argument(
-            help="A file of positions, - for standard input, or leases of Java and .NET: "
-            "cosmos://HOST/DATABASE/CONTAINER?prefix=… (or ?processor=…&feed=…)."
+            help="A file of positions, - for standard input, checkpoint:DIRECTORY of a query "
+            "on Spark, or leases of Java and .NET: cosmos://HOST/DATABASE/CONTAINER?prefix=… "
+            "(or ?processor=…&feed=…)."
         ),
     ],
     flags: FeedFlags,

@@ -5,7 +5,6 @@ Spark is imported by the commands that need it, and only once it is known to be 
 
 import typer
 
-from changefeed.cli.pipeline.export import export
 from changefeed.cli.pipeline.observe import observe
 from changefeed.cli.pipeline.status import status
 from changefeed.cli.pipeline.tables import run
@@ -20,4 +19,3 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("observe")(observe)
 app.command("status")(status)
-app.command("export")(export)

@@ -6,10 +6,8 @@ import typer
 
 from changefeed.cli.flags import with_flags
 from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
-from changefeed.cli.pipeline.flags import ObserveFlags, from_leases
+from changefeed.cli.pipeline.flags import ObserveFlags
 from changefeed.cli.pipeline.session import report_and_stop
-from changefeed.pipeline.checkpoint_dir import settle_epoch
-from changefeed.pipeline.settings import OBSERVER
 
 
 @with_flags
@@ -24,9 +22,8 @@ def observe(
     SIGTERM or Ctrl-C lets the batch that runs end. Ends as run does.
     """
     with exit_on_spark_error():
-        settings, epoch = from_leases(flags.settings(), flags.from_leases, [OBSERVER])
-        epoch = settle_epoch(settings.checkpoint(OBSERVER), epoch)
+        settings = flags.settings()
         with report_and_stop(settings) as (stop, registry):
             from changefeed.pipeline import run as keeping  # noqa: PLC0415 - it imports pyspark
 
-            keeping.observe(settings, stop, once=once, epoch=epoch, registry=registry)
+            keeping.observe(settings, stop, once=once, registry=registry)

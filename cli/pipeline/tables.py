@@ -6,13 +6,13 @@ import typer
 
 from changefeed.cli.flags import with_flags
 from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
-from changefeed.cli.pipeline.flags import QueryFlags, from_leases
+from changefeed.cli.pipeline.flags import PipelineFlags
 from changefeed.cli.pipeline.session import report_and_stop
 
 
 @with_flags
 def run(
-    flags: QueryFlags,
+    flags: PipelineFlags,
     *,
     once: Annotated[bool, typer.Option("--once", help="End where the feed is now.")] = False,
 ) -> None:
@@ -24,7 +24,6 @@ def run(
     """
     with exit_on_spark_error():
         settings = flags.settings()
-        settings, _ = from_leases(settings, flags.from_leases, settings.tables)
         with report_and_stop(settings) as (stop, registry):
             from changefeed.pipeline.run import keep  # noqa: PLC0415 - it imports pyspark
 

@@ -6,8 +6,9 @@
 For each range: the position up to which it is read, whether it was read to its very
 end, and its generation; for feeds that forget the bounds of ranges that are gone, the
 bounds as well. Where positions do not say of which feed they are, ``"@"`` says it.
-``"@columns"`` says which columns the query has read, once it has. Spark compares offsets as
-text, so the keys are always in order.
+``"@columns"`` says which columns the query has read, once it has, and ``"@epoch"`` the last
+epoch of the hosts that it goes on from. Spark compares offsets as text, so the keys are
+always in order.
 
 A range that goes on with the keys of ended ones is *introduced*: it appears in the end
 offset of a batch at the position where reading it starts, and is first read in the batch
@@ -28,6 +29,7 @@ from changefeed.pipeline.errors import PipelineRefused
 _WITH_BOUNDS = 5
 _FEED = "@"
 _COLUMNS = "@columns"
+_EPOCH = "@epoch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +64,14 @@ class Offset:
 
     ``feed`` is what the feed is known by, if its positions do not say it: those of a
     container that was recreated mean something else. ``columns`` are those of the query,
-    with commas between them, if it is known.
+    with commas between them, if it is known. ``epoch`` is that on which an observer's epochs
+    are counted.
     """
 
     marks: Mapping[RangeId, Mark] = field(default_factory=dict)
     feed: str = ""
     columns: str = ""
+    epoch: int = 0
 
     def with_marks(self, marks: Mapping[RangeId, Mark]) -> "Offset":
         return replace(self, marks=marks)
@@ -78,6 +82,8 @@ class Offset:
             found[_FEED] = self.feed
         if self.columns:
             found[_COLUMNS] = self.columns
+        if self.epoch:
+            found[_EPOCH] = self.epoch
         return dict(sorted(found.items()))
 
     def as_text(self) -> str:
@@ -91,13 +97,14 @@ class Offset:
             found = dict(sorted(given.items()))  # sorted, also if another tool wrote it
             feed = msgspec.convert(found.pop(_FEED, ""), str)
             columns = msgspec.convert(found.pop(_COLUMNS, ""), str)
+            epoch = msgspec.convert(found.pop(_EPOCH, 0), int)
             marks = {RangeId(name): _mark(x) for name, x in found.items()}
         except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
             raise PipelineRefused(
                 f"{str(value)[:200]!r} is no offset of a change feed: it was written by "
                 f"another source. Give the query a checkpoint directory of its own"
             ) from error
-        return cls(marks=marks, feed=feed, columns=columns)
+        return cls(marks=marks, feed=feed, columns=columns, epoch=epoch)
 
 
 def _mark(found: Any) -> Mark:

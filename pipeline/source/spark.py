@@ -285,7 +285,7 @@ def read_slices(options: Options, pieces: Sequence[Slice]) -> Iterator[pa.Record
     """Yield the changes of some slices as record batches, one slice after the other."""
     if not pieces:
         return
-    settle_worker()
+    freeze_gc()
     with query_advice(), task_access(options.feed) as access:
         for piece in pieces:
             for range_id, changes in access.read(piece):
@@ -293,7 +293,7 @@ def read_slices(options: Options, pieces: Sequence[Slice]) -> Iterator[pa.Record
 
 
 @cache
-def settle_worker() -> None:
+def freeze_gc() -> None:
     """Spare what was imported from the garbage collector, once in each worker.
 
     Spark's workers collect after every task, which else takes longer than a small task.

@@ -38,7 +38,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.spark import settle_worker
+from changefeed.pipeline.source.spark import freeze_gc
 from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema, compact
 
 NAME: Final = "changefeed_delta"
@@ -112,7 +112,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         self._upkeep = upkeep
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        settle_worker()
+        freeze_gc()
         first = next(iterator, None)
         if first is None:
             return Written(files=())

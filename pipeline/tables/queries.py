@@ -13,6 +13,7 @@ from changefeed.pipeline.checkpoint_dir import is_elsewhere
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
 from changefeed.pipeline.source.body_schema import with_bodies
 from changefeed.pipeline.source.drain import DrainGate
+from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.supervisor import started
@@ -60,7 +61,7 @@ class Keeping:
     settings: PipelineSettings
     once: bool = False
     hold: DrainGate | None = None
-    starts: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, Offset] = field(default_factory=dict)
     far: int = FAR_BEHIND
 
     def fillers(self) -> Mapping[str, Filling]:
@@ -172,9 +173,10 @@ class Keeping:
         return stream(self.spark, self.settings.feed, **self._options(name))
 
     def _options(self, name: str) -> Mapping[str, str]:
+        start = self.starts.get(name)
         hold = {} if self.hold is None else {"holdFile": self.hold.file(name)}
         return {
-            "startingAt": self.starts.get(name, self.settings.start),
+            "startingAt": start.as_text() if start else self.settings.start,
             "columns": ",".join(EVERYTHING),
             "maxChangesPerTrigger": str(self.settings.max_changes),
             **hold,

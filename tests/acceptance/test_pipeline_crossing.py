@@ -28,7 +28,7 @@ SPARK = (
     FEED,
     *WRITE_DOWN,
     "--directory=spark",
-    "--from-leases=sqlite:leases.db",
+    "--set=start=file:positions.json",
     "--set=max_changes=200",
     "--set=stop_timeout=100",
     JVM,
@@ -42,24 +42,24 @@ def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
     halves = [(0, 0, 127), (0, 128, 255)]
     asyncio.run(replace_partitions(tmp_path / "log", [RangeId("e1.p00.v00-ff")], halves))
     append_to(tmp_path / "log", dict.fromkeys(KEYS, 2000))
+    stopped = changefeed(
+        *("positions", "export", "positions.json", FEED, "--leases=sqlite:leases.db"),
+        cwd=tmp_path,
+    )
+    assert stopped.returncode == 0, stopped.stderr
     stopped_after(1000, tmp_path, *SPARK)
     crossed = len(delivered(tmp_path))
     assert 1000 <= crossed < 20_200, "it was to be stopped in the midst"
 
-    positions = changefeed("pipeline", "export", FEED, "--directory=spark", cwd=tmp_path)
-    assert (positions.returncode, positions.stderr) == (0, "")
-    import_ = ("positions", "import", "-", FEED)
-    shown = changefeed(
-        *import_, "--leases=sqlite:new.db", "--dry-run", cwd=tmp_path, stdin=positions.stdout
-    )
+    import_ = ("positions", "import", "checkpoint:spark/_checkpoints/observer", FEED)
+    shown = changefeed(*import_, "--leases=sqlite:new.db", "--dry-run", cwd=tmp_path)
     assert "created" in shown.stdout, shown.stderr
-    refused = changefeed(
-        *import_, "--leases=sqlite:leases.db", cwd=tmp_path, stdin=positions.stdout
-    )
+    refused = changefeed(*import_, "--leases=sqlite:leases.db", cwd=tmp_path)
     assert (refused.returncode, "nothing was changed" in refused.stdout) == (1, True)
-    done = changefeed(*import_, "--leases=sqlite:new.db", cwd=tmp_path, stdin=positions.stdout)
+    done = changefeed(*import_, "--leases=sqlite:new.db", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    epochs = {x["epoch"] for x in json.loads(positions.stdout)["positions"]}
+    back = changefeed("positions", "export", "-", FEED, "--leases=sqlite:new.db", cwd=tmp_path)
+    epochs = {x["epoch"] for x in json.loads(back.stdout)["positions"]}
     assert epochs == {1 + (crossed - 200) // 200}  # the hosts' one, and one for each batch
 
     stopped_after(20_200, tmp_path, "run", FEED, "--leases=sqlite:new.db", *WRITE_DOWN, *QUICK)

@@ -10,7 +10,6 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.pipeline.checkpoint_dir import Failures
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.run import listened
@@ -54,9 +53,7 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
         return writer.trigger(availableNow=True).start()
 
     access = open_access(feed)
-    listener = PipelineListener(
-        access, progress, lambda *_: Failures(), MeterProvider([reader]).get_meter("test")
-    )
+    listener = PipelineListener(access, progress, MeterProvider([reader]).get_meter("test"))
     spark.streams.addListener(listener)
     try:
         look = partial(_remember, progress, reasons)
@@ -95,7 +92,7 @@ def test_changes_that_spark_reads_again_are_counted_once(
     started: list[StreamingQuery] = []
     with closing(open_access(feed)) as access:
         starts = {"orders": first_offset(access, "beginning")}
-        listener = PipelineListener(access, progress, lambda *_: Failures(), meter, starts)
+        listener = PipelineListener(access, progress, meter, starts)
         with listened(spark, listener):
             keep_running({"orders": start}, Stopping(), wanted, progress=progress)
             _wait_for_events(spark)

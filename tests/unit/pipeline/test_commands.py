@@ -14,25 +14,16 @@ from typer.testing import CliRunner, Result
 from changefeed.cli.app import app as host
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
-from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
 from changefeed.feeds.feed import RangeId
-from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
 from changefeed.pipeline.checkpoint_dir import (
-    Failures,
-    base_epoch,
-    begun,
-    failures_reported,
     owned,
-    report_failures,
-    settle_epoch,
 )
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.runtime.telemetry import Telemetry
-from tests.support import make
 from tests.support.pipeline_feeds import a_log
 
 R0 = RangeId("e1.p00.v00-ff")
@@ -122,44 +113,6 @@ def test_a_damaged_checkpoint_is_refused_with_its_file(
     assert f"is damaged: {damaged}: " in refused.stderr
 
 
-def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
-    checkpoint = str(tmp_path / "tables/_checkpoints/changes")
-    settle_epoch(checkpoint, 7)
-    done = a_checkpoint(tmp_path)
-    exported = asked(tmp_path, "export")
-    (lease,) = exchange.read(exported.stdout.encode())
-    assert (lease.range_id, lease.position) == (R0, done.marks[R0].position)
-    assert (lease.epoch, lease.owner, lease.ended) == (8, None, False)
-    assert exported.stderr == ""
-    with owned(checkpoint):
-        refused = asked(tmp_path, "export")
-    assert (refused.exit_code, "stop it first" in refused.stderr) == (2, True)
-    unknown = asked(tmp_path, "export", "latest")
-    assert (unknown.exit_code, "nothing to export" in unknown.stderr) == (2, True)
-
-
-def test_an_export_says_that_a_batch_was_begun_and_is_not_done(tmp_path: Path) -> None:
-    a_checkpoint(tmp_path, begun=1)
-    exported = asked(tmp_path, "export", "changes")
-    assert "batch 1" in exported.stderr
-    (lease,) = exchange.read(exported.stdout.encode())
-    assert lease.epoch == 2  # that of the batch that was begun
-
-
-@pytest.mark.real_time
-def test_leases_count_for_what_has_no_checkpoint_yet(tmp_path: Path) -> None:
-    done = a_checkpoint(tmp_path)
-    position = done.marks[R0].position
-    lease = make.lease(R0, at=position, epoch=4)
-    asyncio.run(create(f"sqlite:{tmp_path / 'leases.db'}", lease))
-    feed, directory = f"eventlog:{tmp_path / 'log'}", str(tmp_path / "tables")
-    settings = PipelineFlags(feed=feed, directory=directory).settings()
-    leases = f"sqlite:{tmp_path / 'leases.db'}"
-    assert from_leases(settings, leases, ["changes"]) == (settings, 0)
-    found, epoch = from_leases(settings, leases, ["changes", "latest"])
-    assert (Offset.of(found.start), epoch) == (done, 4)
-
-
 async def create(address: str, lease: Lease) -> None:
     async with open_container(address) as container:
         await container.create(lease)
@@ -167,53 +120,40 @@ async def create(address: str, lease: Lease) -> None:
 
 @pytest.mark.real_time
 def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> None:
-    done = a_checkpoint(tmp_path)
-    document = asked(tmp_path, "export").stdout
-    code, said = imported(tmp_path, "log", "new.db", document)
-    assert (code, f"{R0}: created" in said) == (0, True), said
-    assert str(done.marks[R0].position) in said
-    code, said = imported(tmp_path, "log", "new.db", document)
-    assert (code, f"{R0}: stays" in said) == (0, True), said
-    asyncio.run(create(f"sqlite:{tmp_path / 'old.db'}", make.lease("other", at="7")))
-    code, said = imported(tmp_path, "log", "old.db", document)
-    assert (code, "nothing was changed" in said) == (1, True), said
+    done = a_checkpoint(tmp_path, begun=1)
+    position = done.marks[R0].position
+    checkpoint = tmp_path / "tables/_checkpoints/changes"
+    with owned(str(checkpoint)):
+        assert imported(tmp_path, "log", "new.db", yes=True)[0] == 2, "its query runs"
+    code, said = imported(tmp_path, "log", "new.db")
+    assert (code, "created, 70 changes behind" in said) == (0, True), said
+    lease = asyncio.run(read(f"sqlite:{tmp_path / 'new.db'}"))
+    assert (lease.position, lease.epoch, lease.owner, lease.ended) == (position, 2, None, False)
     a_log(tmp_path / "another", {"k": 100}, parts=1)
-    code, _ = imported(tmp_path, "another", "third.db", document)
+    code, said = imported(tmp_path, "another", "third.db")
     assert code == 2, "the positions are of another log"
     assert not (tmp_path / "third.db").exists()
+    latest = f"checkpoint:{tmp_path / 'tables/_checkpoints/latest'}"
+    code, said = imported(tmp_path, "log", "third.db", source=latest)
+    assert (code, "no batch that is done" in said) == (2, True)
 
 
-def imported(home: Path, log: str, leases: str, document: str) -> tuple[int, str]:
-    """Give a document to hosts; return the exit code and what was said."""
+def imported(
+    home: Path, log: str, leases: str, *, source: str | None = None, yes: bool = False
+) -> tuple[int, str]:
+    """Give positions to hosts; return the exit code and what was said."""
+    source = source or f"checkpoint:{home / 'tables/_checkpoints/changes'}"
     places = (f"--feed=eventlog:{home / log}", f"--leases=sqlite:{home / leases}")
-    done = CliRunner().invoke(host, ["positions", "import", "-", *places], input=document)
+    arguments = ["positions", "import", source, *places, *(["--yes"] if yes else [])]
+    done = CliRunner().invoke(host, arguments)
     return done.exit_code, done.output
 
 
-def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
-    checkpoint = str(tmp_path / "checkpoint")
-    assert base_epoch(checkpoint) == 0
-    assert settle_epoch(checkpoint, 0) == 0
-    assert settle_epoch(checkpoint, 9) == 9  # nothing was begun under the first
-    assert settle_epoch(checkpoint, 5) == 9
-    (tmp_path / "checkpoint/offsets").mkdir()
-    (tmp_path / "checkpoint/offsets/.0.f00.tmp").touch()  # not yet
-    assert (settle_epoch(checkpoint, 10), begun(checkpoint)) == (10, False)
-    (tmp_path / "checkpoint/offsets/0").touch()
-    assert (settle_epoch(checkpoint, 11), begun(checkpoint)) == (10, True)
-    assert settle_epoch("s3://bucket/checkpoint", 9) == 9
-
-
-def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
-    tmp_path: Path,
-) -> None:
-    checkpoint = str(tmp_path)
-    one = Failures(retries={R0: 2}, dead_letters={R0: 1})
-    report_failures(checkpoint, 3, Failures.together([one, one, Failures()]))
-    report_failures(checkpoint, 4, Failures())
-    assert failures_reported(checkpoint, 3) == Failures(retries={R0: 4}, dead_letters={R0: 2})
-    assert failures_reported(checkpoint, 3) == failures_reported(checkpoint, 4) == Failures()
-    assert failures_reported("s3://bucket/checkpoint", 3) == Failures()
+async def read(address: str) -> Lease:
+    async with open_container(address) as container:
+        found = await container.read(R0)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -223,9 +163,7 @@ def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
         (("observe",), "no observer"),
         (("observe", "--observer=nothing"), "'nothing'"),
         (("observe", "--observer=log", *PUT_ASIDE), "dead letters"),
-        (("export",), "there is none in"),
         (("run", *NO_TABLES), "no table is enabled"),
-        (("run", "--from-leases=nats:x"), "nats:x"),
     ],
 )
 def test_wrong_settings_are_reported_before_spark_starts(

@@ -10,17 +10,13 @@ import pytest
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import (
     End,
-    HostName,
-    Incarnation,
     Lease,
     require_position,
 )
-from changefeed.leases.memory import MemoryLeases
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
+from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from tests.support import make
@@ -28,17 +24,6 @@ from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
-
-
-async def test_leases_are_not_taken_from_a_living_host() -> None:
-    container = MemoryLeases()
-    lease = Lease(range=(await MemoryFeed(1).ranges())[0], checkpoint=Checkpoint.of_text("7"))
-    await container.create(lease)
-    (found,) = await read_leases(container)
-    assert found.position == "7"
-    await container.replace(found.taken_by(HostName("h1"), Incarnation("1")))
-    with pytest.raises(PipelineRefused, match="h1 owns the lease of range 'r0'"):
-        await read_leases(container)
 
 
 def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_other() -> None:

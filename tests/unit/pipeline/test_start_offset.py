@@ -2,16 +2,19 @@
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changefeed.leases.position_file import written
 from changefeed.pipeline.checkpoint_dir import keep_start
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.lease_offsets import leases_of
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import first_offset
-from changefeed.pipeline.starts import settle_start
+from changefeed.pipeline.source.planning import first_offset, next_offset
+from changefeed.pipeline.start_offset import resolve
 from tests.support.pipeline_feeds import a_log, append_to
 
 pytestmark = pytest.mark.real_time
@@ -27,12 +30,12 @@ def test_a_first_batch_that_was_begun_begins_there_again_though_now_is_later(
 ) -> None:
     feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
     with closing(open_access(feed)) as access:
-        start = settle_start(str(checkpoint), "now", access)
-        assert Offset.of(start) == first_offset(access, "now")
+        start = resolve(str(checkpoint), "now", access)
+        assert start == first_offset(access, "now")
         begin_batch(checkpoint)
         append_to(tmp_path / "log", {"a": 5})
-        assert settle_start(str(checkpoint), "now", access) == start
-        assert settle_start(str(checkpoint), "beginning", access) == start
+        assert resolve(str(checkpoint), "now", access) == start
+        assert resolve(str(checkpoint), "beginning", access) == start
 
 
 def test_a_start_is_on_the_disk_with_its_name_before_the_first_batch(
@@ -54,15 +57,25 @@ def test_a_start_is_on_the_disk_with_its_name_before_the_first_batch(
 def test_a_start_may_be_changed_until_a_batch_was_begun(tmp_path: Path) -> None:
     feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), str(tmp_path / "checkpoint")
     with closing(open_access(feed)) as access:
-        now = settle_start(checkpoint, "now", access)
-        beginning = settle_start(checkpoint, "beginning", access)
-        assert Offset.of(beginning) == first_offset(access, "beginning") != Offset.of(now)
-        assert settle_start(checkpoint, now, access) == now
+        now = resolve(checkpoint, "now", access)
+        beginning = resolve(checkpoint, "beginning", access)
+        assert beginning == first_offset(access, "beginning") != now
+        assert resolve(checkpoint, now.as_text(), access) == now
 
 
-def test_a_checkpoint_elsewhere_starts_as_the_user_says(tmp_path: Path) -> None:
-    with closing(open_access(a_log(tmp_path / "log", {"a": 5}))) as access:
-        assert settle_start("s3://bucket/checkpoint", "now", access) == "now"
+def test_a_query_starts_where_hosts_have_stopped_and_counts_on_from_their_epochs(
+    tmp_path: Path,
+) -> None:
+    feed, file = a_log(tmp_path / "log", {"a": 5}, parts=1), tmp_path / "positions.json"
+    with closing(open_access(feed)) as access:
+        half = next_offset(access, first_offset(access, "beginning"), limit=3)
+        leases = [replace(x, epoch=4) for x in leases_of(half, access)]
+        file.write_bytes(written(leases))
+        start = resolve("s3://bucket/checkpoint", f"file:{file}", access)
+        assert start == replace(half, epoch=4)
+        assert Offset.of(start.as_text()) == start
+        with pytest.raises(PipelineRefused, match="cannot be read"):
+            resolve("s3://bucket/checkpoint", f"file:{tmp_path}/none.json", access)
 
 
 @pytest.mark.parametrize("text", [None, "rubbish"])
@@ -77,4 +90,4 @@ def test_a_checkpoint_without_the_start_of_a_batch_that_was_begun_is_refused(
         closing(open_access(feed)) as access,
         pytest.raises(PipelineRefused, match=f"{checkpoint}/_start"),
     ):
-        settle_start(str(checkpoint), "now", access)
+        resolve(str(checkpoint), "now", access)
