@@ -8,7 +8,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.runtime.diagnostics import Diagnostic, problem
-from changefeed.runtime.errors import StoreError, StoreMissing, StoreUnavailable
+from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.stores.addresses import STORES, open_store, without_secrets
 from changefeed.stores.store import Store
 
@@ -48,7 +48,15 @@ async def _stored(
 async def open_stores(
     ownership_address: str, checkpoints_address: str, options: OpenOptions | None = None
 ) -> AsyncIterator[LeaseContainer]:
-    """Open a container that keeps them apart. Both may be the same file or container."""
+    """Open a container that keeps them apart. Both may be the same file or container.
+
+    Raise ``StoreRefused`` where one is in memory: it would be gone when the other is not.
+    """
+    if "memory" in {STORES.find(x)[0].name for x in (ownership_address, checkpoints_address)}:
+        raise StoreRefused(
+            "ownership and checkpoints are both in memory or neither: set leases.address to "
+            "memory: and no leases.checkpoints, or give both another place"
+        )
     async with (
         open_store(ownership_address, options) as ownership,
         open_store(checkpoints_address, options) as checkpoints,

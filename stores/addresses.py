@@ -40,7 +40,7 @@ STORES = BackendTable(
         "rediss": _REDIS,
         "blob": _BLOB,
         "blob+http": _BLOB,
-        "memory": BuiltIn(target="changefeed.stores.memory:BACKEND", listed=False),
+        "memory": BuiltIn(target="changefeed.stores.memory:BACKEND"),
     },
     refuse=StoreRefused,
 )

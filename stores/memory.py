@@ -4,10 +4,10 @@ No test double: it keeps the whole contract. No call ever waits, so each is one 
 of the event loop, and the same calls in the same order give the same versions.
 """
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
-from typing import NoReturn
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
@@ -62,11 +62,14 @@ class MemoryStore(Store):
         return True
 
 
-def _refuse(_: Address, __: OpenOptions) -> NoReturn:
-    raise StoreRefused(
-        "leases in memory are seen by one process only, and forgotten when it ends: use"
-        " sqlite:PATH, or make MemoryLeases() in a program that runs all its hosts"
-    )
+@asynccontextmanager
+async def _open(_: Address, options: OpenOptions) -> AsyncIterator[MemoryStore]:
+    if options.must_exist or options.only_look or options.keeps_changes:
+        raise StoreRefused(
+            "what is kept in memory: is seen by its process alone, and gone when that ends: "
+            "look at that process's own page, or use sqlite:PATH"
+        )
+    yield MemoryStore()
 
 
-BACKEND = StoreBackend(name="memory", place="", open_store=_refuse)
+BACKEND = StoreBackend(name="memory", place="", open_store=_open)

@@ -17,7 +17,6 @@ LEASES: Final = Table("Leases")
 LEASES.each(
     open_container,
     {
-        "leases in the memory of one process": "memory:",
         "an address with a scheme of no store": "nats://host",
         "a path for an address": "leases.db",
         "a file without a path": "sqlite:",

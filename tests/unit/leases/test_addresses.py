@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.addresses import shared_place, without_secrets
@@ -23,7 +24,22 @@ async def test_two_stores_make_one_container(tmp_path: Path) -> None:
         assert list(await other.list()) == []  # ownership went to the other file
 
 
-@pytest.mark.parametrize("address", ["memory:", "nats://host", "leases.db", "sqlite:", ""])
+async def test_leases_in_memory_are_those_of_one_process(tmp_path: Path) -> None:
+    async with open_container("memory:") as one, open_container("memory:") as other:
+        await one.create(make.lease(at="c0"))
+        assert list(await other.list()) == []  # each reads the whole feed
+    apart = (f"sqlite:{tmp_path / 'checkpoints.db'}", "memory:")
+    for first, second in (apart, apart[::-1]):
+        with pytest.raises(StoreRefused, match="both in memory or neither"):
+            async with open_stores(first, second):
+                pass
+    for looking in (OpenOptions(must_exist=True), OpenOptions(only_look=True)):
+        with pytest.raises(StoreRefused, match="its process alone"):
+            async with open_container("memory:", looking):
+                pass
+
+
+@pytest.mark.parametrize("address", ["nats://host", "leases.db", "sqlite:", ""])
 async def test_an_address_that_cannot_be_one_is_refused(address: str) -> None:
     with pytest.raises(StoreRefused):
         open_container(address)
