@@ -1,4 +1,5 @@
-"""Pages of the site that are not in docs/: README as its index, and files that pages link to.
+"""Pages of the site that are not in docs/: README as its index, the API and the settings, which
+are made of the code, and files that pages link to.
 
 Pages are written to be read in the repository, so they link to files beside docs/. Such a file
 becomes a page of the site: Markdown as it is, anything else as a listing of its text. Links are
@@ -6,6 +7,7 @@ rewritten to those pages, and what leads nowhere ends the build.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from posixpath import relpath
@@ -16,6 +18,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 _ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(_ROOT))  # mkdocs is run by its own script
+from tests.support import api_page, settings_page  # noqa: E402 - found by the line above
+
+_MADE = {"api.md": api_page.page, "settings.md": settings_page.page}
 _FENCED = re.compile(r"^(```+).*?^\1`*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]+)?\)")
 
@@ -27,7 +33,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add README, and all that pages link to, also over several steps."""
+    """Add pages of the code, README, and all that pages link to, also over several steps."""
+    for uri, page in _MADE.items():
+        files.append(File.generated(config, uri, content=page()))
     waiting = [_ROOT / "README.md", *(_ROOT / "docs").rglob("*.md")]
     seen = set(waiting)
     while waiting:
@@ -71,7 +79,7 @@ def _file(uri: str) -> Path:
     if uri == "index.md":
         return _ROOT / "README.md"
     in_docs = _ROOT / "docs" / uri
-    return in_docs if in_docs.exists() else _ROOT / uri
+    return in_docs if in_docs.exists() or uri in _MADE else _ROOT / uri
 
 
 def _content(file: Path) -> str:
@@ -88,11 +96,14 @@ def _targets(file: Path) -> set[Path]:
     if file.suffix != ".md":
         return set()
     text = _FENCED.sub("", file.read_text())
-    return {_existing(file.parent, x[1]) for x in _LINK.finditer(text)}
+    found = {_existing(file.parent, x[1]) for x in _LINK.finditer(text)}
+    return found - {_ROOT / "docs" / x for x in _MADE}
 
 
 def _existing(folder: Path, target: str) -> Path:
     found = (folder / target).resolve()
+    if found.parent == _ROOT / "docs" and found.name in _MADE:
+        return found
     if not found.is_file() or not found.is_relative_to(_ROOT):
         raise PluginError(f"{folder.relative_to(_ROOT)}: a link to {target}: no such file")
     return found

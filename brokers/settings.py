@@ -16,6 +16,7 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.secret import HasSecrets, Renewed, Secret
 from changefeed.runtime.settings import (
     AllSettings,
+    Bytes,
     LogSettings,
     Seconds,
     Section,
@@ -111,14 +112,14 @@ class WritingSection(Section):
     """How long records wait for others to share their object, in seconds. If not set: 0 in a
     directory, where what comes while the disk is synced is written next, and 0.1 elsewhere,
     where every object costs a request."""
-    flush_bytes: int = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
+    flush_bytes: Bytes = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
     """An object is written as soon as it has so many."""
     in_flight: int = Field(default=4, ge=1, le=32)
     """Objects under way at once."""
-    buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    buffer_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """What requests that are being read may take, and what may wait to be written; producers
     wait beyond."""
-    cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
+    cache_bytes: Bytes = Field(default=256 * 1024 * 1024, ge=1)
     """Objects kept in memory for readers, besides 64 MiB of what their headers say."""
 
 
@@ -127,13 +128,13 @@ class CompactionSection(Section):
 
     enabled: bool = True
     """Whether this broker compacts what is in its care, and deletes what is in segments."""
-    bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """What is open is compacted as soon as there is so much of it."""
     objects: int = Field(default=4096, ge=64)
     """And as soon as there are so many objects."""
     age: Seconds = 3600.0
     """And as soon as the oldest of them was written so long ago."""
-    memory: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    memory: Bytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     """What of their records is held in memory at a time."""
     at_once: int = Field(default=2, ge=1, le=64)
     """For how many rows of objects this is done side by side."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -31,6 +32,7 @@ from pydantic_settings import (
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.named_file import read_file
 from changefeed.runtime.paths import absolute_address
+from changefeed.runtime.quantities import seconds, size
 from changefeed.runtime.settings_errors import (
     Sources,
     misspelled_variables,
@@ -48,7 +50,17 @@ _MOST_BYTES = 2**20
 _OF_OTHERS = ("broker",)
 """Sections in the environment that are of other processes than the one that looks."""
 
-Seconds = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
+Seconds = Annotated[
+    float,
+    Field(gt=0, le=MOST, allow_inf_nan=False),
+    BeforeValidator(lambda given: seconds(given) if isinstance(given, str) else given),
+]
+"""A number of seconds, or text with a unit, such as ``2h``."""
+
+Bytes = Annotated[
+    int, BeforeValidator(lambda given: size(given) if isinstance(given, str) else given)
+]
+"""A number of bytes, or text with a unit, such as ``64MiB``."""
 
 Place = Annotated[str, AfterValidator(absolute_address)]
 """An address. It is written out when it is read: an observer may change the directory."""

@@ -1,13 +1,9 @@
-"""docs/api.md, made of the docstrings of what is promised.
-
-Write it again after a change: ``python -m tests.support.api_page > docs/api.md``.
-"""
+"""The site's page of the API, made of the docstrings of what is promised."""
 
 import dataclasses
 import enum
 import inspect
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -24,8 +20,7 @@ _HEAD = """\
 
 All that `from changefeed import …`, `from changefeed.backends import …` and
 `from changefeed.testing import …` have, and that you may rely on. What is under other names may
-change with any version. This page is made from the
-docstrings (`python -m tests.support.api_page`), and a test keeps it so. How to use it:
+change with any version. This page is made from the docstrings. How to use it:
 [Observers](observers.md), [Embedding](embedding.md),
 [Backends](backends.md), [Testing](testing.md),
 [Settings](settings.md).
@@ -146,7 +141,3 @@ def _text(doc: str, *, of: type | None = None, quote: bool = False) -> str:
         return ""
     lines = cleaned.split("\n")
     return "\n".join(f"> {x}".rstrip() if quote else x for x in lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

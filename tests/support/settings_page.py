@@ -1,10 +1,6 @@
-"""docs/settings.md, made of the settings themselves.
-
-Write it again after a change: ``python -m tests.support.settings_page > docs/settings.md``.
-"""
+"""The site's page of settings, made of the settings themselves."""
 
 import json
-import sys
 from collections.abc import Iterator
 
 from changefeed.host.settings import Settings
@@ -13,8 +9,8 @@ from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 _HEAD = """\
 # Settings
 
-Every setting of a host, with its default. This page is made from the settings themselves
-(`python -m tests.support.settings_page`), and a test keeps it so. Times are in seconds.
+Every setting of a host, with its default. This page is made from the settings themselves. Times
+are in seconds, or have a unit: `500ms`, `90s`, `30m`, `2h`, `7d`.
 
 A value is taken from the first of these places that has one:
 
@@ -63,7 +59,3 @@ def _rows(entries: tuple[Entry, ...]) -> Iterator[str]:
 def _inline(text: str) -> str:
     """Put a docstring on one line, with code as Markdown has it."""
     return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

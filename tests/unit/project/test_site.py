@@ -5,10 +5,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+
+import changefeed
+import changefeed.backends
+import changefeed.testing
+from changefeed.host.settings import Settings
+from changefeed.runtime.settings_schema import names
 
 ROOT = Path(__file__).parents[3]
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
@@ -77,6 +84,19 @@ def test_the_index_is_the_readme_and_linked_sources_are_pages(site: Path) -> Non
     assert 'href="getting-started.html"' in index
     assert 'href="source/samples/hello/greeting.py.html"' in index
     assert "greet" in (site / "source/samples/hello/greeting.py.html").read_text()
+
+
+@pytest.mark.parametrize("module", [changefeed, changefeed.backends, changefeed.testing])
+def test_the_page_of_the_api_has_all_that_is_promised(site: Path, module: ModuleType) -> None:
+    headings = re.findall(r'<h3 id="[^"]+"><code>(\w+)</code>', (site / "api.html").read_text())
+    assert set(module.__all__) <= set(headings)
+
+
+def test_the_page_of_settings_has_each_of_them(site: Path) -> None:
+    text = (site / "settings.html").read_text()
+    known = set(names(Settings))
+    shown = {x for x in known if f"<code>{x[-1]}</code>" in text}
+    assert {x for x in known - shown if not x[-1].endswith("_file")} == set()
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:

@@ -4,6 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
+from changefeed.host.settings import load_settings
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.quantities import seconds, size
 
 
@@ -42,6 +44,15 @@ def test_what_is_no_duration_is_refused_with_the_forms(text: str) -> None:
 def test_what_is_no_size_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(ValueError, match="64MiB"):
         size(text)
+
+
+def test_a_setting_takes_a_duration_with_its_unit_and_refuses_another() -> None:
+    assert load_settings(None, {"leases": {"expiration": "2m"}}).leases.expiration == 120
+    observer = {"checkpoint": "90s", "timeout": "1h"}
+    found = load_settings(None, {"observer": observer}).observer
+    assert (found.checkpoint, found.timeout) == (90, 3600)
+    with pytest.raises(UserError, match=r"leases\.expiration.*30m"):
+        load_settings(None, {"leases": {"expiration": "7w"}})
 
 
 @pytest.mark.parametrize(
