@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def test_the_first_observer_prints_what_the_page_shows(tmp_path: Path) -> None:
-    page = Tutorial("first-observer", tmp_path)
+    page = Tutorial("docs/getting-started.md", tmp_path)
     page.type("changefeed produce")
     with page.left_running("changefeed run") as printed:
         until(lambda: len(printed()) >= 5)
@@ -36,12 +36,26 @@ def test_the_first_observer_prints_what_the_page_shows(tmp_path: Path) -> None:
     with page.left_running("changefeed run") as printed:
         until(printed)
     assert printed() == page.printed[1]
+    page.type("changefeed config")
+    page.type("changefeed doctor")
     assert page.lines == []
+
+
+def test_the_readme_greets_from_two_hosts(tmp_path: Path) -> None:
+    page = Tutorial("README.md", tmp_path)
+    page.type("echo")
+    page.type("echo")
+    page.type("changefeed produce")
+    with page.left_running("changefeed run --processes=2") as printed:
+        until(lambda: len(printed()) >= 2)
+        page.type("changefeed status")
+    assert [re.findall(r"hello, (\w+)", x) for x in printed()] == [["Ada"], ["Carl"]]
+    assert page.lines[0].startswith("changefeed pipeline run --once")
 
 
 def test_cosmos_in_15_minutes_reads_each_order_once_through_a_split(tmp_path: Path) -> None:
     port = free_port()
-    page = Tutorial("cosmos-on-the-emulator", tmp_path, {"8081": str(port)})
+    page = Tutorial("docs/tutorials/cosmos-on-the-emulator.md", tmp_path, {"8081": str(port)})
     with page.left_running("changefeed emulator"):
         until(lambda: answers(port))
         page.type("python write.py 0 50")
@@ -69,7 +83,7 @@ def answers(port: int) -> bool:
 async def test_from_dotnet_or_java_nothing_is_read_again(tmp_path: Path) -> None:
     async with emulator_process(tmp_path) as (_, url):
         there = {"cosmos://ACCOUNT.documents.azure.com/": f"cosmos+{url}", "PREFIX": "p"}
-        page = Tutorial("from-dotnet-or-java", tmp_path, there)
+        page = Tutorial("docs/coming-from.md", tmp_path, there)
         await a_fleet_that_has_read_two_of_three(url)
         await in_thread(lambda: page.type("changefeed doctor"))
         await in_thread(lambda: only_the_third_comes(page))
@@ -113,7 +127,7 @@ def only_the_third_comes(page: Tutorial) -> None:
 
 
 def test_tables_on_spark_say_what_the_page_shows(tmp_path: Path) -> None:
-    page = Tutorial("tables-on-spark", tmp_path)
+    page = Tutorial("docs/tutorials/tables-on-spark.md", tmp_path)
     page.type("changefeed produce")
     page.type("changefeed pipeline run --once", timeout=240)
     assert sorted(page.type("python look.py").splitlines()) == page.printed[0]

@@ -18,10 +18,13 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class Tutorial:
-    """One page, followed in ``cwd``. ``instead`` replaces what differs by reader."""
+    """One page, followed in ``cwd``. ``instead`` replaces what differs by reader.
+
+    Blocks without a language are lines to type, those of ``text`` are what is printed.
+    """
 
     def __init__(self, name: str, cwd: Path, instead: Mapping[str, str] | None = None) -> None:
-        text = (ROOT / f"docs/tutorials/{name}.md").read_text()
+        text = (ROOT / name).read_text()
         for old, new in (instead or {}).items():
             assert old in text
             text = text.replace(old, new)

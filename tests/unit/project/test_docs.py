@@ -125,7 +125,7 @@ def test_every_command_that_is_shown_exists_with_its_flags(file: Path) -> None:
     lenient = passing_on(get_command(app))
     text = file.read_text().replace("\\\n", " ")
     in_blocks = [
-        y for x in re.findall(r"```\n(.*?)```", text, re.DOTALL) for y in x.split("\n")
+        y for x in re.findall(r"```(?:sh)?\n(.*?)```", text, re.DOTALL) for y in x.split("\n")
     ]
     wrong = []
     for line in [*in_blocks, *re.findall(r"`([^`\n]+)`", text)]:
