@@ -65,6 +65,12 @@ def how_it_ended(code: int) -> dict[str, str | int]:
     return {"signal": known.get(-code, f"signal {-code}")}
 
 
+def in_words(code: int) -> str:
+    """Return the same for a sentence."""
+    ended = how_it_ended(code)
+    return str(ended.get("signal") or f"exit code {code}")
+
+
 def exit_code(codes: Iterable[int]) -> int:
     """Return the worst of the children's codes; to have been killed counts as 1."""
     return max((FAILED if x < 0 else x for x in codes), default=0)
@@ -96,12 +102,13 @@ class Supervisor:
         """Start a child again and again; return the code it ended with at last."""
         clock = asyncio.get_running_loop().time
         delay: float | None = None
-        dead: tuple[str, ...] = ()
+        dead: dict[str, str] = {}
         while True:
             began = clock()
             start = ChildStart(name=name, incarnation=uuid4().hex, dead=dead)
             code = await self._run_once(start)
-            dead = (*dead, start.incarnation)[-_REMEMBERED:]
+            dead[start.incarnation] = in_words(code)
+            dead = dict([*dead.items()][-_REMEMBERED:])
             ended = how_it_ended(code)
             if self._stop.requested.is_set():
                 _log.info("process.ended", name=name, **ended)

@@ -1,28 +1,35 @@
 """One start of a process, as its supervisor tells the process of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
-_VARIABLE = "CHANGEFEED_INCARNATIONS"
-"""The one of a process that a supervisor has started, and those before it, which ended."""
+import msgspec
+
+_VARIABLE = "CHANGEFEED_STARTED_AS"
+"""What a supervisor tells a process: which start of it this is, and how earlier ones ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStart:
-    """One start of the process of a name; ``dead`` are earlier ones, which have ended."""
+    """One start of the process of a name. ``dead`` are earlier ones, which have ended, and
+    how: by the name of a signal, or an exit code.
+    """
 
     name: str
     incarnation: str
-    dead: tuple[str, ...] = ()
+    dead: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> Mapping[str, str]:
         """What tells the process of it."""
-        return {_VARIABLE: " ".join([self.incarnation, *self.dead])}
+        told = {"incarnation": self.incarnation, "dead": self.dead}
+        return {_VARIABLE: msgspec.json.encode(told).decode()}
 
     @classmethod
     def of(cls, name: str, environ: Mapping[str, str]) -> "ChildStart":
         """Return what a supervisor has told this process, or a start of its own."""
-        incarnation, *dead = environ.get(_VARIABLE, "").split() or [uuid4().hex]
-        return cls(name=name, incarnation=incarnation, dead=tuple(dead))
+        if _VARIABLE not in environ:
+            return cls(name=name, incarnation=uuid4().hex)
+        told = msgspec.json.decode(environ[_VARIABLE])
+        return cls(name=name, incarnation=told["incarnation"], dead=told["dead"])

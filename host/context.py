@@ -12,6 +12,7 @@ from changefeed.host.call_watch import CallWatch
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.lease import HostName
+from changefeed.observers.call import Blame
 from changefeed.observers.errors import LeaseFenced, ObserverFailed
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.light_event import LightEvent
@@ -27,6 +28,7 @@ class Drain:
         self._clock = asyncio.get_running_loop().time
         self._begun = LightEvent()
         self._in_hand: asyncio.Timeout | None = None
+        self._waiting: asyncio.Timeout | None = None
         self.reason: CloseReason | None = None
         """Why the worker winds down; ``None`` while it does not."""
         self.deadline: float | None = None
@@ -48,12 +50,22 @@ class Drain:
             if self._in_hand is not None:
                 self._in_hand.reschedule(self.deadline)
         self._begun.set()
+        if self._waiting is not None:
+            self._waiting.reschedule(self._clock())
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but not past the beginning of the drain."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._begun.wait()
+
+    @asynccontextmanager
+    async def until_begun(self) -> AsyncIterator[None]:
+        """Leave the block as soon as the drain begins."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if self.reason is None else 0) as self._waiting:
+                yield
+        self._waiting = None
 
     @asynccontextmanager
     async def bounded(self) -> AsyncIterator[None]:
@@ -72,6 +84,8 @@ class WorkerContext:
     To the wrappers of the observer it is the fence, as ``changefeed.observers.call`` describes
     it.
     """
+
+    blamed: Blame | None = None
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ to come.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -51,7 +51,8 @@ _FIRST_PIECE = 64
 
 class Coordinator:
     """The rounds of one host. ``stopping`` says whether to take nothing more. ``send_along``
-    sends a heartbeat with a listing, where that is one request.
+    sends a heartbeat with a listing, where that is one request. ``ended`` are incarnations of
+    this host that have ended, and how.
     """
 
     def __init__(
@@ -69,10 +70,13 @@ class Coordinator:
         wall: Callable[[], float],
         stopping: Callable[[], bool],
         send_along: SendAlong,
+        ended: Mapping[str, str],
     ) -> None:
         self._me = me
         self._incarnation = incarnation
         self._settings = settings.leases
+        self._may_have_read = settings.observer.max_unacknowledged
+        self._ended = ended
         self._container = container
         self._pool = pool
         self._discovery = discovery
@@ -231,10 +235,14 @@ class Coordinator:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
             f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
         )
+        take = Lease.taken_by
+        if how != "stolen":  # from a living owner
+            cause = self._ended.get(lease.incarnation or "", "")
+            take = partial(Lease.taken_from_the_dead, read=self._may_have_read, cause=cause)
         owned = await acquire(
             self._container,
             await self._beginning(lease),
-            taken=lambda x: x.taken_by(self._me, self._incarnation),
+            taken=partial(take, host=self._me, incarnation=self._incarnation),
             settings=self._settings,
             clock=self._clock,
             wall=self._wall,

@@ -11,12 +11,17 @@ split by its owner.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Page, RangeEnded
+from changefeed.feeds.feed import Change, Page, Position, RangeEnded
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.context import Drain, WorkerContext
@@ -25,7 +30,9 @@ from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.reader import Reader
 from changefeed.host.shared import Shared
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import End
+from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
     LeaseFenced,
@@ -182,6 +189,7 @@ class Delivery:
         """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
         return (
             self._checkpoints.at_rest
+            and self._owned.deaths == NO_DEATHS
             and not self._events.health.of(self._owned.range_id).in_trouble
         )
 
@@ -202,6 +210,8 @@ class Delivery:
                 if not self.in_hand:
                     self._events.health.caught_up(self._owned.range_id)
                 self._checkpoints.pass_over(page.position)
+                if not self.in_hand and self._owned.deaths != NO_DEATHS:
+                    await self._shared.care.caught_up(self._owned)
             if self.split_into is not None and await self._splits(self.split_into):
                 return CloseReason.RANGE_ENDED
         assert self._drain.reason is not None, "only a drain stops the reading"
@@ -236,30 +246,43 @@ class Delivery:
         return True
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
-        """Hand over a page, in pieces that there is room for."""
-        size, context = self._settings.observer.max_unacknowledged, self._context
-        tracing = self._shared.tracing
-        for first in range(0, len(page.changes), size):
-            changes = page.changes[first : first + size]
+        """Hand over a page, in pieces that there is room for, or with care."""
+        rest = page.changes
+        while rest and self._drain.reason is None:
+            careful = self._owned.deaths.care > 0
+            size = 1 if careful else self._settings.observer.max_unacknowledged
+            changes, rest = rest[:size], rest[size:]
             await self._until_room_for(len(changes))
-            await self._until_written_again()
-            if self._drain.reason is not None:
-                return
-            self._owned.check()
-            began = self._clock()
-            open_ = self._checkpoints.in_hand.unacknowledged
-            assert open_ == 0 or open_ + len(changes) <= size, (
-                f"{self._owned.range_id!r}: {open_} + {len(changes)} changes in hand, of {size}"
-            )
-            self._checkpoints.in_hand.deliver(changes)
-            async with self._in_hand("process", len(changes)):
-                with nullcontext() if tracing is None else tracing.batch(context, changes):
-                    await observer.process(context, changes)
-            last = first + size >= len(page.changes)
-            self._checkpoints.returned(changes, page.position if last else None)
-            if self.in_hand:
-                self._watch.unacknowledged()
-            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
+            async with self._alone(changes[0]) if careful else nullcontext() as blamed:
+                if self._drain.reason is not None:
+                    return
+                self._context.blamed = blamed
+                await self._hand_over_piece(observer, changes, None if rest else page.position)
+
+    def _alone(self, change: Change) -> AbstractAsyncContextManager[Blame | None]:
+        care = self._shared.care
+        return care.alone(change, self._owned, self._drain, self._checkpoints)
+
+    async def _hand_over_piece(
+        self, observer: Observer, changes: Sequence[Change], end: Position | None
+    ) -> None:
+        """Hand over some changes at once; ``end`` is the position behind, where it is known."""
+        tracing, context = self._shared.tracing, self._context
+        self._owned.check()
+        began = self._clock()
+        limit = self._settings.observer.max_unacknowledged
+        open_ = self._checkpoints.in_hand.unacknowledged
+        assert open_ == 0 or open_ + len(changes) <= limit, (
+            f"{self._owned.range_id!r}: {open_} + {len(changes)} changes in hand, of {limit}"
+        )
+        self._checkpoints.in_hand.deliver(changes)
+        async with self._in_hand("process", len(changes)):
+            with nullcontext() if tracing is None else tracing.batch(context, changes):
+                await observer.process(context, changes)
+        self._checkpoints.returned(changes, end)
+        if self.in_hand:
+            self._watch.unacknowledged()
+        self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
 
     @asynccontextmanager
     async def _in_hand(self, call: str, changes: int = 0) -> AsyncIterator[None]:
@@ -277,7 +300,9 @@ class Delivery:
             raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
 
     async def _until_room_for(self, changes: int) -> None:
-        """Wait until ``changes`` more make no more than a crash may repeat."""
+        """Wait until ``changes`` more make no more than a crash may repeat, and while the
+        lease cannot be written: its owner ends, or the store is back.
+        """
         limit = self._settings.observer.max_unacknowledged
         while (
             self.in_hand
@@ -287,9 +312,6 @@ class Delivery:
             await self._context.acknowledged()
         if self._drain.reason is None:
             await self._checkpoints.room_for(changes, limit=limit)
-
-    async def _until_written_again(self) -> None:
-        """Wait while the lease cannot be written: its owner ends, or the store is back."""
         while self._owned.failing and self._drain.reason is None:
             self._owned.check()
             await self._drain.sleep(_LOOK)

@@ -152,13 +152,19 @@ class HostEvents(FailureLog):
         self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
             self._metrics.count(m.STEALS)
-        self._log.debug(
+        deaths = lease.deaths
+        suspect = {"suspect": deaths.suspect, "times": deaths.with_suspect}
+        self._log.log(
+            logging.WARNING if deaths.care else logging.DEBUG,
             "lease.acquired",
             range=lease.range_id,
             epoch=lease.epoch,
             how=how,
             previous=previous,
             position=position,
+            **({"deaths": deaths.count, "cause": deaths.cause} if deaths.count else {}),
+            **({"with_care": deaths.care} if deaths.care else {}),
+            **({} if deaths.suspect is None else suspect),
         )
 
     def balanced(self, leases: int) -> None:

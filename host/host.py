@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
+from changefeed.host.care import Care
 from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
@@ -97,6 +98,7 @@ class Host:
         self.name = HostName(settings.host.name)
         start = start or ChildStart.of(self.name, {})
         self.incarnation = Incarnation(start.incarnation)
+        self._ended = start.dead
         own = settings.leases
         self._rules = FleetRules(own.timing, own.balance, clock)
         settings = settings.model_copy(update={"leases": own.going_by(self._rules)})
@@ -130,7 +132,7 @@ class Host:
                 settings=said_of(settings.leases),
             ),
             settings.leases,
-            dead={*start.dead},
+            dead=start.dead.keys(),
             events=self._events,
             retrier=self._retrier,
             wall=wall,
@@ -359,6 +361,7 @@ class Host:
             wall=self.wall,
             stopping=self._stop.requested.is_set,
             send_along=self._membership.send_along,
+            ended=self._ended,
         )
 
     def _is_alive(self, name: HostName) -> bool:
@@ -375,6 +378,7 @@ class Host:
             idle=self._idle,
             events=self._events,
             retrier=self._retrier,
+            care=Care(self._retrier),
             shared_time=SharedTime(self._clock),
         )
 

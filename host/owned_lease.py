@@ -39,6 +39,7 @@ from typing import Never
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
@@ -70,6 +71,8 @@ class OwnedLease:
         self._lease = lease.without_position()
         self.stored: Checkpoint = lease.checkpoint
         """The last checkpoint known to be stored."""
+        self.deaths = lease.deaths
+        """How its owners ended, and what this one delivers with care: in each of its writes."""
         self._settings = settings
         self._fence_at = sent + self._held_for
         self._beat_at = -inf
@@ -180,10 +183,23 @@ class OwnedLease:
 
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.check()
+        if self.deaths != NO_DEATHS:
+            self._progress(checkpoint)
+        told = self.deaths == self._lease.deaths  # else more is to be written than a position
+        write = self._container.checkpoint if told else self._container.replace
         with self._counting_failures():
-            await self._write(
-                lambda lease: lease.with_checkpoint(checkpoint), self._container.checkpoint
-            )
+            await self._write(lambda lease: lease.with_checkpoint(checkpoint), write)
+
+    async def tell_deaths(self) -> None:
+        """Write what is new in ``deaths``, if anything is."""
+        if self.deaths != self._lease.deaths:
+            self.check()
+            with self._counting_failures():
+                await self._write(lambda lease: lease, self._container.replace)
+
+    def _progress(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.position != self.stored.position:
+            self.deaths = self.deaths.progressed()
 
     async def clear_request(self, asker: HostName) -> None:
         """Let the lease carry no request of ``asker``; that of another host stays."""
@@ -205,6 +221,7 @@ class OwnedLease:
         self._giving_up = True
         if checkpoint is not None:
             self.check()
+            self._progress(checkpoint)
             await self._write(
                 lambda lease: end(lease.with_checkpoint(checkpoint)), self._container.replace
             )
@@ -235,7 +252,10 @@ class OwnedLease:
                         await self._read_again(self._unclear)
                 except LeaseConflict:
                     continue
-                wanted = change(self._lease).stamped(stamp=self._wall())
+                carried = self._lease
+                if self.deaths != carried.deaths:
+                    carried = replace(carried, deaths=self.deaths)
+                wanted = change(carried).stamped(stamp=self._wall())
                 self._check_next(wanted)
                 self._unclear = wanted  # until the answer is here
                 try:

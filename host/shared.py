@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from changefeed.feeds.feed import Feed
+from changefeed.host.care import Care
 from changefeed.host.events import HostEvents
 from changefeed.host.load_meter import SharedTime
 from changefeed.host.reader import IdleRanges
@@ -35,6 +36,7 @@ class Shared:
     idle: IdleRanges
     events: HostEvents
     retrier: Retrier
+    care: Care
     shared_time: SharedTime
     give_ups: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_GIVE_UPS_AT_ONCE)

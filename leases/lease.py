@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
 HostName = NewType("HostName", str)
@@ -51,6 +52,7 @@ class Lease:
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
     lease. ``paused`` says why no host may read the range, until it is resumed.
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
+    ``deaths`` says how its last owners ended (``leases.deaths``); only its owner writes it.
     ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
     before it was measured. ``cooling`` says that another host had it a short while ago: it does
     not move to balance until its owner has written otherwise. ``stamp`` is wall-clock time, for
@@ -68,6 +70,7 @@ class Lease:
     end: End | None = None
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN
+    deaths: Deaths = NO_DEATHS
     load: float | None = None
     cooling: bool = False
     stamp: float | None = None
@@ -113,6 +116,17 @@ class Lease:
             cooling=self.cooling or self.owner not in (None, host),
         )
 
+    def taken_from_the_dead(
+        self, host: HostName, incarnation: Incarnation, *, read: int, cause: str = ""
+    ) -> "Lease":
+        """As ``taken_by``; an owner of ours that did not release it has died, if it is not this
+        very process. It may have read so many changes behind the checkpoint.
+        """
+        taken = self.taken_by(host, incarnation)
+        if self.incarnation in (None, incarnation):
+            return taken
+        return replace(taken, deaths=self.deaths.died(read=read, cause=cause))
+
     def renewed(self) -> "Lease":
         return replace(self, renewals=self.renewals + 1)
 
@@ -153,12 +167,16 @@ class Lease:
             epoch=self.epoch + 1,
             renewals=self.renewals + 1,
             next_owner=None,
+            deaths=self.deaths.released(),
             cooling=True,
         )
 
     def paused_because(self, reason: str | None) -> "Lease":
-        """Let no host read the range any more; ``None`` resumes it."""
-        return replace(self, paused=reason)
+        """Let no host read the range any more; ``None`` resumes it: a person has looked, so
+        nothing is held against its changes.
+        """
+        deaths = NO_DEATHS if reason is None else self.deaths
+        return replace(self, paused=reason, deaths=deaths)
 
     def with_health(self, health: RangeHealth) -> "Lease":
         """Say how the observer of its owner gets on."""
@@ -170,17 +188,22 @@ class Lease:
 
     def released(self) -> "Lease":
         return replace(
-            self, owner=None, incarnation=None, next_owner=None, renewals=self.renewals + 1
+            self,
+            owner=None,
+            incarnation=None,
+            next_owner=None,
+            renewals=self.renewals + 1,
+            deaths=self.deaths.released(),
         )
 
     def vacated(self) -> "Lease":
         """Take it from its owner: an epoch begins that belongs to no host."""
-        return replace(self.released(), epoch=self.epoch + 1)
+        return replace(self.released(), epoch=self.epoch + 1, deaths=NO_DEATHS)
 
     def ended_in(self, end: End) -> "Lease":
         """The range has been read to its end: no host owns it, and others have its keys."""
         assert self.end is None, f"lease {self.range_id!r} has ended already"
-        return replace(self.released(), end=end, cooling=False)
+        return replace(self.released(), end=end, deaths=NO_DEATHS, cooling=False)
 
     def reopened(self) -> "Lease":
         """The range goes on after all: none of what it was to go on in has come."""

@@ -186,7 +186,9 @@ class SeparateStores:
             return await self._claimed(lease, owned)
         except StoreUnavailable:
             # Else it would be ours, unread, for as long as the checkpoints fail us alone.
-            freed = replace(owned.released(), write_id=WriteId(uuid4().hex))
+            # Its owner has not begun, so it has not ended well either.
+            freed = owned.released()
+            freed = replace(freed, deaths=owned.deaths, write_id=WriteId(uuid4().hex))
             with suppress(LeaseConflict, StoreUnavailable):
                 await self._ownership.replace(freed)
             raise

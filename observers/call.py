@@ -36,7 +36,7 @@ the event loop stops the clock of its time limit, too.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.error_text import kind_of, text_of
@@ -52,8 +52,21 @@ _Code = Callable[[], Awaitable[None]]
 """A call of the user's code that is yet to be made."""
 
 
+class Blame(NamedTuple):
+    """A change with which so many processes have ended, and that in words."""
+
+    times: int
+    reason: str
+
+
 class Fence(Protocol):
-    """What the caller of the observers of one range allows."""
+    """What the caller of the observers of one range allows.
+
+    ``blamed`` says why the change that comes alone is not to be given to the observer.
+    """
+
+    @property
+    def blamed(self) -> Blame | None: ...
 
     def check(self) -> None:
         """Raise ``LeaseFenced`` if nothing may be delivered any more."""

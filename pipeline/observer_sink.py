@@ -41,7 +41,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
-from changefeed.observers.call import ObserverMaker
+from changefeed.observers.call import Blame, ObserverMaker
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
@@ -186,14 +186,15 @@ async def delivered(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeContext:
-    """What an observer may know in a task. Nothing takes a range away from it, and Spark keeps
-    the positions.
+    """What an observer may know in a task. Nothing takes a range away from it; Spark keeps the
+    positions, and counts no deaths.
     """
 
     range: FeedRange
     host: str
     epoch: int
     handing_over: bool = False
+    blamed: Blame | None = None
 
     def acknowledge(self, change: Change) -> None:
         """Do nothing."""

@@ -9,6 +9,7 @@ import pytest
 from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import (
     LeaseConflict,
 )
@@ -175,6 +176,25 @@ async def test_the_load_of_a_range_is_carried_with_a_lease_and_a_new_owner_finds
     assert (won.load, won.cooling) == (0.35, True)
     await leases.replace(won.without_position().with_load(0.0, cooling=False))
     assert [(x.load, x.cooling) for x in await leases.list()] == [(0.0, False)]
+
+
+async def test_the_deaths_of_owners_are_carried_with_a_lease_and_count_in_what_acquires_it(
+    leases: LeaseContainer,
+) -> None:
+    await owned_by_a(leases)
+    (listed,) = await leases.list()
+    again = listed.taken_from_the_dead(A, Incarnation("a2"), read=9)
+    second = await leases.acquire(again.taken_from_the_dead(B, B1, read=9))
+    deaths = NO_DEATHS.died(read=9).died(read=9)
+    assert second.deaths == deaths
+    noted = replace(second.without_position(), deaths=deaths.noting(17))
+    written = await leases.replace(noted)
+    assert [x.deaths for x in await leases.list()] == [deaths.noting(17)]
+    done = deaths.noting(17).returned().progressed()
+    moved = replace(written, deaths=done).advanced_to(C1)
+    assert (await leases.replace(moved)).deaths == done
+    found = await whole(leases)
+    assert (found.deaths, found.position) == (done, C1)
 
 
 # Epochs

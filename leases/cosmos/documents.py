@@ -32,6 +32,7 @@ import msgspec
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos.java_continuation import raw_token
+from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 from changefeed.leases.lease import End, HostName, Lease, Version
 from changefeed.runtime.errors import StoreRefused
@@ -68,6 +69,7 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     end: End | None = None
     paused: str | None = None
     health: RangeHealth | None = None
+    deaths: Deaths = NO_DEATHS
     load: float | None = None
     cooling: bool = False
     stamp: float | None = None
@@ -323,6 +325,7 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
         "end": ours.end,
         "paused": ours.paused,
         "health": ours.health or NOTHING_KNOWN,
+        "deaths": ours.deaths,
         "load": ours.load,
         "cooling": ours.cooling,
         "stamp": ours.stamp,
@@ -386,6 +389,7 @@ def _ownership_text(lease: Lease) -> str:
             end=lease.end,
             paused=lease.paused,
             health=None if lease.health == NOTHING_KNOWN else lease.health,
+            deaths=lease.deaths,
             load=lease.load,
             cooling=lease.cooling,
             stamp=lease.stamp,

@@ -1,8 +1,9 @@
-"""Keeps changes that the feed could not read from the observer.
+"""Keeps from the observer what no observer is to be given: changes that the feed could not
+read, and a change that has killed its process again and again.
 
 Such a change is put to the dead letters as it came; the others of its batch are handed on,
 in their order. Without dead letters the range is refused at that change, and so is
-paused by its host: a person has to mend the item, as no attempt will.
+paused by its host: a person has to mend the item, or the observer, as no attempt will.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from itertools import groupby
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
-from changefeed.observers.call import Fence
+from changefeed.observers.call import Blame, Fence
 from changefeed.observers.dead_letters.letter import Failure
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.observer import CloseReason, Context, Observer
@@ -39,6 +40,10 @@ class ReadableOnly:
         await self._observer.close(context, reason)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        if self._gate.blamed is not None:
+            (change,) = changes
+            await self._put_killer_aside(context, change, self._gate.blamed)
+            return
         unreadable = [x for x in changes if x.unreadable is not None]
         if not unreadable:  # a generator would cost more than all else that a host does
             await self._observer.process(context, changes)
@@ -64,3 +69,15 @@ class ReadableOnly:
         self._gate.check()
         failure = Failure(kind="Unreadable", text=change.unreadable, trace="")
         await self._aside.put(context, change, failure, attempts=0)
+
+    async def _put_killer_aside(self, context: Context, change: Change, blamed: Blame) -> None:
+        if self._aside is None:
+            raise RangeRefused(
+                context.range.id,
+                f"the change at sequence {change.sequence} {blamed.reason}. Mend the observer, "
+                f"or let the change be put aside (observer.on_failure = 'dead-letter'), and "
+                f"resume the range",
+            )
+        self._gate.check()
+        failure = Failure(kind="Killed", text=blamed.reason, trace="")
+        await self._aside.put(context, change, failure, attempts=blamed.times)

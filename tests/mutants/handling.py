@@ -12,14 +12,16 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
 from changefeed.host import coordinator, decide, reader, retries
 from changefeed.host.call_watch import CallWatch
+from changefeed.host.care import Care
 from changefeed.host.context import WorkerContext
 from changefeed.host.delivery import Delivery
 from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
+from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
-from changefeed.leases.lease import End
+from changefeed.leases.lease import End, HostName, Incarnation, Lease
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
@@ -30,10 +32,11 @@ from changefeed.observers.middleware.poison import PoisonIsolation, Verdict
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.exit_codes import FAILED
 
-from .mutant import Patch, mutant
+from .mutant import Patch, mutant, nothing
 
 _WORKER = "unit/host/test_worker.py"
 _POISON = "unit/observers/middleware/test_poison.py"
+_KILLING = "unit/host/test_killing_changes.py"
 _KEYMAP = "unit/leases/test_keymap.py"
 
 
@@ -72,6 +75,30 @@ def a_call_that_cannot_be_ended_is_taken_for_a_failed_one(m: Patch) -> None:
 @mutant(rule=8, kills="unit/host/test_trouble_in_leases.py")
 def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
     m.patch(CallWatch, "_become_overdue", lambda *_: None)
+
+
+@mutant(rule=10, kills=_KILLING)
+def a_host_that_died_leaves_no_trace_in_its_leases(m: Patch) -> None:
+    def taken(lease: Lease, host: HostName, incarnation: Incarnation, **_: Any) -> Lease:
+        return lease.taken_by(host, incarnation)
+
+    m.patch(Lease, "taken_from_the_dead", taken)
+
+
+@mutant(rule=10, kills=_KILLING)
+def what_its_owners_died_of_is_delivered_like_all_else(m: Patch) -> None:
+    died = Deaths.died
+    m.patch(Deaths, "died", lambda self, cause, **_: died(self, read=0, cause=cause))
+
+
+@mutant(rule=10, kills=_KILLING)
+def a_change_that_kills_is_given_to_the_next_owner(m: Patch) -> None:
+    m.patch(Deaths, "blames", lambda *_: False)
+
+
+@mutant(rule=10, kills=_KILLING)
+def care_has_no_end(m: Patch) -> None:
+    m.patch(Care, "caught_up", nothing)
 
 
 @mutant(rule=9, kills=_KEYMAP)

@@ -83,6 +83,7 @@ async def coordinating(
                 wall=lambda: 0.0,
                 stopping=lambda: stopping,
                 send_along=lambda ask: ask(None),
+                ended={},
             ),
             discovery,
         )

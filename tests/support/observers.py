@@ -2,6 +2,7 @@
 
 import asyncio
 
+from changefeed.observers.call import Blame
 from changefeed.observers.errors import LeaseFenced
 from changefeed.observers.observer import CloseReason, Context
 
@@ -18,6 +19,8 @@ class Bare:
 
 class Gate:
     """Lets so many calls pass."""
+
+    blamed: Blame | None = None
 
     def __init__(self, calls: float = float("inf")) -> None:
         self._left = calls

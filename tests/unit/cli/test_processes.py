@@ -26,10 +26,10 @@ time.sleep(60)
 
 
 def test_a_child_is_given_its_name_and_the_incarnations_that_are_dead() -> None:
-    child = ChildStart(name="h-2", incarnation="third", dead=("first", "second"))
+    child = ChildStart(name="h-2", incarnation="third", dead={"first": "SIGSEGV"})
     assert arguments_of(HostFlags(name="h"), Settings(), "h-2", 1) == ["run", "--name=h-2"]
     assert ChildStart.of("h-2", child.environment) == child
-    assert ChildStart.of("h-2", {}).dead == ()
+    assert ChildStart.of("h-2", {}).dead == {}
 
 
 @pytest.mark.parametrize("number", ALL)

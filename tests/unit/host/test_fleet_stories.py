@@ -150,7 +150,9 @@ async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at
         before = await fleet.owners()
         dead = fleet.hosts["b"].incarnation
         await fleet.kill("b")
-        start_of_b = ChildStart(name="b", incarnation="b-2", dead=("earlier", dead))
+        start_of_b = ChildStart(
+            name="b", incarnation="b-2", dead={"earlier": "", dead: "SIGKILL"}
+        )
         async with Fleet(feed, container) as restarted:
             again = restarted.start("b", start=start_of_b)
             await asyncio.sleep(1)

@@ -1,0 +1,77 @@
+"""Delivers a change alone, where the lease says that its last owners died (``leases.deaths``).
+
+The delivery of a range under care asks for each change: it waits until no other change of the
+process is delivered so, notes the change in the lease, and checkpoints it. The lease is
+still renewed meanwhile. A change that fails has not killed: what is to come of it is for the
+delivery to say. Reading to the end of the range with nothing in hand ends all care.
+
+Limits: with manual checkpoints, what the observer has not acknowledged yet is not noted any
+more once its call has returned.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from changefeed.feeds.feed import Change
+from changefeed.host.checkpointer import Checkpointer
+from changefeed.host.context import Drain
+from changefeed.host.owned_lease import OwnedLease
+from changefeed.host.retries import Retrier
+from changefeed.leases.deaths import NO_DEATHS
+from changefeed.observers.call import Blame
+from changefeed.observers.errors import ObserverFailed
+
+
+class Care:
+    """Of all ranges of one process: one change at a time is delivered with it."""
+
+    def __init__(self, retrier: Retrier) -> None:
+        self._retrier = retrier
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def alone(
+        self, change: Change, owned: OwnedLease, drain: Drain, checkpoints: Checkpointer
+    ) -> AsyncIterator[Blame | None]:
+        """Have it delivered in the block, or put aside for what is yielded.
+
+        Where the worker drains, the caller has to notice. Raise ``LeaseLost`` and the like, as
+        every write of the lease.
+        """
+        turn = False
+        async with drain.until_begun():
+            turn = await self._turn.acquire()
+        try:
+            if turn:
+                owned.deaths = owned.deaths.noting(change.sequence)
+                await self._tell(owned)
+            try:
+                yield _blame(change, owned)
+            except ObserverFailed:
+                await self._settle(owned, checkpoints)
+                raise
+            await self._settle(owned, checkpoints)
+        finally:
+            if turn:
+                self._turn.release()
+
+    async def caught_up(self, owned: OwnedLease) -> None:
+        """There is nothing to read, and nothing in hand: nobody died of what was there."""
+        owned.deaths = NO_DEATHS
+        await self._tell(owned)
+
+    async def _settle(self, owned: OwnedLease, checkpoints: Checkpointer) -> None:
+        owned.deaths = owned.deaths.returned()
+        checkpoints.advance()
+        await checkpoints.written()
+        await self._tell(owned)  # where no position has moved
+
+    async def _tell(self, owned: OwnedLease) -> None:
+        await self._retrier.call("note what is delivered", owned.tell_deaths)
+
+
+def _blame(change: Change, owned: OwnedLease) -> Blame | None:
+    deaths = owned.deaths
+    blamed = deaths.noted is not None and deaths.blames(change.sequence)
+    return Blame(deaths.with_suspect, deaths.reason) if blamed else None

@@ -1,0 +1,88 @@
+"""How the last owners of a lease have ended: what finds a change that kills its process.
+
+An owner that did not release its lease has died, whatever it died of. Where that comes twice
+in a row, with no progress of the checkpoint between, a change may be the cause. So the next
+owner delivers with *care* what the dead may have read: a change alone, one at a time in the
+whole process, with a note of it in the lease before, and the checkpoint after it. An owner that
+dies under a note leaves a suspect. A change that ``BLAMED_AFTER`` owners died with is put
+aside.
+
+Kills from outside put nothing aside, as long as there are no more than three in a row: it takes
+one more. What kills is aside after six deaths: two without care, and four with it.
+
+Limits: a process of another kind is not counted, and forgets what was. Other ranges of the
+process go on beside one under care, so they may leave a suspect that is innocent; but its
+count is over with the progress of its range.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+CARE_FROM: Final = 2
+"""Deaths in a row from which on a range is delivered with care."""
+BLAMED_AFTER: Final = 4
+"""Owners that died with a change, after which it is put aside."""
+
+
+class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``count`` are owners in a row that have died while the position stood still. The next
+    ``care`` changes are to be delivered with care. ``noted`` is the sequence of the change
+    that the owner is delivering so, ``None`` between two. ``suspect`` is the change that the
+    last ``with_suspect`` owners with a note died with. ``cause`` is how the last one ended,
+    empty where no supervisor has seen it.
+    """
+
+    count: int = 0
+    care: int = 0
+    noted: int | None = None
+    suspect: int | None = None
+    with_suspect: int = 0
+    cause: str = ""
+
+    def died(self, *, read: int, cause: str = "") -> "Deaths":
+        """Count an owner that died. It may have read so many changes behind its checkpoint."""
+        count, suspect, with_suspect = self.count + 1, self.suspect, self.with_suspect
+        if self.noted is not None:
+            with_suspect = with_suspect + 1 if self.noted == suspect else 1
+            suspect = self.noted
+        return Deaths(
+            count=count,
+            care=max(self.care, read) if count >= CARE_FROM else self.care,
+            suspect=suspect,
+            with_suspect=with_suspect,
+            cause=cause,
+        )
+
+    def noting(self, sequence: int) -> "Deaths":
+        """Note the change that is delivered next, alone."""
+        assert self.care, f"{sequence} is noted, and nothing asks for care"
+        assert self.noted is None, f"{sequence} is noted while {self.noted} is delivered"
+        return replace(self, noted=sequence)
+
+    def returned(self) -> "Deaths":
+        """The change that was noted has killed nobody."""
+        return self if self.noted is None else replace(self, noted=None, care=self.care - 1)
+
+    def progressed(self) -> "Deaths":
+        """The position has moved: nobody died of what lay there."""
+        return Deaths(care=self.care, noted=self.noted)
+
+    def released(self) -> "Deaths":
+        """Its owner ends in order. Whoever comes next goes on with care, where that is due."""
+        return replace(self, count=0, noted=None)
+
+    def blames(self, sequence: int) -> bool:
+        """Whether so many owners died with this change that no other is to be given it."""
+        return sequence == self.suspect and self.with_suspect >= BLAMED_AFTER
+
+    @property
+    def reason(self) -> str:
+        """Why its suspect is put aside."""
+        by = f" ({self.cause})" if self.cause else ""
+        times = "1 time" if self.with_suspect == 1 else f"{self.with_suspect} times"
+        return f"killed its process {times}{by}"
+
+
+NO_DEATHS = Deaths()

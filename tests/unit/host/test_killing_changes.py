@@ -1,0 +1,98 @@
+"""A change that kills its process: the next owners deliver with care, until it is put aside."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.child_start import ChildStart
+from changefeed.leases.deaths import NO_DEATHS
+from changefeed.observers.observer import CloseReason, Context
+from changefeed.testing.fleet import Fleet
+
+KEY = "killer"
+LIMIT = 6
+
+
+class Killer:
+    """Its host dies of each change of one key, and a supervisor starts it again."""
+
+    fleet: Fleet
+    deaths: Counter[RangeId]
+
+    async def open(self, context: Context) -> None:
+        """Have nothing to open."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.key == KEY:
+                Killer.deaths[change.range_id] += 1
+                asyncio.get_running_loop().create_task(restart(Killer.fleet, context.host))
+                await asyncio.Event().wait()
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        """Have nothing to close."""
+
+
+async def restart(fleet: Fleet, name: str) -> None:
+    if name not in fleet.hosts or max(Killer.deaths.values()) > LIMIT:
+        return
+    dead = fleet.hosts[name].incarnation
+    await fleet.kill(name)
+    start = ChildStart(name=name, incarnation=f"{dead}+", dead={dead: "SIGSEGV"})
+    fleet.start(name, start=start)
+
+
+@pytest.mark.parametrize("hosts", ["a", "abc"])
+async def test_a_change_that_kills_is_put_aside_with_the_reason_and_all_else_is_done(
+    hosts: str,
+) -> None:
+    settings: dict[str, Any] = {"observer": {"on_failure": "dead-letter"}}
+    async with Fleet(MemoryFeed(6), observer=Killer, settings=settings) as fleet:
+        Killer.fleet, Killer.deaths = fleet, Counter()
+        for name in hosts:
+            fleet.start(name)
+        await fleet.balanced()
+        for n in range(120):
+            fleet.append(KEY if n == 60 else f"key-{n}")
+        await fleet.caught_up()
+        (letter,) = await fleet.dead_letters()
+        assert (letter.key, letter.attempts) == (KEY, 4)
+        assert letter.failure.text == "killed its process 4 times (SIGSEGV)"
+        assert len(fleet.log.times) == 119
+        assert max(Killer.deaths.values()) <= LIMIT
+        fleet.append(KEY + "-later")
+        await fleet.caught_up()
+        leases = await fleet.container.list()
+        assert {x.deaths.suspect for x in leases} == {None}
+
+
+async def test_care_ends_at_the_end_of_the_range() -> None:
+    async with Fleet(MemoryFeed(3)) as fleet:
+        for _ in range(3):
+            fleet.start("a")
+            await asyncio.sleep(40)
+            await fleet.kill("a")
+            fleet.append("x")
+        fleet.start("a")
+        await fleet.caught_up()
+        await asyncio.sleep(60)
+        assert {x.deaths for x in await fleet.container.list()} == {NO_DEATHS}
+
+
+async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() -> None:
+    async with Fleet(MemoryFeed(2), observer=Killer) as fleet:
+        Killer.fleet, Killer.deaths = fleet, Counter()
+        fleet.start("a")
+        await fleet.balanced()
+        for key in ("x", KEY, "y"):
+            fleet.append(key)
+        await asyncio.sleep(600)
+        (paused,) = [x for x in await fleet.container.list() if x.paused is not None]
+        reason = paused.paused or ""
+        assert "killed its process 4 times (SIGSEGV)" in reason
+        assert "observer.on_failure" in reason
