@@ -21,15 +21,19 @@ from changefeed import (
     FeedRefused,
     ObserverError,
     ObserverSettings,
+    RangeId,
     RetrySettings,
     Settings,
     StoreRefused,
     UserError,
     open_container,
 )
+from changefeed.feeds.cosmos.feed import feed_over
 from changefeed.host.settings import LeaseSettings
+from changefeed.stores.cosmos.document_ids import processor_prefix
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
+from tests.support.dotnet_processor import DotNetHost
 from tests.support.looking import until
 from tests.support.processes import started
 
@@ -119,6 +123,39 @@ async def test_its_leases_are_those_of_the_processor_of_that_name(program: Progr
     place = program.world.address.endpoint.removeprefix("http:") + "d/leases"
     async with open_container(f"cosmos+http:{place}?processor=billing&feed=d/c") as container:
         assert {x.range_id for x in await container.list()} == {"0", "1"}
+
+
+@pytest.mark.parametrize("name", ["", "billing"], ids=["no prefix", "a prefix"])
+async def test_leases_of_a_trigger_of_azure_functions_are_taken_and_given_back(
+    program: Program, name: str
+) -> None:
+    """The trigger is .NET's processor; its name is ``leaseContainerPrefix``, or empty."""
+    _, database, _, container = (await program.feed.read())["_self"].strip("/").split("/")
+    prefix = processor_prefix(name, "127.0.0.1", database, container)
+    trigger = DotNetHost(program.leases, prefix, "function-app")
+    halves = [("0", "", "1FFFFFFFFFFFFFFF"), ("1", "1FFFFFFFFFFFFFFF", "FF")]
+    keys = ("id", "minInclusive", "maxExclusive")
+    await trigger.initialize([dict(zip(keys, x, strict=True)) for x in halves])
+    await program.put("had by the function")
+    async with feed_over(program.feed, mode="latest-version") as feed:
+        ends = {x.id: await feed.start(x, "now") for x in await feed.ranges()}
+    for lease in await trigger.leases():
+        mine = await trigger.acquire(lease)
+        at = ends[RangeId(lease["LeaseToken"])]
+        await trigger.release(await trigger.checkpoint(mine, at))
+    before = {x["LeaseToken"] for x in await trigger.leases()}
+
+    processor = program.processor("one", processor_name=name)
+    async with processor:
+        await until(lambda: len(processor.host.leases) == len(before))
+        await program.put("comes after")
+        await program.until("comes after")
+
+    given_back = await trigger.leases()
+    assert {x["LeaseToken"]: x["Owner"] for x in given_back} == dict.fromkeys(before)
+    assert [x for _, x in program.seen] == ["comes after"]
+    for lease in given_back:
+        await trigger.acquire(lease)
 
 
 async def test_a_failure_cancels_the_block_and_is_raised_at_its_end(program: Program) -> None:
