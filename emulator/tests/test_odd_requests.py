@@ -53,7 +53,7 @@ async def test_a_container_answers_one_token_and_the_path_of_its_database(
     assert (
         got.headers["x-ms-content-path"] == (await by_hand.send("GET", "/dbs/d")).body["_rid"]
     )
-    wide = await by_hand.query("SELECT * FROM c")
+    wide = await by_hand.query_everywhere("SELECT * FROM c")
     assert wide.headers["x-ms-session-token"] == "1:0#0"
     assert wide.headers["x-ms-alt-content-path"] == "dbs/d/colls/c"
 

@@ -6,8 +6,7 @@ import pytest
 
 from cosmos_emulator.errors import CosmosError
 from cosmos_emulator.query.plan import FEATURES, plan
-from cosmos_emulator.query.run import parsed
-from emulator.tests.test_query_functions import results
+from emulator.tests.test_query_functions import query_of, results
 
 ITEMS: list[dict[str, Any]] = [
     {"id": "a", "n": 3, "tags": ["x", "y"]},
@@ -64,8 +63,8 @@ def test_names_of_the_one_query_are_not_those_of_the_other(text: str) -> None:
 
 
 def test_a_client_that_merges_ranges_may_not_merge_what_each_has_put_together() -> None:
-    simple = parsed({"query": "SELECT VALUE s FROM (SELECT VALUE c.n FROM c) AS s"}, now=0)
+    simple = query_of("SELECT VALUE s FROM (SELECT VALUE c.n FROM c) AS s")
     assert plan(simple, FEATURES)["queryInfo"]["rewrittenQuery"] == ""
-    counted = parsed({"query": "SELECT * FROM (SELECT VALUE COUNT(1) FROM c) AS s"}, now=0)
+    counted = query_of("SELECT * FROM (SELECT VALUE COUNT(1) FROM c) AS s")
     with pytest.raises(CosmosError, match="FROM over a subquery with an order, an aggregate"):
         plan(counted, FEATURES)

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from cosmos_emulator.errors import CosmosError
+from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
-from cosmos_emulator.query.run import parsed, run
+from cosmos_emulator.query.run import Query, parsed, run
 
 NOW = 1_584_000_000.25
 PUBLISHED = {
@@ -40,9 +41,13 @@ SECOND = "2016-05-29T08:30:00.1301617"
 def results(text: str, *items: dict[str, Any]) -> list[Any]:
     """Run a query over items, and return all that it finds."""
     rows = [(n, msgspec.json.encode(x)) for n, x in enumerate(items, 1)]
-    query = parsed({"query": text}, now=NOW)
-    page = run(lambda after: rows[after:], query, limit=1000, continuation=None)
+    page = run(lambda after: rows[after:], query_of(text), limit=1000, continuation=None)
     return [msgspec.json.decode(x) for x in page.results]
+
+
+def query_of(text: str, **parameters: Any) -> Query:
+    given = [{"name": f"@{k}", "value": v} for k, v in parameters.items()]
+    return parsed({"query": text, "parameters": given}, now=NOW, budget=Budget(60))
 
 
 def value(expression: str) -> Any:

@@ -6,8 +6,7 @@ import pytest
 
 from cosmos_emulator.errors import CosmosError
 from cosmos_emulator.query.plan import FEATURES, plan
-from cosmos_emulator.query.run import parsed
-from emulator.tests.test_query_functions import results
+from emulator.tests.test_query_functions import query_of, results
 
 FILTER = "{documentdb-formattableorderbyquery-filter}"
 PARTS: tuple[list[dict[str, Any]], ...] = (
@@ -17,8 +16,7 @@ PARTS: tuple[list[dict[str, Any]], ...] = (
 
 
 def info(text: str, **parameters: Any) -> dict[str, Any]:
-    given = [{"name": f"@{k}", "value": v} for k, v in parameters.items()]
-    query = parsed({"query": text, "parameters": given}, now=0)
+    query = query_of(text, **parameters)
     found: dict[str, Any] = plan(query, FEATURES)["queryInfo"]
     return found
 
@@ -110,7 +108,7 @@ def test_a_range_is_not_cut_short_before_the_client_has_dropped_what_is_twice(
 
 
 def test_extremes_are_plain_unless_the_client_announces_several_aggregates() -> None:
-    query = parsed({"query": "SELECT VALUE MIN(c.n) FROM c", "parameters": []}, now=0)
+    query = query_of("SELECT VALUE MIN(c.n) FROM c")
     plain = plan(query, ["Aggregate"])["queryInfo"]["rewrittenQuery"]
     assert plain == 'SELECT VALUE [{"item": MIN(c.n)}] FROM c'
 
@@ -127,7 +125,7 @@ def test_extremes_are_plain_unless_the_client_announces_several_aggregates() -> 
     ],
 )
 def test_what_the_client_does_not_announce_is_refused_by_name(text: str, missing: str) -> None:
-    query = parsed({"query": text, "parameters": []}, now=0)
+    query = query_of(text)
     with pytest.raises(CosmosError, match=missing) as refused:
         plan(query, ["Aggregate"])
     assert (refused.value.status, refused.value.substatus) == (400, 0)

@@ -1,12 +1,11 @@
 """Batches: many operations in one request, all or nothing, or each for itself (bulk)."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from cosmos_emulator import charges
-from cosmos_emulator.calls import Answer, Call, Emulator, item_headers
+from cosmos_emulator.calls import Answer, Call, Emulator, Handler, item_headers
 from cosmos_emulator.documents import patch_change, status_of
 from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request
 from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
@@ -31,7 +30,7 @@ def batch(emulator: Emulator, call: Call) -> Answer:
     return _bulk(emulator, call, operations)
 
 
-HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {"batch": batch}
+HANDLERS: Final[dict[str, Handler]] = {"batch": batch}
 
 
 def _atomic(emulator: Emulator, call: Call, operations: list[Any]) -> Answer:

@@ -1,6 +1,6 @@
 """One request and its answer, apart from HTTP; and what every request works on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from cosmos_emulator.query.run import Scope
 from cosmos_emulator.ranges import PhysicalRange, Ranges
 from cosmos_emulator.settings import EmulatorSettings
 from cosmos_emulator.store import Store
+from cosmos_emulator.work import Work
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 10_000
@@ -40,6 +41,7 @@ class Emulator:
         self.offers = Offers(self.store, clock)
         self.containers = Containers(self.store, self.ranges, self.offers, clock)
         self.items = Items(self.store, self.ranges, clock)
+        self.work = Work(settings.query_seconds)
 
     def split_if_overgrown(self, pid: int) -> None:
         """Cut a range that has grown beyond the limits of the settings."""
@@ -121,6 +123,9 @@ class Answer:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     charge: float = charges.OTHER
+
+
+Handler = Callable[[Emulator, Call], Answer | Awaitable[Answer]]
 
 
 def check_incarnation(call: Call) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from cosmos_emulator.settings import DEVELOPMENT_KEY, EmulatorSettings
 from cosmos_emulator.store import DirectoryInUse
 
 _REFUSED = 2
+_SWITCH_SECONDS = 0.0005  # a request waits so long for each query that runs beside it
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "cosmos-emulator") -> Any:
@@ -68,6 +70,10 @@ def emulator(
         bool,
         typer.Option("--lenient", help="Serve queries that an account leaves to clients."),
     ] = False,
+    query_seconds: Annotated[
+        float,
+        typer.Option("--query-seconds", min=0.1, help="How long a page of a query may take."),
+    ] = 10.0,
     _version: Annotated[
         bool,
         typer.Option(
@@ -89,6 +95,7 @@ def emulator(
         split_at_items=split_at_items,
         seed=seed,
         lenient=lenient,
+        query_seconds=query_seconds,
     )
     try:
         asyncio.run(_serve_until_stopped(settings))
@@ -99,6 +106,7 @@ def emulator(
 
 
 async def _serve_until_stopped(settings: EmulatorSettings) -> None:
+    sys.setswitchinterval(_SWITCH_SECONDS)
     serving = asyncio.create_task(serve(settings, ready=_say_ready))
     loop = asyncio.get_running_loop()
     stopping = [signal.SIGTERM, signal.SIGINT]

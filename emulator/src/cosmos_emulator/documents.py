@@ -10,6 +10,7 @@ from cosmos_emulator.calls import (
     Answer,
     Call,
     Emulator,
+    Handler,
     check_session,
     item_headers,
     range_headers,
@@ -86,20 +87,19 @@ def read_item(emulator: Emulator, call: Call) -> Answer:
     return Answer(body=found.body, headers=headers, charge=charges.read(len(found.body)))
 
 
-def read_items(emulator: Emulator, call: Call) -> Answer:
+async def read_items(emulator: Emulator, call: Call) -> Answer:
     """Read all items of a scope, page by page, as they are stored."""
-    return _query(
-        emulator, call, queries.parsed({"query": "SELECT * FROM c"}, now=emulator.clock())
-    )
+    whole = {"query": "SELECT * FROM c"}
+    return await _query(emulator, call, await emulator.work.parsed(whole, now=emulator.clock()))
 
 
-def query_items(emulator: Emulator, call: Call) -> Answer:
-    query = queries.parsed(decoded_object(call.body), now=emulator.clock())
+async def query_items(emulator: Emulator, call: Call) -> Answer:
+    query = await _parsed(emulator, call)
     narrow = ("x-ms-documentdb-partitionkey", "x-ms-documentdb-partitionkeyrangeid")
     one = any(x in call.headers for x in (*narrow, "x-ms-start-epk"))
     if not one and not _names_a_key(call, query):
         _check_servable(emulator, call, query)
-    return _query(emulator, call, query)
+    return await _query(emulator, call, query)
 
 
 def _check_servable(emulator: Emulator, call: Call, query: Query) -> None:
@@ -122,10 +122,14 @@ def _check_servable(emulator: Emulator, call: Call, query: Query) -> None:
     )
 
 
-def query_plan(emulator: Emulator, call: Call) -> Answer:
+async def query_plan(emulator: Emulator, call: Call) -> Answer:
     """Return the query plan for a client that asks each range and merges the answers."""
-    query = queries.parsed(decoded_object(call.body), now=emulator.clock())
+    query = await _parsed(emulator, call)
     return Answer(body=msgspec.json.encode(_plan(emulator, call, query)))
+
+
+async def _parsed(emulator: Emulator, call: Call) -> Query:
+    return await emulator.work.parsed(decoded_object(call.body), now=emulator.clock())
 
 
 def _plan(emulator: Emulator, call: Call, query: Query) -> dict[str, Any]:
@@ -153,7 +157,7 @@ def change_feed(emulator: Emulator, call: Call) -> Answer:
     return _documents(call, page.entries, headers, charges.feed_page)
 
 
-HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
+HANDLERS: Final[dict[str, Handler]] = {
     x.__name__: x
     for x in (
         create_item,
@@ -241,13 +245,13 @@ def _names_a_key(call: Call, query: Query) -> bool:
     return names(query.select.where)
 
 
-def _query(emulator: Emulator, call: Call, query: Query) -> Answer:
+async def _query(emulator: Emulator, call: Call, query: Query) -> Answer:
     reach = reach_of(emulator, call)
     for held in reach.held:
         check_session(call, held)
-    page = queries.run(
-        lambda after: reach.scope.rows(emulator.store, after),
+    page = await emulator.work.page(
         query,
+        lambda after, most: reach.scope.rows(emulator.store, after, most),
         limit=call.page_size(),
         continuation=call.headers.get("x-ms-continuation"),
     )

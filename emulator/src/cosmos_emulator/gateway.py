@@ -11,6 +11,7 @@ import logging
 import sqlite3
 import uuid
 from collections import Counter
+from collections.abc import Awaitable
 from typing import Final, Literal
 
 from aiohttp import web
@@ -85,7 +86,7 @@ class Gateway:
         give_up = asyncio.get_running_loop().time() + _LONGEST_WAIT
         while True:
             try:
-                return self._run_once(call)
+                return await self._run_once(call)
             except CosmosError as error:
                 left = give_up - asyncio.get_running_loop().time()
                 met_a_split = (error.status, error.substatus) == (410, SPLIT_RUNNING)
@@ -95,11 +96,12 @@ class Gateway:
                     async with asyncio.timeout(left):
                         await self.emulator.ranges.settled()
 
-    def _run_once(self, call: Call) -> Answer:
+    async def _run_once(self, call: Call) -> Answer:
         if call.container is not None and call.container.default_ttl is not None:
             self.emulator.items.expire(call.container)
         try:
-            return _HANDLERS[call.operation](self.emulator, call)
+            answer = _HANDLERS[call.operation](self.emulator, call)
+            return await answer if isinstance(answer, Awaitable) else answer
         except RecursionError:
             raise bad_request("The request is nested too deeply.") from None
         except sqlite3.OperationalError as error:

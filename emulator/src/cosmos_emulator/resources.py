@@ -1,20 +1,19 @@
 """Answers about the account, databases, containers and their ranges."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from cosmos_emulator import rids
-from cosmos_emulator.calls import Answer, Call, Emulator, range_headers
+from cosmos_emulator.calls import Answer, Call, Emulator, Handler, range_headers
 from cosmos_emulator.containers import new_etag
 from cosmos_emulator.errors import not_supported
 from cosmos_emulator.items import Conditions
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
-from cosmos_emulator.query import run as queries
 from cosmos_emulator.ranges import PhysicalRange
 
 _LONGEST_ETAG: Final = 19  # digits
@@ -62,9 +61,9 @@ def list_databases(emulator: Emulator, _: Call) -> Answer:
     return _listed("", "Databases", [x.resource() for x in emulator.containers.databases()])
 
 
-def query_databases(emulator: Emulator, call: Call) -> Answer:
+async def query_databases(emulator: Emulator, call: Call) -> Answer:
     found = [x.resource() for x in emulator.containers.databases()]
-    return _queried("", "Databases", found, call, emulator.clock())
+    return await _queried(emulator, call, "", "Databases", found)
 
 
 def read_database(emulator: Emulator, call: Call) -> Answer:
@@ -92,11 +91,11 @@ def list_containers(emulator: Emulator, call: Call) -> Answer:
     return _listed(rid, "DocumentCollections", [x.resource() for x in found])
 
 
-def query_containers(emulator: Emulator, call: Call) -> Answer:
+async def query_containers(emulator: Emulator, call: Call) -> Answer:
     found = emulator.containers.containers(call.address.database)
     rid = emulator.containers.database(call.address.database).rid
-    return _queried(
-        rid, "DocumentCollections", [x.resource() for x in found], call, emulator.clock()
+    return await _queried(
+        emulator, call, rid, "DocumentCollections", [x.resource() for x in found]
     )
 
 
@@ -142,9 +141,9 @@ def list_offers(emulator: Emulator, _: Call) -> Answer:
     return _listed("", "Offers", [x.resource() for x in emulator.offers.all()])
 
 
-def query_offers(emulator: Emulator, call: Call) -> Answer:
-    return _queried(
-        "", "Offers", [x.resource() for x in emulator.offers.all()], call, emulator.clock()
+async def query_offers(emulator: Emulator, call: Call) -> Answer:
+    return await _queried(
+        emulator, call, "", "Offers", [x.resource() for x in emulator.offers.all()]
     )
 
 
@@ -164,7 +163,7 @@ def replace_offer(emulator: Emulator, call: Call) -> Answer:
     return _offer(changed)
 
 
-HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
+HANDLERS: Final[dict[str, Handler]] = {
     x.__name__: x
     for x in (
         read_account,
@@ -227,12 +226,17 @@ def _listed(
     return _json({"_rid": rid, name: list(found), "_count": len(found)}, headers=sent)
 
 
-def _queried(
-    rid: str, name: str, resources: Sequence[JsonObject], call: Call, now: float
+async def _queried(
+    emulator: Emulator, call: Call, rid: str, name: str, resources: Sequence[JsonObject]
 ) -> Answer:
     if call.headers.get("x-ms-continuation"):
         raise not_supported("A continuation here", "These lists come in one page.")
     rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(resources, start=1)]
-    query = queries.parsed(decoded_object(call.body), now=now)
-    page = queries.run(lambda _: rows, query, limit=len(rows) + 1, continuation=None)
+    query = await emulator.work.parsed(decoded_object(call.body), now=emulator.clock())
+    page = await emulator.work.page(
+        query,
+        lambda after, most: rows[after : after + most],
+        limit=len(rows) + 1,
+        continuation=None,
+    )
     return _listed(rid, name, [msgspec.Raw(x) for x in page.results])

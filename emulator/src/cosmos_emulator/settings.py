@@ -16,7 +16,7 @@ class EmulatorSettings:
     ``tls`` it makes itself a certificate, which is kept in ``data`` if there is one.
     ``split_at_items`` and ``split_at_bytes`` are per physical range; ``seed`` makes the
     faults that strike by chance strike the same way again. ``lenient`` serves queries of all
-    ranges that an account leaves to clients.
+    ranges that an account leaves to clients. A query may take ``query_seconds`` for a page.
     """
 
     host: str = "127.0.0.1"
@@ -28,3 +28,4 @@ class EmulatorSettings:
     split_at_bytes: int | None = None
     seed: int | None = None
     lenient: bool = False
+    query_seconds: float = 10.0

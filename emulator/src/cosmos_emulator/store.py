@@ -2,8 +2,8 @@
 
 SQLite is called on the event loop. Every call is a short, indexed statement, so a hop to
 another thread would cost more than the work; and as nothing is awaited inside a
-transaction, the loop itself is the lock: transactions are serial. The price is that a
-query over a large container, or a split of a large range, holds up everybody else.
+transaction, the loop itself is the lock: transactions are serial. A query takes its rows in
+small portions (``work``). The price is that a split of a large range holds up everybody else.
 
 A commit hands its pages to the operating system (WAL, without fsync): what was
 acknowledged survives a kill -9 of the process, but not a power cut. A directory belongs

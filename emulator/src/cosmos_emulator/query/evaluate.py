@@ -5,14 +5,16 @@ has the values of its first member, and under ``GROUP`` the rows of all of them.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from cosmos_emulator.errors import bad_request
 from cosmos_emulator.json_values import UNDEFINED, value_at
+from cosmos_emulator.query.budget import Budget, checked_length
 from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.matching import is_like
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
     ArrayOf,
@@ -33,19 +35,30 @@ from cosmos_emulator.query.syntax import (
 from cosmos_emulator.query.values import compared, is_number, is_ordered, same, sort_key
 
 GROUP: Final = "\0group"
-NOW: Final = "\0now"
-"""The time of day, in seconds since 1970, among the parameters."""
+_MOST_EXACT: Final = 2**63
 Row = Mapping[str, Any]
 Evaluated = Callable[[Row], Any]
-Answer = Callable[[Select, Mapping[str, Any], Sequence[Row]], Iterator[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a query has besides its text: the time of day (seconds since 1970), its budget."""
+
+    parameters: Mapping[str, Any]
+    now: float
+    budget: Budget
+
+
+Answer = Callable[[Select, Given, Sequence[Row]], Iterator[Any]]
 """Runs a select over the rows that are there before its FROM."""
 
 
 class Compiler:
     """Compiles the expressions of one query, whose parameters are known."""
 
-    def __init__(self, parameters: Mapping[str, Any], answer: Answer) -> None:
-        self._parameters = parameters
+    def __init__(self, given: Given, answer: Answer) -> None:
+        self._given = given
+        self._budget = given.budget
         self._answer = answer
 
     def compiled(  # noqa: C901, PLR0911 - one for each kind of expression
@@ -90,12 +103,14 @@ class Compiler:
             if not last.each:
                 yield {**row, last.name: value}
             elif isinstance(value, list):
-                yield from ({**row, last.name: x} for x in value)
+                for member in value:
+                    self._budget.row()
+                    yield {**row, last.name: member}
 
     def _parameter(self, name: str) -> Evaluated:
-        if name not in self._parameters:
+        if name not in self._given.parameters:
             raise bad_request(f"The query uses {name}, and no such parameter was given.")
-        given = self._parameters[name]
+        given = self._given.parameters[name]
         return lambda _: given
 
     def _ternary(self, choice: Ternary) -> Evaluated:
@@ -110,7 +125,7 @@ class Compiler:
             text, wanted = value(row), pattern(row)
             if not isinstance(text, str) or not isinstance(wanted, str):
                 return UNDEFINED
-            return _pattern(wanted, like.escape).fullmatch(text) is not None
+            return is_like(text, wanted, like.escape, self._budget)
 
         return fits
 
@@ -125,14 +140,21 @@ class Compiler:
         if call.function == "IN":
             return lambda row: _is_in(*(x(row) for x in arguments))
         if call.function in CURRENT:
-            now = CURRENT[call.function](self._parameters[NOW])
+            now = CURRENT[call.function](self._given.now)
             return lambda _: now
-        function = FUNCTIONS[call.function].call
-        return lambda row: function(*(x(row) for x in arguments))
+        function, step = FUNCTIONS[call.function].call, self._budget.step
+        if call.function == "REGEXMATCH":
+            function = partial(function, self._budget)
+
+        def called(row: Row) -> Any:
+            step()
+            return function(*(x(row) for x in arguments))
+
+        return called
 
     def _subquery(self, subquery: Subquery) -> Evaluated:
         def found(row: Row) -> Iterator[Any]:
-            return self._answer(subquery.select, self._parameters, [row])
+            return self._answer(subquery.select, self._given, [row])
 
         match subquery.kind:
             case "EXISTS":
@@ -146,37 +168,6 @@ class Compiler:
 def _only(values: list[Any]) -> Any:
     """Return the value of a scalar subquery: undefined unless it has one result."""
     return values[0] if len(values) == 1 else UNDEFINED
-
-
-@lru_cache(maxsize=256)
-def _pattern(wanted: str, escape: str | None) -> re.Pattern[str]:
-    """Return what LIKE means: % any text, _ any character, [a-c] and [^a-c] one of some."""
-    token = re.compile(r"%|_|\[\^?[^\]]+\]|.", re.DOTALL)
-    parts: list[str] = []
-    at = 0
-    while at < len(wanted):
-        if wanted[at] == escape and at + 1 < len(wanted):
-            parts.append(re.escape(wanted[at + 1]))
-            at += 2
-            continue
-        match = token.match(wanted, at)
-        assert match is not None
-        parts.append(_like_part(match.group(0)))
-        at = match.end()
-    try:
-        return re.compile("".join(parts), re.DOTALL)
-    except re.error as error:
-        raise bad_request(f"LIKE cannot use {wanted!r}: {error}.") from error
-
-
-def _like_part(part: str) -> str:
-    if part in {"%", "_"}:
-        return ".*" if part == "%" else "."
-    if len(part) == 1:
-        return re.escape(part)
-    negated = part[1] == "^"
-    inner = part[2 if negated else 1 : -1].replace("\\", "\\\\").replace("[", "\\[")
-    return f"[{'^' if negated else ''}{inner}]"
 
 
 def _is_in(value: Any, *among: Any) -> Any:
@@ -231,7 +222,10 @@ def _third(left: Any, right: Any, *, wins: bool) -> Any:
 
 
 def _joined(left: Any, right: Any) -> Any:
-    return left + right if isinstance(left, str) and isinstance(right, str) else UNDEFINED
+    if not isinstance(left, str) or not isinstance(right, str):
+        return UNDEFINED
+    checked_length(len(left) + len(right))
+    return left + right
 
 
 def _arithmetic(operator: str, left: Any, right: Any) -> Any:
@@ -239,15 +233,20 @@ def _arithmetic(operator: str, left: Any, right: Any) -> Any:
         return UNDEFINED
     match operator:
         case "+":
-            return left + right
+            return _as_number(left + right)
         case "-":
-            return left - right
+            return _as_number(left - right)
         case "*":
-            return left * right
+            return _as_number(left * right)
         case "/":
             return left / right if right else UNDEFINED
         case _:
             return math.fmod(left, right) if right and math.isfinite(left) else UNDEFINED
+
+
+def _as_number(value: float) -> float:
+    """Return a number as an account keeps it: beyond 64 bits it is not exact."""
+    return value if -_MOST_EXACT <= value < _MOST_EXACT else float(value)
 
 
 def _sum(values: list[Any]) -> Any:

@@ -6,6 +6,7 @@ aggregate the whole scope is read for every page, and the token says how many re
 handed out.
 """
 
+import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from cosmos_emulator.errors import bad_request
 from cosmos_emulator.hashing import HIGHEST, LOWEST
 from cosmos_emulator.json_values import UNDEFINED, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey
-from cosmos_emulator.query.evaluate import GROUP, NOW, Compiler, Evaluated
+from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.evaluate import GROUP, Compiler, Evaluated, Given
 from cosmos_emulator.query.evaluate import Row as Names
 from cosmos_emulator.query.parser import parse, parse_condition
 from cosmos_emulator.query.syntax import Column, Expression, Select
@@ -26,14 +28,18 @@ from cosmos_emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
 _MOST_RESULTS: Final = 2**31 - 1
+_LONGEST_QUERY: Final = 262_144  # characters, as the document of an account says
+_SECONDS_OF_CONDITION: Final = 0.2  # of a patch, which nothing runs beside
+_LONGEST_RUN: Final = 20_000  # of a sort that other threads wait for
 _LONGEST_NUMBER: Final = 18  # digits
 _BY_HASH: Final = (
     "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk >= ? "
-    "AND epk < ? ORDER BY number"
+    "AND epk < ? ORDER BY number LIMIT ?"
 )
-_BY_KEY: Final = (
-    "SELECT number, body FROM items INDEXED BY items_by_key "  # else all of the container
-    "WHERE container = ? AND number > ? AND epk = ? AND pk = ? ORDER BY number"
+_BY_KEY: Final = (  # the index alone says which, else all of the container is read
+    "SELECT number, body FROM items WHERE number IN (SELECT number FROM items INDEXED BY "
+    "items_by_key WHERE container = ? AND number > ? AND epk = ? AND pk = ? ORDER BY number "
+    "LIMIT ?) ORDER BY number"
 )
 
 Rows = Callable[[int], Iterable[Row]]
@@ -49,12 +55,13 @@ class Scope:
     high: str = HIGHEST
     key: PartitionKey | None = None
 
-    def rows(self, store: Store, after: int) -> Iterator[Row]:
+    def rows(self, store: Store, after: int, most: int) -> list[Row]:
         """Return (number, body) of the items numbered above ``after``, by number."""
         if self.key is not None:
             values: tuple[Any, ...] = (self.container, after, self.key.epk, self.key.text)
-            return store.rows(_BY_KEY, values)
-        return store.rows(_BY_HASH, (self.container, after, self.low, self.high))
+            return list(store.rows(_BY_KEY, (*values, most)))
+        values = (self.container, after, self.low, self.high, most)
+        return list(store.rows(_BY_HASH, values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +75,13 @@ class ResultPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A query with its parameters."""
+    """A query with its parameters, and its budget."""
 
     select: Select
-    parameters: Mapping[str, Any]
+    given: Given
 
 
-def parsed(body: Mapping[str, Any], *, now: float) -> Query:
+def parsed(body: Mapping[str, Any], *, now: float, budget: Budget) -> Query:
     """Read the body of a query request: its text and its parameters. ``now`` is the time
     of day.
     """
@@ -87,20 +94,25 @@ def parsed(body: Mapping[str, Any], *, now: float) -> Query:
         raise bad_request(
             'The parameters of a query are [{"name": "@x", "value": 1}].'
         ) from error
-    return Query(select=parse(text), parameters=parameters | {NOW: now})
+    if len(text) > _LONGEST_QUERY:
+        raise bad_request(
+            f"The SQL query text exceeded the maximum limit of {_LONGEST_QUERY} characters."
+        )
+    return Query(select=parse(text), given=Given(parameters=parameters, now=now, budget=budget))
 
 
 def fits(item: Mapping[str, Any], condition: str, *, now: float) -> bool:
     """Return whether an item meets the condition of a patch, ``FROM c WHERE …``."""
     select = parse_condition(condition)
-    return any(_kept(Compiler({NOW: now}, _answer), select, [{select.item: item}]))
+    given = Given(parameters={}, now=now, budget=Budget(_SECONDS_OF_CONDITION))
+    return any(_kept(Compiler(given, _answer), select, [{select.item: item}]))
 
 
 def whole_number(expression: Expression | None, query: Query, what: str) -> int:
     """Return what TOP, OFFSET or LIMIT says; zero if it is not there."""
     if expression is None:
         return 0
-    value = Compiler(query.parameters, _answer).compiled(expression)({})
+    value = Compiler(query.given, _answer).compiled(expression)({})
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if not is_whole or not 0 <= value <= _MOST_RESULTS:
         raise bad_request(
@@ -125,12 +137,13 @@ def _behind(continuation: str | None, kind: str) -> int:
 
 
 def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
-    select, compiler = query.select, Compiler(query.parameters, _answer)
+    select, compiler = query.select, Compiler(query.given, _answer)
     keeps = None if select.where is None else compiler.compiled(select.where)
     shown = None if select.is_whole else _shown(compiler, select)
     results: list[bytes] = []
     size, looked_at, last = 0, 0, after
     for number, body in rows(after):
+        query.given.budget.row()
         if len(results) >= limit or size >= _LARGEST_PAGE:
             return ResultPage(results=results, looked_at=looked_at, continuation=f"i:{last}")
         looked_at, last = looked_at + 1, number
@@ -149,8 +162,11 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
 
 
 def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
-    items: list[Names] = [{query.select.root: decoded_object(body)} for _, body in rows(0)]
-    values = list(_answer(query.select, query.parameters, items))
+    items: list[Names] = []
+    for _, body in rows(0):
+        query.given.budget.row()
+        items.append({query.select.root: decoded_object(body)})
+    values = list(_answer(query.select, query.given, items))
     page = [msgspec.json.encode(x) for x in values[done : done + limit]]
     handed_out = done + len(page)
     return ResultPage(
@@ -160,13 +176,11 @@ def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
     )
 
 
-def _answer(
-    select: Select, parameters: Mapping[str, Any], start: Sequence[Names]
-) -> Iterator[Any]:
+def _answer(select: Select, given: Given, start: Sequence[Names]) -> Iterator[Any]:
     """Give every result of a query, or of one inside it, over the rows before its FROM."""
-    compiler = Compiler(parameters, _answer)
+    compiler = Compiler(given, _answer)
     if select.over is not None:
-        start = [{select.item: x} for x in _answer(select.over, parameters, start)]
+        start = [{select.item: x} for x in _answer(select.over, given, start)]
     rows: Iterable[Names] = _kept(compiler, select, start)
     if select.is_aggregate:
         rows = _grouped(compiler, select.group, rows)
@@ -176,7 +190,7 @@ def _answer(
     values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
     if select.distinct:
         values = _distinct(values)
-    query = Query(select=select, parameters=parameters)
+    query = Query(select=select, given=given)
     first = whole_number(select.offset, query, "OFFSET")
     if select.limit is None:
         return itertools.islice(values, first, None)
@@ -207,9 +221,16 @@ def _grouped(
 def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> list[Names]:
     found = list(rows)
     for order in reversed(select.order):
-        key = compiler.compiled(order.expression)
-        found.sort(key=lambda x, key=key: sort_key(key(x)), reverse=order.descending)  # type: ignore[misc]
+        value = compiler.compiled(order.expression)
+        found = _sorted(found, lambda x, value=value: sort_key(value(x)), order.descending)  # type: ignore[misc]
     return found
+
+
+def _sorted(rows: list[Names], key: Callable[[Names], Any], descending: bool) -> list[Names]:  # noqa: FBT001
+    """Sort as ``sorted`` does, but in runs: no other thread goes on while one is sorted."""
+    starts = range(0, len(rows), _LONGEST_RUN)
+    runs = [sorted(rows[x : x + _LONGEST_RUN], key=key, reverse=descending) for x in starts]
+    return list(heapq.merge(*runs, key=key, reverse=descending))
 
 
 def _distinct(values: Iterable[Any]) -> Iterator[Any]:

@@ -1,0 +1,115 @@
+"""Queries beside the loop: while a thread works on one, other requests are answered.
+
+The store belongs to the loop: a thread asks the loop for the next rows. Threads are daemons, so
+that none keeps the process from ending. A query that nobody waits for any more stops at its
+next step.
+
+Limits: threads take turns every few milliseconds, so each one that works makes the others
+slower. ``_MOST`` work at once; further queries wait for their turn within their budget.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+from cosmos_emulator.query import run as queries
+from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.run import Query, ResultPage
+from cosmos_emulator.store import Row
+
+T = TypeVar("T")
+_MOST: Final = 8
+_SHORT: Final = 4_096  # characters of a query, read within a few milliseconds
+_FIRST_ROWS: Final = 200
+_MOST_ROWS: Final = 6_400  # read within a few milliseconds
+
+ReadRows = Callable[[int, int], list[Row]]
+"""Gives (number, JSON text) of what is numbered above the first argument, by number, at most
+so many.
+"""
+
+
+class Work:
+    """Runs queries of one emulator, each page within ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._free = asyncio.Semaphore(_MOST)
+
+    async def parsed(self, body: Mapping[str, Any], *, now: float) -> Query:
+        """Read the body of a query request."""
+        budget = Budget(self._seconds)
+
+        def parse() -> Query:
+            return queries.parsed(body, now=now, budget=budget)
+
+        if len(str(body.get("query"))) <= _SHORT:
+            return parse()
+        return await self._beside(budget, parse)
+
+    async def page(
+        self, query: Query, read: ReadRows, *, limit: int, continuation: str | None
+    ) -> ResultPage:
+        """Run a query over rows that are read on this loop."""
+        loop = asyncio.get_running_loop()
+
+        def rows(after: int) -> Iterable[Row]:
+            most = _FIRST_ROWS
+            while True:
+                found = _asked(loop, lambda after=after, most=most: read(after, most))  # type: ignore[misc]
+                yield from found
+                if len(found) < most:
+                    return
+                after, most = found[-1][0], min(2 * most, _MOST_ROWS)
+
+        return await self._beside(
+            query.given.budget,
+            lambda: queries.run(rows, query, limit=limit, continuation=continuation),
+        )
+
+    async def _beside(self, budget: Budget, job: Callable[[], T]) -> T:
+        """Do something in a thread, and wait for it."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(result)  # type: ignore[arg-type]
+            else:
+                done.set_exception(error)
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = job()
+            except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, result, error)
+
+        async with self._free:
+            Thread(target=work, name="query", daemon=True).start()
+            try:
+                return await done
+            except asyncio.CancelledError:
+                budget.stop()
+                raise
+
+
+def _asked(loop: asyncio.AbstractEventLoop, question: Callable[[], T]) -> T:
+    """Ask the loop something from a thread, and wait for the answer."""
+    answer: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread
+            answer.set_exception(error)
+
+    loop.call_soon_threadsafe(ask)
+    return answer.result()

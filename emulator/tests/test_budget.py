@@ -1,0 +1,148 @@
+"""A query that costs too much is refused, and meanwhile holds up nobody."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cosmos_emulator import EmulatorSettings
+from cosmos_emulator.errors import CosmosError
+from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.matching import is_like
+from cosmos_emulator.testing import running
+from emulator.tests.by_hand import DOCS, Hand, hand
+from emulator.tests.process import process
+from emulator.tests.test_query_functions import value
+
+JOINS = " ".join(f"JOIN t{n} IN c.tags" for n in range(9))
+EVIL = {
+    "joins": f"SELECT VALUE COUNT(1) FROM c {JOINS}",
+    "a subquery": f"SELECT VALUE EXISTS (SELECT VALUE 1 FROM c {JOINS} WHERE false) FROM c",
+    "a regular expression": "SELECT VALUE REGEXMATCH(c.text, '^(a|aa)+$') FROM c",
+    "its capital": "SELECT VALUE REGEXMATCH(c.text, '^(a|aa)+$', 'i') FROM c",
+}
+
+
+@asynccontextmanager
+async def with_an_item(url: str) -> AsyncIterator[Hand]:
+    async with hand(url) as by_hand:
+        item = {"id": "1", "pk": "p", "tags": [*range(20)], "text": "a" * 60 + "b"}
+        assert (await by_hand.send("POST", DOCS, item, key="p")).status == 201
+        yield by_hand
+
+
+@pytest.mark.parametrize("kind", EVIL)
+async def test_reads_go_on_beside_a_query_that_takes_too_long_and_is_refused(kind: str) -> None:
+    settings = EmulatorSettings(port=0, query_seconds=2)
+    async with running(settings) as url, with_an_item(url) as by_hand:
+        evil = asyncio.create_task(by_hand.query(EVIL[kind]))
+        for _ in range(10):
+            assert (await by_hand.send("GET", f"{DOCS}/1", key="p")).status == 200
+        assert not evil.done(), "reads did not wait for it"
+        refused = await evil
+        assert (refused.status, "for a page" in str(refused.body)) == (400, True)
+
+
+async def test_a_query_that_nobody_waits_for_does_not_keep_the_process(tmp_path: Path) -> None:
+    arguments = ("--query-seconds=600",)
+    async with process(tmp_path, *arguments) as (started, url), with_an_item(url) as by_hand:
+        evil = [asyncio.create_task(by_hand.query(x)) for x in EVIL.values()]
+        await by_hand.send("GET", f"{DOCS}/1", key="p")
+        started.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(started.wait(), 60) == 0
+        await asyncio.wait(evil)
+
+
+@pytest.mark.parametrize("where", ["/dbs", "/dbs/d/colls"])
+async def test_a_list_is_queried_within_the_budget_too(where: str) -> None:
+    settings = EmulatorSettings(port=0, query_seconds=1)
+    async with running(settings) as url, with_an_item(url) as by_hand:
+        headers = {"x-ms-documentdb-isquery": "True", "Content-Type": "application/query+json"}
+        body = {"query": f"SELECT VALUE REGEXMATCH('{'a' * 60}b', '^(a|aa)+$') FROM c"}
+        refused = await by_hand.send("POST", where, body, headers)
+        assert (refused.status, "page" in str(refused.body)) == (400, True)
+
+
+async def test_the_condition_of_a_patch_has_a_small_budget() -> None:
+    async with running() as url, with_an_item(url) as by_hand:
+        body = {
+            "condition": f"FROM c WHERE EXISTS (SELECT VALUE 1 FROM c {JOINS} WHERE false)",
+            "operations": [{"op": "set", "path": "/n", "value": 1}],
+        }
+        refused = await by_hand.send("PATCH", f"{DOCS}/1", body, key="p")
+        assert refused.status == 400
+
+
+async def test_a_text_beyond_the_limit_of_an_account_is_refused(url: str) -> None:
+    async with with_an_item(url) as by_hand:
+        text = f"SELECT * FROM c WHERE c.text IN ({','.join(['1'] * 140_000)})"
+        refused = await by_hand.query(text)
+        assert (refused.status, "262144" in str(refused.body)) == (400, True)
+
+
+def test_a_budget_of_rows_ends() -> None:
+    budget = Budget(seconds=60, rows=1000)
+    for _ in range(1000):
+        budget.row()
+    with pytest.raises(CosmosError, match="1000 rows"):
+        budget.row()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("%x" * 20 + "%y", "x" * 50_000),
+        ("%" + "a" * 5_000 + "b", "a" * 500_000),
+        ("%a_" * 200 + "b", "a" * 20_000),
+    ],
+)
+def test_like_takes_time_by_the_length_of_its_text(pattern: str, text: str) -> None:
+    assert not is_like(text, pattern, None, Budget(seconds=30))
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "fits"),
+    [
+        ("abc", "abc", True),
+        ("abc", "ab", False),
+        ("abc", "a%", True),
+        ("abc", "%c", True),
+        ("abc", "%b%", True),
+        ("abcabc", "a%bc", True),
+        ("abab", "ab%ab", True),
+        ("aba", "ab%ba", False),
+        ("abc", "_b_", True),
+        ("abc", "__", False),
+        ("abc", "%%", True),
+        ("", "%", True),
+        ("", "", True),
+        ("a\nb", "a%b", True),
+        ("axxbyyb", "a%[b-c]%b", True),
+        ("axxdyyd", "a%[^d]d", True),
+        ("100%", "100!%", True),
+        ("100x", "100!%", False),
+        ("a_b", "%!_%", True),
+    ],
+)
+def test_like_means_what_it_says(text: str, pattern: str, *, fits: bool) -> None:
+    assert is_like(text, pattern, "!", Budget(seconds=30)) is fits
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "REPLACE(" * 8 + "'a'" + ", 'a', 'aaaaaaaaaaaaaaaaaaaa')" * 8,
+        "(SELECT VALUE x || x FROM (SELECT VALUE " * 30 + "'ab'" + ") AS x)" * 30,
+    ],
+)
+def test_a_text_that_grows_beyond_all_bounds_is_refused(expression: str) -> None:
+    with pytest.raises(CosmosError, match="longer than"):
+        value(expression)
+
+
+def test_numbers_do_not_grow_beyond_all_bounds() -> None:
+    squares = "(SELECT VALUE x * x FROM (SELECT VALUE " * 12 + "7" + ") AS x)" * 12
+    assert value(squares) is None or isinstance(value(squares), float)
