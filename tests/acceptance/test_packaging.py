@@ -94,18 +94,20 @@ def test_a_fresh_environment_has_a_command_that_works(
 
 
 def test_an_observer_of_another_package_is_found_by_its_entry_point(
-    environment: Path, tmp_path: Path
+    wheel: Path, tmp_path: Path
 ) -> None:
+    home = tmp_path / "environment"
+    python = wheels.environment(home)
     source = tmp_path / "shop"
     source.mkdir()
     for name in ("pyproject.toml", "shop_observers/__init__.py"):
         target = source / name
         target.parent.mkdir(exist_ok=True)
         target.write_text((ROOT / "samples/container" / name).read_text())
-    wheels.install(environment, wheels.build(source, tmp_path / "dist"))
+    wheels.install(home, wheel, wheels.build(source, tmp_path / "dist"))
     load = "from changefeed.observers.registry import load_observer as load"
     call = "load('shop', {'currency': 'USD'})"
-    run(environment / "bin/python", "-c", f"{load}; {call}", cwd=tmp_path)
+    run(python, "-c", f"{load}; {call}", cwd=tmp_path)
 
 
 def top_level_names(python: Path, cwd: Path) -> list[str]:

@@ -18,7 +18,7 @@ import yaml
 
 from changefeed.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.host.settings import load_settings
-from changefeed.runtime.settings_schema import entries
+from changefeed.runtime.settings_schema import names
 from tests.support.processes import ended
 from tests.support.promtool import RULES
 
@@ -259,7 +259,7 @@ def test_brokers_are_given_settings_that_there_are_and_reach_each_other_by_name(
     env = {x["name"]: x.get("value", "") for x in container["env"]}
     prefix = "CHANGEFEED_BROKER__"
     given = {x.removeprefix(prefix): env[x] for x in env if x.startswith(prefix)}
-    known = {"__".join(x).upper() for x in entries(BrokerSettings)}
+    known = {"__".join(x).upper() for x in names(BrokerSettings)}
     assert given.keys() <= known
     (service,) = (
         x["spec"]["serviceName"]
