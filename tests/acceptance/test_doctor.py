@@ -46,49 +46,30 @@ async def test_ranges_that_fail_and_a_host_that_was_killed_are_said(tmp_path: Pa
     assert any("does not answer from here" in x for x in about)
 
 
-def test_a_disk_that_is_nearly_full_is_said(
+def test_a_disk_that_is_nearly_full_is_said_where_something_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = SimpleNamespace(total=1000, used=990, free=10)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    looked_at: list[Path] = []
+
+    def look(place: Path) -> SimpleNamespace:
+        looked_at.append(place)
+        return usage
+
+    monkeypatch.setattr(shutil, "disk_usage", look)
+    owners, done, log = (tmp_path / x for x in ("owners", "done", "log"))
+    for place in (owners, done, log):
+        place.touch()
     settings = load_settings(
         None,
         {
-            "feed": {"address": f"eventlog:{tmp_path / 'log'}"},
-            "leases": {"address": f"sqlite:{tmp_path / 'leases.db'}"},
-            "observer": {"dead_letters": f"sqlite:{tmp_path / 'letters.db'}"},
+            "feed": {"address": f"eventlog:{log}"},
+            "leases": {"address": f"sqlite:{owners}", "checkpoints": f"sqlite:{done}"},
+            "observer": {"dead_letters": "postgresql://there/letters"},
         },
     )
     (found,) = look_at_disks(settings)
     assert "nearly full: 1% are free" in found.text
+    assert looked_at == [log, owners, done]
     usage.free = 500
     assert look_at_disks(settings) == []
-
-
-def test_disks_are_looked_at_where_leases_are_kept_and_not_where_they_would_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = SimpleNamespace(total=1000, used=990, free=10)
-    looked_at: list[Path] = []
-
-    def usage(place: Path) -> SimpleNamespace:
-        looked_at.append(place)
-        return full
-
-    monkeypatch.setattr(shutil, "disk_usage", usage)
-    for name in ("unused", "owners", "done"):
-        (tmp_path / name).touch()
-    look_at_disks(
-        load_settings(
-            None,
-            {
-                "feed": {"address": "memory:"},
-                "leases": {
-                    "address": f"sqlite:{tmp_path / 'owners'}",
-                    "checkpoints": f"sqlite:{tmp_path / 'done'}",
-                },
-                "observer": {"dead_letters": "postgresql://there/letters"},
-            },
-        )
-    )
-    assert looked_at == [tmp_path / "owners", tmp_path / "done"]

@@ -1,7 +1,6 @@
 """What can be done from the page, by whom, and what it refuses."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from changefeed.cli.existing import source_of
@@ -214,38 +213,6 @@ async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path:
             assert answer.status == 403, headers
 
 
-@asynccontextmanager
-async def plain_proxy(to: str) -> AsyncIterator[ClientSession]:
-    """Forward as nginx does unless told more: under the name of ``to``, and for nobody."""
-
-    async def forward(request: web.Request) -> web.Response:
-        passed = {k: v for k, v in request.headers.items() if k not in ("Host", "Connection")}
-        async with session.get(f"{to}{request.path_qs}", headers=passed) as answer:
-            return web.Response(status=answer.status, body=await answer.read())
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", forward)
-    async with (
-        ClientSession() as session,
-        TestServer(app) as proxy,
-        ClientSession(proxy.make_url("/")) as through,
-    ):
-        yield through
-
-
-async def test_with_a_token_a_plain_proxy_on_this_machine_opens_no_dead_letters(
-    tmp_path: Path,
-) -> None:
-    await put_letters(tmp_path)
-    async with (
-        desk(tmp_path) as (client, _),
-        plain_proxy(f"{client.make_url('')}".rstrip("/")) as through,
-    ):
-        for path in ("page/dead-letters", f"page/dead-letters?id={SECOND}"):
-            assert (await through.get(path)).status == 401
-            assert (await through.get(path, headers=BEARER)).status == 200
-
-
 async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path: Path) -> None:
     await put_letters(tmp_path)
     async with desk(tmp_path) as (client, _):
@@ -308,26 +275,6 @@ async def test_a_letter_of_another_observer_is_refused_for_replay_and_may_be_dis
             200,
             {"says": [f"{others['id']}: discarded"], "failed": 0},
         )
-
-
-async def exit_(_: Sequence[Change]) -> None:
-    sys.exit(0)
-
-
-def exit_in_a_thread(_: Sequence[Change]) -> None:
-    sys.exit(0)
-
-
-@pytest.mark.parametrize("observer", [exit_, exit_in_a_thread])
-async def test_a_replay_that_exits_the_process_fails_and_no_more(
-    tmp_path: Path, observer: object
-) -> None:
-    await put_letters(tmp_path)
-    async with desk(tmp_path, observer=observer) as (client, _):
-        replay = {"action": "replay", "letters": [FIRST], "confirm": True}
-        failed = {"says": [f"{FIRST}: failed, and stays: SystemExit: 0"], "failed": 1}
-        assert await asked(client, **replay) == (200, failed)
-        assert await asked(client, **replay) == (200, failed)
 
 
 async def test_one_action_is_carried_out_at_a_time(tmp_path: Path) -> None:
