@@ -29,16 +29,17 @@ async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
 
 @asynccontextmanager
 async def existing_fleet(
-    settings: Settings, peers: Peers | None = None, *, rates: bool = False
+    settings: Settings, peers: Peers | None = None, *, rates: bool = False, acts: bool = False
 ) -> AsyncIterator[StoreSource]:
     """Open what a look at a fleet reads. If the feed cannot be opened, each look says so; raise
     ``StoreMissing`` where there are no leases, ``FeedRefused`` for a feed's address that
-    cannot be one.
+    cannot be one. Unless the caller ``acts`` on the leases, those that cannot be shared are
+    shown.
     """
     opening = open_feed(settings.feed.address, settings.open_options)
     async with AsyncExitStack() as stack:
         container = await stack.enter_async_context(
-            open_leases(settings, must_exist=True, only_look=True)
+            open_leases(settings, must_exist=True, only_look=not acts)
         )
         feed, no_feed = None, None
         try:

@@ -11,14 +11,14 @@ it looks every 30 s, to draw the last hour. If a look takes longer than a client
 client gets the look before, with its age in seconds (``Age``).
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from changefeed.cli.existing import existing_fleet, existing_leases
+from changefeed.cli.existing import existing_fleet
 from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.serving import serve_until_stopped
 from changefeed.feeds.feed import Feed
@@ -37,6 +37,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.shutdown import StopSignals
+from changefeed.stores.bounded import Bounds
 
 _log = get_logger()
 _PAGE_EVERY = 5.0
@@ -55,24 +56,33 @@ def monitor(settings: Settings, *, actions: bool, lag_per_host: int) -> None:
 async def _serve(
     settings: Settings, signals: StopSignals, *, actions: bool, lag_per_host: int
 ) -> None:
-    async with AsyncExitStack() as stack:
-        peers = await stack.enter_async_context(Peers.opened())
-        fleet = await stack.enter_async_context(existing_fleet(settings, peers, rates=True))
-        container = await stack.enter_async_context(existing_leases(settings))
+    async with (
+        opened_monitor(settings, actions=actions, lag_per_host=lag_per_host) as app,
+        AsyncExitStack() as stack,
+    ):
         listening = stack.enter_context(listening_socket(settings.web))
-        watch = StatusWatch(fleet.look)
-        stack.push_async_callback(watch.stop)
-        stream = page_of(settings, watch, peers, acts=actions)
-        app = monitor_application(
-            watch,
-            stream,
-            actions_of(settings, fleet.feed, container, acts=actions),
-            lag_per_host=lag_per_host,
-        )
-        await stack.enter_async_context(stream.looking())
         await stack.enter_async_context(serving_application(listening, app))
         _log.info("web.listening", address=url_of(listening))
         await signals.wait()
+
+
+@asynccontextmanager
+async def opened_monitor(
+    settings: Settings, *, actions: bool, lag_per_host: int
+) -> AsyncIterator[web.Application]:
+    """Open feed and leases, the latter to be written only if there are ``actions``."""
+    async with (
+        Peers.opened() as peers,
+        existing_fleet(settings, peers, rates=True, acts=actions) as fleet,
+        AsyncExitStack() as stack,
+    ):
+        watch = StatusWatch(fleet.look)
+        stack.push_async_callback(watch.stop)
+        stream = page_of(settings, watch, peers, acts=actions)
+        bounds = Bounds(timeout=settings.leases.timing.call_timeout)
+        acting = actions_of(settings, fleet.feed, fleet.container.bounded(bounds), acts=actions)
+        await stack.enter_async_context(stream.looking())
+        yield monitor_application(watch, stream, acting, lag_per_host=lag_per_host)
 
 
 def page_of(

@@ -51,7 +51,7 @@ class StoreSource:
         rates: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._container = container
+        self.container = container
         self.feed = feed
         self._no_feed = no_feed
         self._address = address
@@ -65,14 +65,14 @@ class StoreSource:
 
     async def look(self, before: FleetStatus | None) -> FleetStatus:
         """Read everything once. Raise ``StoreError`` if the container does not answer."""
-        members, leases = await together(self._container.members(), self._container.list())
+        members, leases = await together(self.container.members(), self.container.list())
         clock, now = asyncio.get_running_loop().time(), self._wall()
         reports: Mapping[str, Report] = {}
         if self._peers is not None:
             reports = await self._peers.ask({x.name: x.address for x in members})
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         ranges = await self._ranges(problems)
-        record = await self._container.fleet()
+        record = await self.container.fleet()
         keymap = KeyMap(leases, root=record.root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
@@ -106,7 +106,7 @@ class StoreSource:
             return []
 
     async def _whole(self, listed: Lease) -> Lease:
-        stored = await self._container.read(listed.range_id)
+        stored = await self.container.read(listed.range_id)
         return listed if stored is None else replace(stored, range=listed.range)
 
     async def _backlogs(

@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 import pytest_asyncio
+from aiohttp.test_utils import TestClient, TestServer
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from changefeed.cli.monitoring import opened_monitor
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import client
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.host.settings import load_settings
 from changefeed.leases.addresses import open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
@@ -251,6 +254,23 @@ async def test_leases_of_java_are_shown_to_those_who_only_look(place: Place) -> 
     assert (whole.range_id, whole.owner, whole.position) == ("-FF", "java-1", '"42"')
     names = [x["id"] async for x in container.read_all_items()]
     assert names == [JAVA_LEASE["id"]]  # nothing was written beside it
+
+
+@pytest.mark.parametrize("actions", [False, True])
+async def test_a_monitor_shows_leases_of_java_unless_it_acts(
+    place: Place, *, actions: bool
+) -> None:
+    await (await place.raw()).create_item(JAVA_LEASE)
+    address = f"cosmos+{place.url}d/leases?prefix=p"
+    settings = load_settings(
+        None, {"leases": {"address": address}, "feed": {"address": "eventlog:not/there"}}
+    )
+    async with (
+        opened_monitor(settings, actions=actions, lag_per_host=10) as app,
+        TestClient(TestServer(app)) as client,
+    ):
+        text = await (await client.get("/page/state")).text()
+    assert ("java-1" in text, "Java" in text) == (not actions, actions), text
 
 
 async def test_the_prefix_of_a_dotnet_processor_is_made_from_its_feed(place: Place) -> None:
