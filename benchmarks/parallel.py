@@ -4,7 +4,7 @@ Each change takes its observer 5 ms. The feed is Cosmos DB's as far as its range
 and time is virtual: every number is exact, and the same on every machine. What a part costs
 the account (a request of its own) is not in it.
 
-With ``leases.split_hot`` (and a cooldown of 10 s, as the backlog is short) the four become
+With ``leases.balance = split`` (and a cooldown of 10 s, as the backlog is short) four become
 eight, one for each host: it shares work, and makes no more ranges than that takes.
 
 Then what balance by load and splitting cost where loads are even, which should be nothing.
@@ -52,8 +52,8 @@ def _feed(ranges: int) -> ShiftingStore:
 def _parallel() -> Sequence[Result]:
     stories: dict[str, Sections] = {
         "4_ranges": {},
-        "4_ranges_split_hot": {
-            "leases": {"split_hot": True},
+        "4_ranges_split": {
+            "leases": {"balance": "split"},
             "timing": {"cooldown": _COOLDOWN},
         },
         "32_parts": {"feed": {"parallelism": _PARTS}},
@@ -111,7 +111,7 @@ def _even() -> Sequence[Result]:
     kinds: dict[str, Sections] = {
         "count": {},
         "load": {"leases": {"balance": "load"}},
-        "load_and_split_hot": {"leases": {"balance": "load", "split_hot": True}},
+        "split": {"leases": {"balance": "split"}},
     }
     found = {x: in_virtual_time(partial(_even_story, y)) for x, y in kinds.items()}
     counted = found["count"].calls

@@ -27,7 +27,6 @@ from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.load import HostLimits
 from changefeed.leases.load_plan import plan_by_load
 
 from . import parallel
@@ -175,7 +174,7 @@ def _plan() -> Result:
         )
         for n in range(_RANGES)
     ]
-    limits = {x: HostLimits() for x in hosts}
+    limits = dict.fromkeys(hosts)
     took: list[float] = []
     for _ in range(_PLANS):
         began = time.process_time()

@@ -166,7 +166,7 @@ def _foreign(seen: FleetStatus) -> Iterator[Diagnostic]:
 def _uneven(looks: Sequence[FleetStatus], living: set[str]) -> Iterator[Diagnostic]:
     """Find loads that were uneven all the time, while no lease was on its way."""
     loads = [_loads(x, living) for x in looks]
-    if looks[-1].balance == "load":
+    if looks[-1].balance in ("load", "split"):
         return  # they share work, and numbers are as they are
     moving = any(x.next_owner is not None for look in looks for x in look.ranges)
     if moving or not all(x and max(x.values()) - min(x.values()) > 1 for x in loads):

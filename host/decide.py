@@ -16,7 +16,6 @@ from math import inf
 from typing import Literal
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.limits import limits_by_load, limits_to_split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.hot_ranges import hot_ranges
@@ -58,15 +57,15 @@ class Ranges:
 class Past:
     """What a host remembers of earlier listings. Times are in seconds, on its clock.
 
-    ``alive`` has been so since ``quiet_since``; ``said`` are the settings that hosts of it said
-    last. ``begun`` are ranges whose lease was read, and not seen to end; ``empty`` says that
-    there was none at all.
+    ``alive`` has been so since ``quiet_since``; ``limits`` are how many ranges hosts
+    of it take at most, as they said last. ``begun`` are ranges whose lease was read, and not
+    seen to end; ``empty`` says that there was none at all.
     """
 
     listed_at: float | None = None
     alive: frozenset[HostName] | None = None
     quiet_since: float = 0.0
-    said: Mapping[HostName, str] = field(default_factory=dict)
+    limits: Mapping[HostName, int | None] = field(default_factory=dict)
     asked: Mapping[RangeId, Asked] = field(default_factory=dict)
     taken: Mapping[RangeId, Taken] = field(default_factory=dict)
     readable: frozenset[RangeId] = frozenset()
@@ -134,13 +133,13 @@ def decide(
     quiet_since = past.quiet_since if fleet.alive == past.alive else now
     quiet = now - quiet_since >= settings.timing.rebalance_delay
     # A torn listing lacks the record of a host that has one.
-    known = {**past.said, **{x.name: x.settings for x in fleet.members.values()}}
-    said = {x: known[x] for x in fleet.alive if x in known}
+    known = {**past.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
+    limits = {x: known[x] for x in fleet.alive if x in known}
 
     listed, empty = keymap.readable(), not fleet.leases
     readable = [x for x in listed if x.epoch or x.range_id in past.readable]
     assert not any(x.ended or x.paused for x in readable), "nobody may own these"
-    assignment = _assignment(readable, fleet.alive, said, settings)
+    assignment = _assignment(readable, fleet.alive, limits, settings)
     planned = actions_for(
         own.name,
         assignment,
@@ -168,7 +167,7 @@ def decide(
         deletes=leases.deletes,
         begins=empty and past.empty,
         asks=leases.are_new,
-        splits=_splits(fleet, said, ranges, settings) if quiet else {},
+        splits=_splits(fleet, limits.keys(), ranges, settings) if quiet else {},
         readable=readable,
         again=len(readable) < len(listed) or leases.are_unsure or (empty and not past.empty),
         interval=min(settings.timing.balance_interval, settings.timing.handoff_poll)
@@ -179,7 +178,7 @@ def decide(
             listed_at=now,
             alive=fleet.alive,
             quiet_since=quiet_since,
-            said=said,
+            limits=limits,
             asked=steals.asked,
             taken=steals.taken,
             readable=frozenset(x.range_id for x in listed),
@@ -193,21 +192,22 @@ def decide(
 def _assignment(
     readable: Sequence[Lease],
     alive: Collection[HostName],
-    said: Mapping[HostName, str],
+    limits: Mapping[HostName, int | None],
     settings: LeaseSettings,
 ) -> Assignment:
-    limits = limits_by_load(alive, said) if settings.by_load else None
-    return plan(readable, alive) if limits is None else plan_by_load(readable, limits)
+    """A host without a record is of another kind: it would undo what others move by load."""
+    if settings.shared != "count" and limits.keys() == alive:
+        return plan_by_load(readable, limits)
+    return plan(readable, alive)
 
 
 def _splits(
-    fleet: Fleet, said: Mapping[HostName, str], ranges: Ranges, settings: LeaseSettings
+    fleet: Fleet, limits: Collection[HostName], ranges: Ranges, settings: LeaseSettings
 ) -> Mapping[RangeId, int]:
     """A processor of another kind would read on what was split."""
-    if not settings.split_hot or fleet.shared:
+    if settings.shared != "split" or fleet.shared or limits != fleet.alive:
         return {}
-    limits = limits_to_split(fleet.alive, said)
-    return hot_ranges(fleet.leases.values(), limits, ranges.listed)
+    return hot_ranges(fleet.leases.values(), fleet.alive, ranges.listed)
 
 
 class _Steals:

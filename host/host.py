@@ -29,7 +29,6 @@ from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.health import Health
 from changefeed.host.lag_meter import LagMeter
-from changefeed.host.limits import said_of
 from changefeed.host.load_meter import SharedTime
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.membership import Membership, NameTaken
@@ -129,7 +128,7 @@ class Host:
                 incarnation=self.incarnation,
                 address=address,
                 software=software_version(),
-                settings=said_of(settings.leases),
+                max_ranges=settings.leases.max_ranges,
             ),
             settings.leases,
             dead=start.dead.keys(),

@@ -196,7 +196,7 @@ class LeaseRenewer:
             return True
         if self._renew_each:
             return False
-        if self._settings.by_load or self._settings.split_hot:
+        if self._settings.shared != "count":
             return (said.load, said.cooling) != (now.load, now.cooling)
         return (said.load or 0.0) != (now.load or 0.0)
 

@@ -101,19 +101,16 @@ class LeaseSettings(Section):
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases. All hosts go by what
     the one that was started last says, so a rolling deployment changes it."""
-    balance: Literal["count", "load"] = "count"
-    """What hosts share: ranges, by their number; or the work, by what each range costs its
-    owner. All hosts go by what the one that was started last says; beside a processor of
-    another kind, by number."""
-    capacity: float = Field(default=1.0, ge=0.01, le=100)
-    """By load: how much this host is to have, relative to others."""
+    balance: Literal["count", "load", "split"] = "count"
+    """What hosts share: ranges, by their number (``count``); or the work, by what each range
+    costs its owner (``load``). With ``split``, a range that alone is more than a host's fair
+    share of the work is split as well, if the feed reads parts of ranges: at a checkpoint, one
+    lease of a range of the feed in twice ``expiration``, up to two parts for each host. All
+    hosts go by what the one that was started last says; beside a processor of another kind,
+    by number."""
     max_ranges: int | None = Field(default=None, ge=1)
     """By load: how many ranges this host takes at most. What no host of the fleet takes is
     not read."""
-    split_hot: bool = False
-    """Split a range by itself where it alone is more than a host's fair share of the work, if
-    the feed reads parts of ranges: at a checkpoint, one lease of a range of the feed in
-    twice ``expiration``, up to two parts for each host. All hosts have to say so."""
     max_handoff_time: float = Field(default=30.0, ge=0)
     """How long the owner of a lease that another host asks for may finish what it has in
     hand. 0 steals at once, and what was in hand is delivered again."""
@@ -138,8 +135,9 @@ class LeaseSettings(Section):
         return self.timing if self._rules is None else self._rules.judged
 
     @property
-    def by_load(self) -> bool:
-        return (self.balance if self._rules is None else self._rules.balance) == "load"
+    def shared(self) -> str:
+        """What all hosts share, as ``balance`` says it."""
+        return self.balance if self._rules is None else self._rules.balance
 
     def going_by(self, rules: FleetRules) -> Self:
         """Return the settings of a host that goes by these rules, whatever they become."""
@@ -272,6 +270,8 @@ _FORMER: Final = {
     "leases.ownership": "it is leases.address, where leases.checkpoints is set",
     "leases.renewal": "heartbeats keep leases; in Cosmos DB each is renewed",
     "leases.renew_interval": "it is a third of leases.expiration",
+    "leases.capacity": "hosts share alike; leases.max_ranges bounds a small one",
+    "leases.split_hot": "set leases.balance to split",
     "leases.balance_interval": "it is a sixth of leases.expiration",
     "leases.balance_cooldown": "it is twice leases.expiration",
     "leases.rebalance_delay": "it is a sixth of leases.expiration",

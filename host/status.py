@@ -39,7 +39,7 @@ def of_host(host: Host, *, own: bool = False) -> Listing:
         ranges=ranges,
         figures=_figures(host),
         me=host.name,
-        balance="load" if leases.by_load else "count",
+        balance=leases.shared,
     )
 
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load import HostLimits, known
+from changefeed.leases.load import known
 from changefeed.leases.load_plan import TOLERANCE, each_once
 
 LEAST_BUSY: Final = 0.5
@@ -38,7 +38,7 @@ _MOST_AT_ONCE: Final = 8  # a load says no more than that one task is busy: see 
 
 def hot_ranges(
     leases: Iterable[Lease],
-    hosts: Mapping[HostName, HostLimits],
+    hosts: Collection[HostName],
     ranges: Collection[FeedRange],
 ) -> Mapping[RangeId, int]:
     """Return what is to be split, and into how many parts.
@@ -75,17 +75,16 @@ def _is_settled(lease: Lease) -> bool:
 
 
 def _too_heavy(
-    leases: Sequence[Lease], hosts: Mapping[HostName, HostLimits]
+    leases: Sequence[Lease], hosts: Collection[HostName]
 ) -> Sequence[tuple[Lease, int]]:
-    """Return what alone is more than the largest host is to have, heaviest first, and how many
-    such shares it is.
+    """Return what alone is more than a host is to have, heaviest first, and how many such
+    shares it is.
     """
     loads = {x.range_id: known(x.load) for x in leases if x.paused is None}
     sure = [x for x in loads.values() if x is not None]
     mean = sum(sure) / len(sure) if sure else 0.0
     total = sum(mean if x is None else x for x in loads.values())
-    capacities = [x.capacity for x in hosts.values()]
-    fair = total * max(capacities) / sum(capacities)
+    fair = total / len(hosts)
     assert total >= 0, f"loads of {total}: known() lets none below nothing through"
     heavy = []
     for lease in leases:

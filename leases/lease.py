@@ -254,9 +254,9 @@ class KeptCheckpoint:
 class Member:
     """A host as the others see it; ``heartbeats`` is its sign of life.
 
-    A member that is ``stopping`` gets no more leases. ``settings`` are what its host
-    can take, as JSON text. The rest is for people: ``address`` is
-    where its web endpoints listen, ``software`` the version of the program.
+    A member that is ``stopping`` gets no more leases, and no member more than ``max_ranges``,
+    where hosts share their work. The rest is for people: ``address`` is where its web
+    endpoints listen, ``software`` the version of the program.
     """
 
     name: HostName
@@ -266,7 +266,7 @@ class Member:
     stamp: float | None = None
     address: str = ""
     software: str = ""
-    settings: str = ""
+    max_ranges: int | None = None
     version: Version = Version("")
 
     @property

@@ -1,12 +1,10 @@
-"""What a range costs its owner, and what a host can take: the numbers that are planned by.
+"""What a range costs its owner: the numbers that are planned by.
 
 A *load* is busy seconds in each second of reading and observing, smoothed. It is stored in
 coarse steps, and only when it has left its step for good: so hosts that list the leases at
 different moments plan from the same numbers. What is stored may still be wrong, of another
 time or missing, and the plan has to live with it.
 """
-
-from dataclasses import dataclass
 
 STEP = 0.05
 """Loads are stored as multiples of it."""
@@ -29,16 +27,3 @@ def known(load: float | None) -> float | None:
     if load is None or not 0.0 <= load < float("inf"):
         return None
     return min(load, MOST)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLimits:
-    """What a host may be given: a share of the load by its ``capacity``, relative to that of
-    the others, and no more than ``max_ranges`` leases.
-    """
-
-    capacity: float = 1.0
-    max_ranges: int | None = None
-
-    def __post_init__(self) -> None:
-        assert self.capacity > 0, f"shares are divided by the capacity: {self}"

@@ -3,7 +3,7 @@
 A pure function of what was listed, like the plan by count, so that all hosts compute the same.
 What is there stays while
 
-* the busiest host is within ``TOLERANCE`` of its fair share (by capacity), and
+* the busiest host is within ``TOLERANCE`` of its fair share, and
 * no host has less than ``LEAST`` of its own.
 
 Else leases move: from the busiest host first, one that is enough alone where there is one,
@@ -31,7 +31,7 @@ from operator import itemgetter
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease, newest
-from changefeed.leases.load import STEP, HostLimits, known
+from changefeed.leases.load import STEP, known
 from changefeed.leases.plan import Assignment, holder_of
 
 TOLERANCE = 1.15
@@ -46,7 +46,7 @@ _UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on 
 
 def plan_by_load(
     leases: Iterable[Lease],
-    hosts: Mapping[HostName, HostLimits],
+    hosts: Mapping[HostName, int | None],
     *,
     tolerance: float = TOLERANCE,
     at_once: float = AT_ONCE,
@@ -54,15 +54,15 @@ def plan_by_load(
     """Assign leases to hosts, within ``tolerance`` of fair shares of their load, with no more
     than the share ``at_once`` of the leases on their way.
 
-    ``leases`` are the assignable ones. What no host has room for (``max_ranges``) is not
-    assigned, unless it has an owner. The answer depends on the values alone.
+    ``leases`` are the assignable ones. ``hosts`` say how many ranges each takes at most,
+    ``None`` for any number: what no host has room for is not assigned, unless it has an owner.
+    The answer depends on the values alone.
     """
     listed = each_once(leases)
     if not hosts or not listed:
         return {}
     weights = _weights(listed, len(hosts))
-    capacities = (x.capacity for x in hosts.values())
-    fair = _fair_share(weights, capacities, tolerance)
+    fair = _fair_share(weights, len(hosts), tolerance)
     draft = _Draft(hosts, fair=fair, tolerance=tolerance)
     unowned, on_their_way = [], 0
     for lease, weight in zip(listed, weights, strict=True):
@@ -97,21 +97,20 @@ def _weights(leases: Sequence[Lease], hosts: int) -> Sequence[int]:
     return [round(((mean if x is None else x) + idle) * _UNIT) for x in loads]
 
 
-def _fair_share(weights: Sequence[int], capacities: Iterable[float], tolerance: float) -> float:
-    """Return the load that a capacity of 1 should have.
+def _fair_share(weights: Sequence[int], hosts: int, tolerance: float) -> float:
+    """Return the load that a host should have.
 
-    A lease too heavy for any host takes the largest for itself: the rest share the others.
+    A lease too heavy for any host takes one for itself: the rest share the others.
     """
-    sizes = sorted(capacities, reverse=True)
     assert all(x >= 0 for x in weights), "known() lets no load below nothing through"
-    rest, alone = sum(weights), 0
-    for weight in heapq.nlargest(len(sizes) - 1, weights):
-        if weight <= tolerance * rest / sum(sizes[alone:]) * sizes[alone]:
+    rest, sharing = sum(weights), hosts
+    for weight in heapq.nlargest(hosts - 1, weights):
+        if weight <= tolerance * rest / sharing:
             break
-        rest, alone = rest - weight, alone + 1
-    assert rest >= 0, f"what is shared is what is left: {rest} after {alone} heavy leases"
-    assert alone < len(sizes), f"{alone} of {len(sizes)} hosts have a heavy lease alone"
-    return rest / sum(sizes[alone:])
+        rest, sharing = rest - weight, sharing - 1
+    assert rest >= 0, f"what is shared is what is left: {rest} for {sharing} hosts"
+    assert sharing > 0, f"all of {hosts} hosts have a heavy lease alone"
+    return rest / sharing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +118,7 @@ class _Host:
     """One host in a plan that is being made. ``movable`` are (weight, range), once sorted."""
 
     name: HostName
-    limits: HostLimits
+    max_ranges: int | None
     fair: float
     load: int = 0
     ranges: int = 0
@@ -132,16 +131,12 @@ class _Host:
         return self.fair - self.load
 
     @property
-    def busy(self) -> float:
-        return self.load / self.limits.capacity
-
-    @property
     def is_full(self) -> bool:
-        return self.limits.max_ranges is not None and self.ranges >= self.limits.max_ranges
+        return self.max_ranges is not None and self.ranges >= self.max_ranges
 
     @property
     def too_many(self) -> bool:
-        return self.limits.max_ranges is not None and self.ranges > self.limits.max_ranges
+        return self.max_ranges is not None and self.ranges > self.max_ranges
 
     def most(self, tolerance: float) -> float:
         """Return the load that it may stay at: a heavy range alone is as good as it gets."""
@@ -152,13 +147,10 @@ class _Draft:
     """An assignment that is being made: who has what by now, and what may move."""
 
     def __init__(
-        self, hosts: Mapping[HostName, HostLimits], *, fair: float, tolerance: float
+        self, hosts: Mapping[HostName, int | None], *, fair: float, tolerance: float
     ) -> None:
         self._tolerance = tolerance
-        self._hosts = {
-            x: _Host(name=x, limits=hosts[x], fair=fair * hosts[x].capacity)
-            for x in sorted(hosts)
-        }
+        self._hosts = {x: _Host(name=x, max_ranges=hosts[x], fair=fair) for x in sorted(hosts)}
         self._by_room: list[tuple[float, HostName]] = []  # the first that is not out of date
         self.assigned: dict[RangeId, HostName] = {}
 
@@ -209,7 +201,7 @@ class _Draft:
 
     def _take_from_busy(self, moves: int) -> int:
         made = 0
-        busiest = [(-x.busy, x.name) for x in self._hosts.values() if self._is_busy(x)]
+        busiest = [(-x.load, x.name) for x in self._hosts.values() if self._is_busy(x)]
         heapq.heapify(busiest)
         while busiest and made < moves:
             host = self._hosts[heapq.heappop(busiest)[1]]
@@ -219,13 +211,13 @@ class _Draft:
             index = self._relief(host, receiver)
             if index is None:
                 continue  # as good as it gets
-            before = host.busy
+            before = host.load
             self._move(index, host, receiver)
-            assert receiver.busy <= before * _ROUNDED, f"{receiver.name!r} is the busiest now"
+            assert receiver.load <= before * _ROUNDED, f"{receiver.name!r} is the busiest now"
             made += 1
             for x in (host, receiver):
                 if self._is_busy(x):
-                    heapq.heappush(busiest, (-x.busy, x.name))
+                    heapq.heappush(busiest, (-x.load, x.name))
         return made
 
     def _is_busy(self, host: _Host) -> bool:
@@ -244,16 +236,15 @@ class _Draft:
         if fitting:
             return min(enough, fitting - 1)
         busy, index = min(
-            (max((host.load - x) / host.limits.capacity, _busy_with(receiver, x)), n)
-            for n, (x, _) in enumerate(host.movable)
+            (max(host.load - x, receiver.load + x), n) for n, (x, _) in enumerate(host.movable)
         )
-        return index if busy <= _GAIN * host.busy else None
+        return index if busy <= _GAIN * host.load else None
 
     def _give_to_idle(self, moves: int) -> int:
         made = 0
-        givers = [(-x.busy, x.name) for x in self._hosts.values() if x.room < 0]
+        givers = [(-x.load, x.name) for x in self._hosts.values() if x.room < 0]
         heapq.heapify(givers)
-        for receiver in sorted(self._hosts.values(), key=lambda x: (x.busy, x.name)):
+        for receiver in sorted(self._hosts.values(), key=lambda x: (x.load, x.name)):
             while givers and made < moves and _is_idle(receiver):
                 host = self._hosts[heapq.heappop(givers)[1]]
                 most = min(receiver.room, host.load - LEAST * host.fair)
@@ -263,7 +254,7 @@ class _Draft:
                 self._move(fitting - 1, host, receiver)
                 made += 1
                 if host.room < 0:
-                    heapq.heappush(givers, (-host.busy, host.name))
+                    heapq.heappush(givers, (-host.load, host.name))
         return made
 
     def _move(self, index: int, host: _Host, receiver: _Host) -> None:
@@ -295,7 +286,3 @@ class _Draft:
 
 def _is_idle(host: _Host) -> bool:
     return host.load < LEAST * host.fair and not host.is_full
-
-
-def _busy_with(host: _Host, weight: int) -> float:
-    return (host.load + weight) / host.limits.capacity

@@ -28,7 +28,7 @@ async def test_a_member_is_seen_by_all_and_beats(connect: Connect) -> None:
                 incarnation=B1,
                 address="http://b:8080",
                 software="1.2.3",
-                settings='{"leases.expiration":30.0}',
+                max_ranges=3,
             )
         )
     )

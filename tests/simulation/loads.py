@@ -30,14 +30,17 @@ class Loads:
         self.fleet = random.choice(["count", "load", "load", "mixed"])
         self._made_up = random.choice(["measured", "heavy", "heavy", "shifting", "lies"])
         self.cooldown = random.choice([5.0, 20.0, 60.0])
+        self.splits = False
+        """Whether hosts that balance by load split hot ranges."""
         self._calm = False
 
     def settings_of(self, name: str) -> Mapping[str, object]:
         counts = self.fleet == "count"
         if self.fleet == "mixed":
             counts = Random(f"loads {self._seed} {name}").random() < 0.5
-        balance = "count" if counts else "load"
-        return {"balance": balance}
+        if counts:
+            return {"balance": "count"}
+        return {"balance": "split" if self.splits else "load"}
 
     def calm(self) -> None:
         self._calm = True

@@ -161,7 +161,7 @@ class World:
         in_log = self.feed == "memory" and self.wild and not self.splits
         if not self.mixed and not in_log:
             aside = Random(f"split hot {self.seed}")
-            self._parts["leases"]["split_hot"] = aside.random() < _SPLIT_HOT
+            self.loads.splits = aside.random() < _SPLIT_HOT
 
     @property
     def lease_settings(self) -> LeaseSettings:
@@ -182,7 +182,7 @@ class World:
     @property
     def _may_forget_ownership(self) -> bool:
         """Parts of ranges are known from leases alone: nothing would go on with them."""
-        parts = self.splits or self._parts["leases"].get("split_hot")
+        parts = self.splits or self.loads.splits
         no_parts = isinstance(self.source, MemorySource) and not parts
         return self._checkpoints_are_apart and no_parts
 

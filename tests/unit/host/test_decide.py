@@ -1,12 +1,10 @@
 """What one host makes of what it listed. Times are of its own clock; nothing here waits."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -243,11 +241,6 @@ def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> 
 # By load
 
 
-def by_load(name: HostName, **said: object) -> Member:
-    settings = {"leases.capacity": 1.0, **said}
-    return replace(member(name), settings=json.dumps(settings))
-
-
 HOT = [lease(n, B).with_load(0.5, cooling=False) for n in range(2)]
 COLD = [lease(n, ME).with_load(0.0, cooling=False) for n in range(2, 4)]
 
@@ -255,9 +248,9 @@ COLD = [lease(n, ME).with_load(0.0, cooling=False) for n in range(2, 4)]
 def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
     whole = FeedRange(id=RangeId("r0"), low="0", high="8")
     feed = Ranges(listed=[whole], asked=0.0)
-    mine = balancer(feed, rebalance_delay=5, balance="load", split_hot=True)
+    mine = balancer(feed, rebalance_delay=5, balance="split")
     hot = [replace(lease(0, ME), range=whole, load=1.0)]
-    members = [by_load(x, **{"leases.split_hot": True}) for x in (ME, B)]
+    members = [member(ME), member(B)]
 
     def to_split(at: float) -> Mapping[RangeId, int]:
         return mine.look(hot, members, at, ["r0"]).splits
@@ -265,44 +258,31 @@ def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None
     assert to_split(0) == {}
     assert to_split(4) == {}
     assert to_split(5) == {"r0": 2}
-    members.append(by_load(C, **{"leases.split_hot": True}))
+    members.append(member(C))
     assert to_split(6) == {}
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        member(B),
-        replace(member(B), settings="no JSON"),
-        replace(member(B), settings='{"leases.capacity": ["x"]}'),
-        replace(member(B), settings='{"leases.capacity": 1e999}'),
-    ],
-    ids=["says nothing", "unreadable", "of another form", "beyond numbers"],
-)
-def test_a_host_that_says_nothing_makes_all_balance_by_count(other: Member) -> None:
+def test_a_host_without_a_record_makes_all_balance_by_count() -> None:
     mine = balancer(rebalance_delay=0, balance="load")
-    assert to_do(mine, [*HOT, *COLD], [by_load(ME), other], 0, ["r2", "r3"]) == []
+    assert to_do(mine, [*HOT, *COLD], [member(ME)], 0, ["r2", "r3"]) == []
     counting = balancer(rebalance_delay=0)
-    both = [by_load(ME), by_load(B)]
+    both = [member(ME), member(B)]
     assert to_do(counting, [*HOT, *COLD], both, 0, ["r2", "r3"]) == []
 
 
 def test_a_torn_listing_without_the_record_of_a_host_does_not_change_the_way() -> None:
     mine = balancer(rebalance_delay=0, balance="load")
     asked = [(Action.STEAL, "r0")]
-    both = [by_load(ME), by_load(B)]
+    both = [member(ME), member(B)]
     assert to_do(mine, [*HOT, *COLD], both, 0, ["r2", "r3"]) == asked
     assert to_do(mine, [*HOT, *COLD], both[:1], 1, ["r2", "r3"]) == asked
     assert to_do(mine, [*HOT, *COLD], both[1:], 2, ["r2", "r3"]) == asked
 
 
-def test_capacities_and_most_ranges_are_what_member_records_say() -> None:
-    strong = by_load(B, **{"leases.capacity": 3.0})
+def test_a_host_has_no_more_ranges_than_its_record_says() -> None:
+    full = replace(member(ME), max_ranges=2)
     mine = balancer(rebalance_delay=0, balance="load")
-    assert to_do(mine, [*HOT, *COLD], [by_load(ME), strong], 0, ["r2", "r3"]) == []
-    full = by_load(ME, **{"leases.max_ranges": 2})
-    mine = balancer(rebalance_delay=0, balance="load")
-    assert to_do(mine, [*HOT, *COLD], [full, by_load(B)], 0, ["r2", "r3"]) == []
+    assert to_do(mine, [*HOT, *COLD], [full, member(B)], 0, ["r2", "r3"]) == []
 
 
 def of_b(n: int) -> Lease:

@@ -16,11 +16,11 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 ZERO = RangeId("0")
 COOLDOWN = 20.0
 HOT: Sections = {
-    "leases": {"split_hot": True, "balance": "load"},
+    "leases": {"balance": "split"},
     "timing": {"cooldown": COOLDOWN, "rebalance_delay": 2.0},
     "feed": {"start": "beginning", "page_size": 10, "poll_interval": 1.0},
 }
-WHOLE: Sections = {**HOT, "leases": {"split_hot": False}}
+WHOLE: Sections = {**HOT, "leases": {"balance": "load"}}
 
 
 def written(changes: int) -> ShiftingStore:
@@ -62,18 +62,15 @@ async def test_a_range_that_is_too_much_for_one_host_is_split_and_shared() -> No
         assert [reason for _, _, reason in closed] == [CloseReason.RANGE_ENDED]
 
 
-async def test_nothing_is_split_while_one_host_does_not_say_that_it_splits() -> None:
+async def test_the_host_that_was_started_last_says_whether_ranges_are_split() -> None:
     store, container = written(3000), MemoryLeases()
     async with hot_fleet(store, container) as fleet:
-        fleet.start("a")
-        await sent(fleet, 1, within=20)
         fleet.use(None, settings=WHOLE)
-        fleet.start("b")
-        await sent(fleet, 2000, within=200)
+        start(fleet, "ab")
+        await sent(fleet, 1500, within=200)
         assert set(await fleet.owners()) == {ZERO}
-        await fleet.stop("b")
         fleet.use(None, settings=HOT)
-        fleet.start("b")
+        fleet.start("c")
         await sent(fleet, 3000, within=200)
         assert len(await fleet.owners()) > 1
 

@@ -59,8 +59,8 @@ async def test_all_hosts_balance_as_one_was_started_to() -> None:
     async with Fleet(MemoryFeed(4)) as fleet:
         start(fleet, "ab")
         await fleet.balanced()
-        assert not any(x.settings.leases.by_load for x in fleet.hosts.values())
+        assert {x.settings.leases.shared for x in fleet.hosts.values()} == {"count"}
         fleet.use(None, settings={"leases": {"balance": "load"}})
         fleet.start("c")
         await asyncio.sleep(ADOPTED)
-        assert all(x.settings.leases.by_load for x in fleet.hosts.values())
+        assert {x.settings.leases.shared for x in fleet.hosts.values()} == {"load"}

@@ -17,7 +17,6 @@ from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.listing import AskFleet, LeaseListing
-from changefeed.leases.load import HostLimits
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import actions_for, plan
@@ -31,7 +30,7 @@ ME, A, B = HostName("me"), HostName("a"), HostName("b")
 A1, A2 = Incarnation("a-1"), Incarnation("a-2")
 OWNED = replace(make.lease().taken_by(A, A1), stamp=100.0)
 WHOLE_RANGE = make.feed_range("r0", "0", "8")
-LIMITS = {A: HostLimits(), B: HostLimits()}
+LIMITS = {A: None, B: None}
 
 
 def grown(steps: Sequence[str]) -> Sequence[Lease]:

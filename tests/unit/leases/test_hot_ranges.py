@@ -1,7 +1,7 @@
 """Which ranges are split because one host alone has too much of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.hot_ranges import LEAST_BUSY, PARTS_EACH, hot_ranges
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load import HostLimits, known
+from changefeed.leases.load import known
 from changefeed.leases.load_plan import TOLERANCE
 from tests.support import make
 
 WIDTH = 1 << 16
 
 
-def hosts(count: int) -> Mapping[HostName, HostLimits]:
-    return {HostName(f"h{n}"): HostLimits() for n in range(count)}
+def hosts(count: int) -> Sequence[HostName]:
+    return [HostName(f"h{n}") for n in range(count)]
 
 
 def span(low: int, high: int) -> FeedRange:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load import HostLimits, coarse
+from changefeed.leases.load import coarse
 from changefeed.leases.load_plan import AT_ONCE, LEAST, TOLERANCE, plan_by_load
 from changefeed.leases.plan import plan
 from tests.support import make
@@ -36,8 +36,8 @@ def leases(**loads: Sequence[float | None]) -> list[Lease]:
     return [lease(n, owner, load) for n, (owner, load) in enumerate(pairs)]
 
 
-def alike(*hosts: HostName) -> Mapping[HostName, HostLimits]:
-    return dict.fromkeys(hosts, HostLimits())
+def alike(*hosts: HostName) -> Mapping[HostName, int | None]:
+    return dict.fromkeys(hosts)
 
 
 def moved(before: Sequence[Lease], after: Mapping[RangeId, HostName]) -> list[Lease]:
@@ -194,18 +194,8 @@ def test_a_share_of_the_leases_is_on_its_way_at_a_time() -> None:
 # Hosts that differ
 
 
-def test_a_host_gets_what_its_capacity_is_of_all() -> None:
-    hosts = {A: HostLimits(capacity=3.0), B: HostLimits()}
-    fresh = [lease(n, None, 0.25) for n in range(16)]
-    assert Counter(plan_by_load(fresh, hosts).values()) == {A: 12, B: 4}
-    before = leases(h0=[0.25] * 8, h1=[0.25] * 8)
-    after = carried_out(before, plan_by_load(before, hosts, at_once=ALL_AT_ONCE))
-    share = sum(loads_of(after).values()) / 4
-    assert loads_of(after)[B] <= TOLERANCE * share
-
-
 def test_a_host_has_no_more_ranges_than_it_may() -> None:
-    hosts = {A: HostLimits(max_ranges=2), B: HostLimits(max_ranges=3)}
+    hosts = {A: 2, B: 3}
     fresh = [lease(n, None, 0.1) for n in range(7)]
     assert Counter(plan_by_load(fresh, hosts).values()) == {A: 2, B: 3}
     owned = [lease(n, A, 0.1) for n in range(7)]
@@ -227,18 +217,14 @@ def test_a_host_has_no_more_ranges_than_it_may() -> None:
     ),
     hosts=st.dictionaries(
         st.sampled_from(HOSTS),
-        st.builds(
-            HostLimits,
-            capacity=st.floats(0.01, 100),
-            max_ranges=st.none() | st.integers(1, 10),
-        ),
+        st.none() | st.integers(1, 10),
         min_size=1,
     ),
     random=st.randoms(use_true_random=False),
 )
 def test_any_loads_give_one_plan_whatever_the_order_and_moves_within_bounds(
     found: list[tuple[int, float | None, bool]],
-    hosts: dict[HostName, HostLimits],
+    hosts: dict[HostName, int | None],
     random: Random,
 ) -> None:
     before = [
@@ -253,10 +239,10 @@ def test_any_loads_give_one_plan_whatever_the_order_and_moves_within_bounds(
     assert len(gone) <= max(1, math.ceil(AT_ONCE * len(before)))
     assert not any(x.cooling for x in gone)
     sizes, had = Counter(assigned.values()), Counter(x.owner for x in living)
-    for name, limits in hosts.items():
-        assert limits.max_ranges is None or sizes[name] <= max(limits.max_ranges, had[name])
+    for name, most in hosts.items():
+        assert most is None or sizes[name] <= max(most, had[name])
     if len(assigned) < len(before):
-        assert all(y.max_ranges and sizes[x] >= y.max_ranges for x, y in hosts.items())
+        assert all(most and sizes[x] >= most for x, most in hosts.items())
 
 
 # Many rounds
