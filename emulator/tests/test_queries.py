@@ -171,7 +171,10 @@ async def test_a_projection_and_an_order_give_what_was_asked(
     [
         ("SELECT * FROM c ORDER BY RANK c.n", "RANK"),
         ("SELECT c.id FROM c HAVING c.id", "HAVING"),
-        ("SELECT c.tags[c.n] FROM c", "An index that is not a plain number or string"),
+        (
+            "SELECT c.tags[c.n] FROM c",
+            "An index that is not a plain number, string or parameter",
+        ),
         (
             "SELECT c.pk, COUNT(1) FROM c GROUP BY c.pk ORDER BY c.pk",
             "ORDER BY beside GROUP BY",

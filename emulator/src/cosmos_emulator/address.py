@@ -107,7 +107,8 @@ def operation_of(address: Address, verb: str, headers: Mapping[str, str]) -> str
         raise CosmosError(405, f"{verb} is not an operation on /{address.link}.")
     if _is_true(headers, "x-ms-cosmos-is-query-plan-request") and address.kind == "docs":
         return "query_plan"
-    if operation.startswith("create_") and _is_true(headers, "x-ms-documentdb-isquery"):
+    is_query = any(_is_true(headers, f"x-ms-documentdb-{x}") for x in ("isquery", "query"))
+    if operation.startswith("create_") and is_query:
         return _QUERIES[address.kind]
     if operation == "read_items" and "A-IM" in headers:
         return "change_feed"

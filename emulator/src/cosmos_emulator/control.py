@@ -62,6 +62,8 @@ class Control:
             ("DELETE", "/requests", self.clear_requests),
         ):
             router.add_route(method, "/_emulator" + path, _guarded(handler))
+        for path in ("/ready", "/alive"):  # as other emulators have it
+            router.add_get(path, _is_there)
 
     async def describe(self, _: web.Request) -> Any:
         """Return every container with its ranges, also those that are gone."""
@@ -106,7 +108,9 @@ class Control:
         return []
 
     async def add_fault(self, request: web.Request) -> Any:
-        self._gateway.faults.add(decoded(await request.read()))
+        body = decoded(await request.read())
+        self._check_container(body)
+        self._gateway.faults.add(body)
         return self._gateway.faults.report()
 
     async def throttle(self, _: web.Request) -> Any:
@@ -118,7 +122,9 @@ class Control:
 
     async def set_throttle(self, request: web.Request) -> Any:
         now = asyncio.get_running_loop().time()
-        self._gateway.throttle.set(decoded(await request.read()), now)
+        body = decoded(await request.read())
+        self._check_container(body)
+        self._gateway.throttle.set(body, now)
         return self._gateway.throttle.report()
 
     async def requests(self, _: web.Request) -> Any:
@@ -132,8 +138,22 @@ class Control:
         self._gateway.requests.clear()
         return {}
 
+    def _check_container(self, body: Any) -> None:
+        """Raise 400 if a fault or a limit names a container that is not there."""
+        name = body.get("container") if isinstance(body, dict) else None
+        containers = self._emulator.containers
+        databases = [x.id for x in containers.databases()]
+        known = sorted({x.id for y in databases for x in containers.containers(y)})
+        if name is not None and name not in known:
+            there = ", ".join(known) or "none"
+            raise bad_request(f"There is no container {name!r}; there are: {there}.")
+
     def _number(self, where: _Where) -> int:
         return self._emulator.containers.container(where.database, where.container).number
+
+
+async def _is_there(_: web.Request) -> web.Response:
+    return web.json_response({"status": "ok"})
 
 
 def _guarded(handler: Callable[[web.Request], Awaitable[Any]]) -> Any:

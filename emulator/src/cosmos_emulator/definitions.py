@@ -66,7 +66,7 @@ def checked_container(body: JsonObject) -> JsonObject:
         "id": checked_id(body.get("id")),
         "partitionKey": checked_definition(body.get("partitionKey")),
         "indexingPolicy": indexing,
-        "conflictResolutionPolicy": conflicts,
+        "conflictResolutionPolicy": {"conflictResolutionProcedure": "", **conflicts},
     }
 
 

@@ -1,5 +1,6 @@
 """Answers about items: one by one, in batches, by query, and as a change feed."""
 
+import base64
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,12 +27,21 @@ from cosmos_emulator.json_values import JsonObject, decoded, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey, steps_of
 from cosmos_emulator.query import run as queries
 from cosmos_emulator.query.plan import FEATURES, plan
-from cosmos_emulator.query.run import Query, Scope
+from cosmos_emulator.query.run import Query, ResultPage, Scope
 from cosmos_emulator.query.syntax import Binary, Expression, Property
 from cosmos_emulator.ranges import PhysicalRange
 
 _WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
 _WITH_METADATA: Final = "2021-09-15"
+_NO_INDEXES: Final = base64.b64encode(
+    msgspec.json.encode(
+        {
+            f"{which}{kind}Indexes": []
+            for which in ("Utilized", "Potential")
+            for kind in ("Single", "Composite")
+        }
+    )
+).decode()
 
 
 def create_item(emulator: Emulator, call: Call) -> Answer:
@@ -153,7 +163,7 @@ def change_feed(emulator: Emulator, call: Call) -> Answer:
     page = feed.read_page(emulator.store, held, request, call.within.paths)
     headers = range_headers(call, held) | {"etag": page.etag}
     if not page.entries:
-        return Answer(status=304, headers=headers)
+        return Answer(status=304, headers=headers | {"x-ms-item-count": "0"})
     return _documents(call, page.entries, headers, charges.feed_page)
 
 
@@ -255,12 +265,27 @@ async def _query(emulator: Emulator, call: Call, query: Query) -> Answer:
         limit=call.page_size(),
         continuation=call.headers.get("x-ms-continuation"),
     )
-    headers = range_headers(call, *reach.held)
+    headers = range_headers(call, *reach.held) | _metrics(call, page)
     if page.continuation is not None:
         headers["x-ms-continuation"] = page.continuation
     return _documents(
         call, page.results, headers, lambda size: charges.query(page.looked_at, size)
     )
+
+
+def _metrics(call: Call, page: ResultPage) -> dict[str, str]:
+    """Return what a client wants to know of a query; no index is used here."""
+    found = {}
+    if call.headers.get("x-ms-documentdb-populatequerymetrics", "").lower() == "true":
+        found["x-ms-documentdb-query-metrics"] = (
+            f"totalExecutionTimeInMs={1000 * page.seconds:.2f};"
+            f"retrievedDocumentCount={page.looked_at};"
+            f"outputDocumentCount={len(page.results)};"
+            f"outputDocumentSize={sum(map(len, page.results))}"
+        )
+    if call.headers.get("x-ms-cosmos-populateindexmetrics", "").lower() == "true":
+        found["x-ms-cosmos-index-utilization"] = _NO_INDEXES
+    return found
 
 
 def _documents(

@@ -46,7 +46,7 @@ class Gateway:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         activity = request.headers.get("x-ms-activity-id") or str(uuid.uuid4())
-        operation = "refused"
+        operation, start = "refused", asyncio.get_running_loop().time()
         try:
             address = address_of(request.rel_url.raw_path)
             operation = operation_of(address, request.method, request.headers)
@@ -63,7 +63,7 @@ class Gateway:
             sorry = CosmosError(500, "The emulator failed; its log says how.")
             answer = _refusal(sorry, activity)
         self.requests[operation, answer.status] += 1
-        return _response(answer, activity)
+        return _response(answer, activity, asyncio.get_running_loop().time() - start)
 
     async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:
         self._check_signature(request, address)
@@ -191,10 +191,11 @@ def _refusal(error: CosmosError, activity: str) -> Answer:
     return Answer(status=error.status, body=body, headers=headers)
 
 
-def _response(answer: Answer, activity: str) -> web.Response:
+def _response(answer: Answer, activity: str, seconds: float) -> web.Response:
     headers = {
         "x-ms-activity-id": activity,
         "x-ms-request-charge": f"{answer.charge:g}",
+        "x-ms-request-duration-ms": f"{1000 * seconds:.2f}",
         "x-ms-gatewayversion": "version=2.14.0",
         "x-ms-serviceversion": "version=2.14.0.0",
         **answer.headers,

@@ -140,7 +140,8 @@ class Items:
         conditions: Conditions,
     ) -> Written:
         before = self.find(container, key, checked_id(body.get("id")))
-        conditions.check_write(before)
+        if before is not None:  # an insert has no etag to compare
+            conditions.check_write(before)
         return self._put(tx, container, key, body, before)
 
     def replace(

@@ -43,7 +43,7 @@ def value_at(value: Any, steps: Sequence[str | int]) -> Any:
     for step in steps:
         if isinstance(value, dict) and isinstance(step, str):
             value = value.get(step, UNDEFINED)
-        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+        elif isinstance(value, list) and type(step) is int and 0 <= step < len(value):
             value = value[step]
         else:
             return UNDEFINED

@@ -17,6 +17,9 @@ from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_o
 from cosmos_emulator.ranges import PhysicalRange
 
 _LONGEST_ETAG: Final = 19  # digits
+_ACCOUNT: Final = "localhost"
+_REGION: Final = "South Central US"
+"""By these, clients know an emulator, and keep the address that they were given."""
 _QUERY_ENGINE: Final = json.dumps(
     {
         "maxSqlQueryInputLength": 262144,
@@ -29,12 +32,12 @@ _QUERY_ENGINE: Final = json.dumps(
 
 
 def read_account(_: Emulator, call: Call) -> Answer:
-    here = [{"name": "Local", "databaseAccountEndpoint": call.url}]
+    here = [{"name": _REGION, "databaseAccountEndpoint": call.url}]
     return _json(
         {
             "_self": "",
-            "id": "local-emulator",
-            "_rid": "local-emulator",
+            "id": _ACCOUNT,
+            "_rid": _ACCOUNT,
             "media": "//media/",
             "addresses": "//addresses/",
             "_dbs": "//dbs/",

@@ -28,6 +28,7 @@ from cosmos_emulator.query.syntax import (
     Property,
     Select,
     Source,
+    Step,
     Subquery,
     Ternary,
     Unary,
@@ -69,9 +70,11 @@ class Compiler:
             case Literal(value=value):
                 return lambda _: value
             case Parameter(name=name):
-                return self._parameter(name)
+                given = self._parameter(name)
+                return lambda _: given
             case Property(root=root, steps=steps):
-                return lambda row: value_at(row.get(root, UNDEFINED), steps)
+                found = [self._step(x) for x in steps]
+                return lambda row: value_at(row.get(root, UNDEFINED), found)
             case Unary(operator=operator, operand=operand):
                 return _unary(operator, self.compiled(operand))
             case Binary(operator=operator, left=left, right=right):
@@ -107,11 +110,13 @@ class Compiler:
                     self._budget.row()
                     yield {**row, last.name: member}
 
-    def _parameter(self, name: str) -> Evaluated:
+    def _parameter(self, name: str) -> Any:
         if name not in self._given.parameters:
             raise bad_request(f"The query uses {name}, and no such parameter was given.")
-        given = self._given.parameters[name]
-        return lambda _: given
+        return self._given.parameters[name]
+
+    def _step(self, step: Step) -> Any:
+        return self._parameter(step.name) if isinstance(step, Parameter) else step
 
     def _ternary(self, choice: Ternary) -> Evaluated:
         condition = self.compiled(choice.condition)

@@ -19,6 +19,7 @@ from cosmos_emulator.query.syntax import (
     Parameter,
     Property,
     Select,
+    Step,
     Subquery,
     Ternary,
     Unary,
@@ -66,9 +67,9 @@ class Expressions(Cursor):
             case _:
                 return self._named(token)
 
-    def steps(self) -> tuple[str | int, ...]:
-        """Read ``.a["b"][0]``."""
-        steps: list[str | int] = []
+    def steps(self) -> tuple[Step, ...]:
+        """Read ``.a["b"][0][@c]``."""
+        steps: list[Step] = []
         while True:
             if self.took_sign("."):
                 name = self.advance()
@@ -76,11 +77,7 @@ class Expressions(Cursor):
                     raise self.unexpected(name)
                 steps.append(name.text)
             elif self.took_sign("["):
-                inner = self.advance()
-                if inner.kind not in {"string", "number"}:
-                    raise refused("An index that is not a plain number or string")
-                position = _number(inner.text) if inner.kind == "number" else None
-                steps.append(position if isinstance(position, int) else inner.text)
+                steps.append(_index(self.advance()))
                 self.expect_sign("]")
             else:
                 return tuple(steps)
@@ -230,6 +227,20 @@ def _between(value: Expression, low: Expression, high: Expression) -> Expression
     return Binary(
         operator="AND", left=above, right=Binary(operator="<=", left=value, right=high)
     )
+
+
+def _index(inner: Token) -> Step:
+    """Return what stands in brackets behind a path."""
+    match inner.kind:
+        case "parameter":
+            return Parameter(name=inner.text)
+        case "string":
+            return inner.text
+        case "number":
+            position = _number(inner.text)
+            return position if isinstance(position, int) else inner.text
+        case _:
+            raise refused("An index that is not a plain number, string or parameter")
 
 
 def _number(text: str) -> int | float:

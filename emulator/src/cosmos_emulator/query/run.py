@@ -8,8 +8,9 @@ handed out.
 
 import heapq
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -71,6 +72,7 @@ class ResultPage:
     results: list[bytes]
     looked_at: int
     continuation: str | None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +124,12 @@ def whole_number(expression: Expression | None, query: Query, what: str) -> int:
 
 
 def run(rows: Rows, query: Query, *, limit: int, continuation: str | None) -> ResultPage:
+    start = time.perf_counter()
     if query.select.is_streamed:
-        return _streamed(rows, query, limit, _behind(continuation, "i"))
-    return _collected(rows, query, limit, _behind(continuation, "n"))
+        page = _streamed(rows, query, limit, _behind(continuation, "i"))
+    else:
+        page = _collected(rows, query, limit, _behind(continuation, "n"))
+    return replace(page, seconds=time.perf_counter() - start)
 
 
 def _behind(continuation: str | None, kind: str) -> int:

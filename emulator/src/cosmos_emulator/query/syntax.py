@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 AGGREGATES: Final = {
     "COUNT": "Count",
@@ -24,12 +24,16 @@ class Parameter:
     name: str  # with its @
 
 
+Step: TypeAlias = str | int | Parameter
+"""A name or a position: as it stands in the query, or as a parameter says."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
     """Steps from what ``root`` names in FROM; none is that itself."""
 
     root: str
-    steps: tuple[str | int, ...]
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +190,13 @@ class Select:
 
 def has_aggregate(expression: Expression) -> bool:
     """Return whether an expression is about a group; a query inside it has its own."""
-    if isinstance(expression, Call) and expression.function in AGGREGATES:
-        return True
-    return any(has_aggregate(x) for x in _parts(expression))
+    waiting = [expression]  # no recursion: hundreds of conditions are as many levels
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and part.function in AGGREGATES:
+            return True
+        waiting.extend(_parts(part))
+    return False
 
 
 def is_of_groups(expression: Expression, keys: Collection[Expression]) -> bool:
