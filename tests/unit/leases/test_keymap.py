@@ -52,8 +52,14 @@ def test_of_two_copies_the_later_counts_in_any_order_of_the_listing(*, reverse: 
 def test_a_child_comes_when_all_that_held_its_keys_have_ended() -> None:
     one = [ended(LEFT, MERGED), lease(RIGHT)]
     assert not KeyMap(one).due()
+    assert not KeyMap(one[:1]).due()  # a listing that is torn does not show the other
     (due,) = KeyMap([ended(LEFT, MERGED), ended(RIGHT, MERGED)]).due()
     assert (due.child.range, names(due.parents)) == (MERGED, ["a", "b"])
+
+
+def test_a_child_whose_keys_a_later_range_has_had_does_not_come_again() -> None:
+    assert len(KeyMap([ended(PARENT, LEFT, RIGHT)]).due()) == 2
+    assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).due()
 
 
 def test_a_range_that_comes_back_under_its_name_revives_its_tombstone() -> None:
