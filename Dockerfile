@@ -1,4 +1,4 @@
-# A host in a container: docs/containers.md. Two stages: what builds stays behind.
+# A host in a container: docs/kubernetes.md. Two stages: what builds stays behind.
 
 # Pin it to what you have looked at: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.13-slim

@@ -19,7 +19,7 @@ from tests.support.processes import beside, ended, until
 
 pytestmark = pytest.mark.real_time
 
-CONTAINERS = (image.ROOT / "docs/containers.md").read_text()
+CONTAINERS = (image.ROOT / "docs/kubernetes.md").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.processes import ended
 
-RULES = Path(__file__).parents[2] / "deploy/prometheus/changefeed.rules.yaml"
+RULES = Path(__file__).parents[2] / "deploy/helm/changefeed/files/changefeed.rules.yaml"
 
 
 def promtool(*arguments: str | Path) -> None:
