@@ -37,7 +37,7 @@ What next, with an observer and changes of your own:
   changefeed run --processes=2 --observer=samples.hello.greeting:greet
 
 Another terminal: changefeed status. Each host serves a page, at the address that its log names.
-docs/getting-started.md goes through it, and docs/tutorials has Cosmos DB, Kubernetes and Spark.
+docs/getting-started.md goes through it; cosmos.md and pipeline.md beside it begin alike.
 """
 
 

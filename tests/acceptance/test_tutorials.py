@@ -55,7 +55,7 @@ def test_the_readme_greets_from_two_hosts(tmp_path: Path) -> None:
 
 def test_cosmos_in_15_minutes_reads_each_order_once_through_a_split(tmp_path: Path) -> None:
     port = free_port()
-    page = Tutorial("docs/tutorials/cosmos-on-the-emulator.md", tmp_path, {"8081": str(port)})
+    page = Tutorial("docs/cosmos.md#In 15 minutes", tmp_path, {"8081": str(port)})
     with page.left_running("changefeed emulator"):
         until(lambda: answers(port))
         page.type("python write.py 0 50")
@@ -127,7 +127,7 @@ def only_the_third_comes(page: Tutorial) -> None:
 
 
 def test_tables_on_spark_say_what_the_page_shows(tmp_path: Path) -> None:
-    page = Tutorial("docs/tutorials/tables-on-spark.md", tmp_path)
+    page = Tutorial("docs/pipeline.md#Tables in ten minutes", tmp_path)
     page.type("changefeed produce")
     page.type("changefeed pipeline run --once", timeout=240)
     assert sorted(page.type("python look.py").splitlines()) == page.printed[0]

@@ -18,13 +18,19 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class Tutorial:
-    """One page, followed in ``cwd``. ``instead`` replaces what differs by reader.
+    """One page, or one section of it (``FILE#HEADING``), followed in ``cwd``.
+
+    ``instead`` replaces what differs by reader.
 
     Blocks without a language are lines to type, those of ``text`` are what is printed.
     """
 
     def __init__(self, name: str, cwd: Path, instead: Mapping[str, str] | None = None) -> None:
-        text = (ROOT / name).read_text()
+        file, _, section = name.partition("#")
+        text = (ROOT / file).read_text()
+        if section:
+            text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+            assert text, name
         for old, new in (instead or {}).items():
             assert old in text
             text = text.replace(old, new)

@@ -21,7 +21,6 @@ PAGES = sorted(
         ".",
         "docs",
         "docs/design",
-        "docs/tutorials",
         "emulator",
         "samples",
         "samples/container",
