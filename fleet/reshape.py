@@ -16,7 +16,6 @@ with others; until then its ranges stay paused. One that is refused lets them go
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -32,6 +31,7 @@ from changefeed.fleet.claims import (
     MERGING,
     SPLITTING,
     Claim,
+    go_on,
     is_paused_by,
     let_go,
     reopen_beside,
@@ -120,22 +120,25 @@ async def _merge_now(
     stored = [await leased.container.read(x) for x in range_ids]
     if await _position_of_all(leased.feed, [x for x in stored if x is not None]) is None:
         return None  # without stopping any
-    with suppress(_Apart):
-        async with stopped_ranges(leased, range_ids, claim) as stopped:
-            await reopen_beside(leased.container, range_ids)  # another merge was cut off
-            stopped.check()
-            aligned, position = await _aligned(leased, stopped)
-        end = _end_in(joined, position)
-        await _finish_all(leased.container, aligned, end)
-        return joined
-    return None
+    async with stopped_ranges(leased, range_ids, claim) as stopped:
+        await reopen_beside(leased.container, range_ids)  # another merge was cut off
+        stopped.check()
+        aligned = await _aligned(leased, stopped)
+    if aligned is None:
+        await go_on(leased.container, range_ids, claim.reason)
+        return None
+    ready, position = aligned
+    await _finish_all(leased.container, ready, _end_in(joined, position))
+    return joined
 
 
-async def _aligned(leased: LeasedFeed, stopped: Stopped) -> tuple[Stopped, Position]:
-    """Checkpoint stopped ranges where all of them are. Raise ``_Apart`` if they are not."""
+async def _aligned(leased: LeasedFeed, stopped: Stopped) -> tuple[Stopped, Position] | None:
+    """Checkpoint stopped ranges where all of them are; ``None`` if they are not at one
+    position.
+    """
     position = await _position_of_all(leased.feed, stopped.leases)
     if position is None:
-        raise _Apart
+        return None
     stopped.check()
     leases = [await _advanced(leased.container, x, position) for x in stopped.leases]
     return replace(stopped, leases=leases), position
@@ -183,10 +186,6 @@ async def _completed(
 async def _is_stopped(container: LeaseContainer, range_id: RangeId) -> bool:
     stored = await container.read(range_id)
     return stored is not None and not stored.ended and is_paused_by(MERGING, stored)
-
-
-class _Apart(Exception):
-    """The ranges are not at one position."""
 
 
 def _end_in(joined: FeedRange, position: Position) -> End:

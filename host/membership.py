@@ -34,7 +34,7 @@ from math import inf
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.container import ListedFleet, Members
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import AskFleet
@@ -76,7 +76,7 @@ class Membership:
 
     def __init__(
         self,
-        container: Members,
+        container: LeaseContainer,
         member: Member,
         settings: LeaseSettings,
         *,

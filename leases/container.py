@@ -27,12 +27,26 @@ class ListedFleet:
     heartbeat: Member | None = None
 
 
-class Members(Protocol):
-    """Keeps one record for each host, and one of the fleet.
+class LeaseContainer(Protocol):
+    """Keeps leases and records of hosts, and lets exactly one writer win.
 
-    Raises ``StoreUnavailable`` when no answer came, and ``StoreRefused`` when
-    asking again cannot help.
+    To renew, ask for, hand over or release a lease is one and the same call: change
+    your copy, then ``replace`` the stored one with it. Every call may raise
+    ``StoreUnavailable``: then a write may have happened, or may happen yet; and
+    ``StoreRefused`` when asking again cannot help.
+    Versions, names and ids may be any text, and long.
     """
+
+    @property
+    def renew_each(self) -> bool:
+        """Whether each lease has to be renewed by its owner, as processors of another kind may
+        share them, which know nothing of heartbeats.
+        """
+        ...
+
+    def bounded(self, bounds: Bounds) -> "LeaseContainer":
+        """Return the same leases, with each call to their stores within bounds."""
+        ...
 
     async def fleet(self) -> FleetRecord:
         """Return the record of the fleet; one without an id before there is any."""
@@ -59,27 +73,6 @@ class Members(Protocol):
 
     async def remove_member(self, member: Member) -> None:
         """Forget a member, if the record is still the one given; else do nothing."""
-        ...
-
-
-class LeaseContainer(Members, Protocol):
-    """Keeps leases, and lets exactly one writer win.
-
-    To renew, ask for, hand over or release a lease is one and the same call: change
-    your copy, then ``replace`` the stored one with it. Every call may raise
-    ``StoreUnavailable``: then a write may have happened, or may happen yet.
-    Versions, names and ids may be any text, and long.
-    """
-
-    @property
-    def renew_each(self) -> bool:
-        """Whether each lease has to be renewed by its owner, as processors of another kind may
-        share them, which know nothing of heartbeats.
-        """
-        ...
-
-    def bounded(self, bounds: Bounds) -> "LeaseContainer":
-        """Return the same leases, with each call to their stores within bounds."""
         ...
 
     async def list(self) -> Sequence[Lease]:

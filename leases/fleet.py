@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.container import Members
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member, newest
 from changefeed.leases.timing import Timing
@@ -270,7 +270,7 @@ def _stamps_of(lease: Lease, owner: Member | None) -> Sequence[float]:
     return [x for x in stamps if x is not None]
 
 
-async def fence_owner(container: Members, lease: Lease, record: Member | None) -> bool:
+async def fence_owner(container: LeaseContainer, lease: Lease, record: Member | None) -> bool:
     """Let no heartbeat count any more that the owner of an expired lease has sent by now.
 
     ``record`` is that of the owner, as it was listed when the lease had expired. Return

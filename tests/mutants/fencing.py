@@ -9,10 +9,10 @@ from changefeed.host.context import WorkerContext
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.owned_lease import OwnedLease
+from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.lease import Lease
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreUnavailable
 
@@ -64,13 +64,13 @@ def a_checkpoint_of_an_epoch_that_is_over_counts(m: Patch) -> None:
     m.patch(StoredLeases, "checkpoint", StoredLeases.replace)
 
 
-@mutant(rule=5, kills="unit/leases/test_separate_stores.py")
+@mutant(rule=5, kills="unit/leases/test_apart.py")
 def to_acquire_does_not_claim_the_checkpoint(m: Patch) -> None:
-    async def acquire(self: SeparateStores, lease: Lease) -> Lease | None:
+    async def acquire(self: Apart, lease: Lease) -> Lease | None:
         await self._replace_ownership(lease)
         return await self.read(lease.range_id)
 
-    m.patch(SeparateStores, "acquire", acquire)
+    m.patch(Apart, "acquire", acquire)
 
 
 @mutant(rule=6, kills=_OWNED)

@@ -7,11 +7,11 @@ from random import Random
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.lease import KeptCheckpoint, Lease, Member
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import WHOLE
@@ -117,9 +117,7 @@ class MemoryStores:
         if len(links) == 1:
             return cast("LeaseContainer", links[0])
         ownership, checkpoints = links
-        return SeparateStores(
-            cast("StoredOwnership", ownership), cast("StoredCheckpoints", checkpoints)
-        )
+        return Apart(cast("StoredOwnership", ownership), cast("StoredCheckpoints", checkpoints))
 
     def _witness(
         self, store: object, process_id: str, created: Callable[[FeedRange], None]

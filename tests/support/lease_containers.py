@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import pytest
 
+from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.separate_stores import SeparateStores
 from cosmos_emulator.testing import running
 from tests.support import servers
 from tests.support.independent_cosmos import independent_cosmos
@@ -46,7 +46,7 @@ def same_object(
 
 
 def memory_separate() -> LeaseContainer:
-    return SeparateStores(MemoryOwnership(), MemoryCheckpoints())
+    return Apart(MemoryOwnership(), MemoryCheckpoints())
 
 
 def memory_delayed() -> LeaseContainer:
@@ -55,9 +55,7 @@ def memory_delayed() -> LeaseContainer:
 
 def memory_separate_delayed() -> LeaseContainer:
     delay = delaying(Random(2))
-    return SeparateStores(
-        proxied(MemoryOwnership(), delay), proxied(MemoryCheckpoints(), delay)
-    )
+    return Apart(proxied(MemoryOwnership(), delay), proxied(MemoryCheckpoints(), delay))
 
 
 def over(*kinds: str) -> Harness:

@@ -8,10 +8,10 @@ from changefeed.feeds.feed import Position, RangeId
 from changefeed.fleet.claims import release
 from changefeed.host.owned_lease import acquire
 from changefeed.host.settings import LeaseSettings
+from changefeed.leases.apart import Apart
 from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.proxies import Cutting, proxied
@@ -20,11 +20,11 @@ R0 = RangeId("r0")
 ANNA = HostName("anna")
 
 
-async def one_lease(container: MemoryLeases | SeparateStores) -> Lease:
+async def one_lease(container: MemoryLeases | Apart) -> Lease:
     return await container.create(make.lease(at="7"))
 
 
-async def stored(container: MemoryLeases | SeparateStores) -> Lease:
+async def stored(container: MemoryLeases | Apart) -> Lease:
     lease = await container.read(R0)
     assert lease is not None
     return lease
@@ -32,7 +32,7 @@ async def stored(container: MemoryLeases | SeparateStores) -> Lease:
 
 @pytest.mark.parametrize(
     "make",
-    [MemoryLeases, lambda: SeparateStores(MemoryOwnership(), MemoryCheckpoints())],
+    [MemoryLeases, lambda: Apart(MemoryOwnership(), MemoryCheckpoints())],
     ids=["together", "apart"],
 )
 async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(

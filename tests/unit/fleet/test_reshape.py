@@ -17,13 +17,13 @@ from changefeed.fleet.claims import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
+from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from tests.support import make
 from tests.support.looking import lease_in, now
@@ -510,9 +510,9 @@ async def test_who_dies_while_a_tombstone_is_deleted_leaves_no_position_under_it
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
     dies = Cutting(StoreUnavailable("it died"), at=at)
     parts = Parted()
-    parts.leases = SeparateStores(ownership, checkpoints)
+    parts.leases = Apart(ownership, checkpoints)
     await parts.leases.replace(make.closed(await parts.put(LOW, 8)))
-    dying = SeparateStores(proxied(ownership, dies), proxied(checkpoints, dies))
+    dying = Apart(proxied(ownership, dies), proxied(checkpoints, dies))
     with suppress(StoreUnavailable):
         await dying.delete(await lease_in(parts.leases, LOW))
     left = await checkpoints.read(LOW)

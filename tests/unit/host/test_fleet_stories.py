@@ -9,10 +9,10 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
 from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
 from tests.support import make
@@ -28,7 +28,7 @@ SETTLED = 25.0  # three balancing rounds and the rebalance delay
 def container(request: pytest.FixtureRequest) -> LeaseContainer:
     if request.param == "combined":
         return MemoryLeases()
-    return SeparateStores(MemoryOwnership(), MemoryCheckpoints())
+    return Apart(MemoryOwnership(), MemoryCheckpoints())
 
 
 async def test_stopping_releases_every_lease_and_keeps_every_position(

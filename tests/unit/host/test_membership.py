@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
-from typing import cast
 
 import pytest
 
@@ -13,7 +12,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.container import LeaseContainer, Members
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
@@ -31,7 +30,7 @@ WATCHED = 1.5 * BEAT + 10.0
 
 
 def membership(
-    container: Members, incarnation: str, on_beat: OnBeat = lambda _: None
+    container: LeaseContainer, incarnation: str, on_beat: OnBeat = lambda _: None
 ) -> Membership:
     events = HostEvents(A)
     loop = asyncio.get_running_loop()
@@ -58,7 +57,7 @@ async def living(member: Membership) -> AsyncIterator[None]:
 
 
 async def joined(
-    container: Members, incarnation: str = "one", on_beat: OnBeat = lambda _: None
+    container: LeaseContainer, incarnation: str = "one", on_beat: OnBeat = lambda _: None
 ) -> Membership:
     member = membership(container, incarnation, on_beat)
     await member.join()
@@ -168,11 +167,11 @@ async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_
 
 
 async def started(
-    container: Members, on_beat: OnBeat = lambda _: None
+    container: LeaseContainer, on_beat: OnBeat = lambda _: None
 ) -> tuple[Membership, Callable[[], Coroutine[None, None, None]]]:
     """Return a member, and what lists its fleet, as has just been done."""
     member = await joined(container, on_beat=on_beat)
-    listing = LeaseListing(cast("LeaseContainer", container), now)
+    listing = LeaseListing(container, now)
 
     async def list_fleet() -> None:
         await listing.list_fleet(member.send_along)

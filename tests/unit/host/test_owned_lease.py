@@ -9,11 +9,11 @@ import pytest
 
 from changefeed.feeds.feed import Position
 from changefeed.host.owned_lease import OwnedLease
+from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.calls import Calls
@@ -429,7 +429,7 @@ async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owne
 async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back() -> None:
     """Ownership is kept apart, and was deleted alone."""
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
-    leases = SeparateStores(ownership, checkpoints)
+    leases = Apart(ownership, checkpoints)
     await leases.create(make.lease(at="0"))
     cut = Cutting(LOST, at=2, only=lambda x: x == "checkpoint", after=True)
     owned = await make.owned(proxied(leases, cut))

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import pytest
 
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet_record import adopt_feed, join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.memory import MemoryStore
@@ -44,15 +44,13 @@ class Stores:
     def __init__(self) -> None:
         self.ownership = MemoryOwnership()
         self.checkpoints = MemoryCheckpoints()
-        self.leases = SeparateStores(self.ownership, self.checkpoints)
+        self.leases = Apart(self.ownership, self.checkpoints)
 
     def through(self, around: Around) -> LeaseContainer:
-        return SeparateStores(
-            proxied(self.ownership, around), proxied(self.checkpoints, around)
-        )
+        return Apart(proxied(self.ownership, around), proxied(self.checkpoints, around))
 
     def with_checkpoints_through(self, around: Around) -> LeaseContainer:
-        return SeparateStores(self.ownership, proxied(self.checkpoints, around))
+        return Apart(self.ownership, proxied(self.checkpoints, around))
 
     async def owned_by_a(self) -> Lease:
         lease = await self.leases.create(NEW)
@@ -239,7 +237,7 @@ async def test_a_fleet_that_was_written_down_in_one_of_two_stores_is_finished_by
 ):
     ownership = WithoutRoom()
     checkpoints = StoredCheckpoints(MemoryStore())
-    leases = SeparateStores(StoredOwnership(ownership), checkpoints)
+    leases = Apart(StoredOwnership(ownership), checkpoints)
     with pytest.raises(StoreUnavailable):
         await join_fleet(leases, "feed")
     name, _ = await checkpoints.fleet()
@@ -252,11 +250,11 @@ async def test_a_store_of_other_checkpoints_is_refused_until_all_ranges_were_mov
     which: str,
 ) -> None:
     ownership = MemoryOwnership()
-    joined = await join_fleet(SeparateStores(ownership, MemoryCheckpoints()), "feed")
+    joined = await join_fleet(Apart(ownership, MemoryCheckpoints()), "feed")
     others = MemoryCheckpoints()
     if which == "of another fleet":
-        await join_fleet(SeparateStores(MemoryOwnership(), others), "feed")
-    leases = SeparateStores(ownership, others)
+        await join_fleet(Apart(MemoryOwnership(), others), "feed")
+    leases = Apart(ownership, others)
     with pytest.raises(StoreRefused, match="store of checkpoints has"):
         await join_fleet(leases, "feed")
     await adopt_feed(leases, "feed")
