@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from changefeed.feeds.eventlog import EventLogWriter, SealPolicy
+from changefeed.brokers.in_directory import compact_log
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.pipeline import read
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
@@ -96,7 +97,7 @@ def _backlog(spark: "SparkSession", home: Path) -> Iterator[Result]:
     """What a batch takes that reads a sealed log, by turns with one that reads Parquet."""
     log = home / "sealed"
     shutil.copytree(home / "log", log)
-    asyncio.run(_seal(log))
+    asyncio.run(compact_log(log))
     batches: Mapping[str, DataFrame] = {
         "parquet_in_batches": spark.read.parquet(str(home / "parquet")),
         "backlog": read(spark, f"eventlog:{log}"),
@@ -119,7 +120,7 @@ def _filled(spark: "SparkSession", home: Path) -> Iterator[Result]:
     """
     parquet, log = str(home / "parquet-generation"), home / "backlog"
     asyncio.run(make_log(log, parts=_RANGES, changes=_BACKLOG))
-    asyncio.run(_seal(log))
+    asyncio.run(compact_log(log))
     read(spark, f"eventlog:{log}", columns=",".join(EVERYTHING)).write.parquet(parquet)
     for name in ("changes", "latest"):
         rounds = [
@@ -160,11 +161,6 @@ def _took(query: "StreamingQuery") -> float:
     """Return the seconds of all batches."""
     assert query.awaitTermination(_PATIENCE), "it takes too long"
     return sum(x.batchDuration for x in query.recentProgress) / 1000
-
-
-async def _seal(log: Path) -> None:
-    async with EventLogWriter.open(log) as writer:
-        await writer.seal(SealPolicy(everything=True))
 
 
 def _rate(rows: "DataFrame") -> float:
@@ -225,7 +221,7 @@ def _latency(spark: "SparkSession", home: Path) -> Result:
 
 
 async def _append(log: Path, n: int) -> None:
-    async with EventLogWriter.open(log, synchronous="off") as writer:
+    async with EventLogWriter.open(log) as writer:
         await writer.append(records(n, 1))
 
 

@@ -16,7 +16,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.timing import Timing
 from tests.support.lease_place import LeasePlace
@@ -182,7 +183,7 @@ async def producing(
     async def produce() -> None:
         loop, number = asyncio.get_running_loop(), 0
         next_at = loop.time()
-        async with EventLogWriter.open(place / "log", synchronous="off") as writer:
+        async with EventLogWriter.open(place / "log") as writer:
             while True:
                 await writer.append(made(number, each))
                 number += each

@@ -21,7 +21,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from changefeed.feeds.eventlog import create, create_log
+from changefeed.feeds.eventlog import directory as directory_of_log
+from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
@@ -67,7 +68,7 @@ async def idle(changes: object) -> None:
 async def _one_host() -> Sequence[Result]:
     with TemporaryDirectory(prefix="bench-") as directory:
         place = Path(directory)
-        with patch.object(create, "MOST_PARTS", _RANGES):  # what partitions cost is the same
+        with patch.object(directory_of_log, "MOST_PARTS", _RANGES):  # ranges cost the same
             await create_log(place / "log", _RANGES)
         began = time.monotonic()
         process = await _start(place)

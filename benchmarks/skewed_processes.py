@@ -19,7 +19,8 @@ from time import sleep
 
 import msgspec
 
-from changefeed.feeds.eventlog import Record, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.observer import CloseReason, Context
 

@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from changefeed.feeds.eventlog import EventLog
+from changefeed.feeds.eventlog.log import EventLog
 from tests.support.sqlite_leases import SqliteLeases
 
-from .logs import make_log, seconds_to_select
+from .logs import make_log, seconds_to_read
 from .one_host import Parts, Until, seconds_of_host, seconds_of_loop
 from .result import Result, by_rounds
 
@@ -42,8 +42,8 @@ async def _at(parts: int, changes: int) -> Sequence[Result]:
         rounds = [await _round(log, changes) for _ in range(_ROUNDS + 1)][1:]
     name = f"throughput.{parts}"
     return [
-        by_rounds(name, rounds, "select", "changes/s"),
-        by_rounds(name, rounds, "loop", "changes/s", against="select"),
+        by_rounds(name, rounds, "bytes", "changes/s"),
+        by_rounds(name, rounds, "loop", "changes/s", against="bytes"),
         by_rounds(name, rounds, "host", "changes/s", against="loop", goal=0.9),
         by_rounds(name, rounds, "host_by_interval", "changes/s", against="loop", goal=0.9),
     ]
@@ -52,7 +52,7 @@ async def _at(parts: int, changes: int) -> Sequence[Result]:
 async def _round(log: Path, changes: int) -> Rates:
     async with EventLog.open(log) as feed:
         seconds = {
-            "select": seconds_to_select(log),
+            "bytes": seconds_to_read(log),
             "loop": await seconds_of_loop(feed, changes),
             "host": await _host(log, feed, _EVERY_BATCH, changes),
             "host_by_interval": await _host(log, feed, _BY_INTERVAL, changes),

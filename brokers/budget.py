@@ -27,6 +27,7 @@ class Budget:
                 f"this broker holds {self.used:,} bytes of requests, and may hold "
                 f"{self.most:,} (writing.buffer_bytes): send it again a little later",
             )
+        assert size >= 0, f"a request has {size} bytes"
         self.used += size
         try:
             yield

@@ -62,7 +62,7 @@ class Compactor:
         self,
         sign: Sign,
         catalogs: CatalogStore,
-        readers: RowReaders,
+        readers: RowReaders[RowReader],
         store: ObjectStore,
         *,
         settings: CoreSettings,

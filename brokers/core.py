@@ -37,7 +37,7 @@ from changefeed.feeds.brokers.protocol import (
     ReadResult,
     Reason,
 )
-from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.wire import Storage
@@ -108,7 +108,7 @@ class BrokerCore:
         """The loops that fail, by what they do, and what was said when they did last."""
         self._clock = clock
         self._store = store
-        self.readers = RowReaders(store, cluster.identity, settings.cache_bytes)
+        self.readers = row_readers(store, cluster.identity, settings.cache_bytes)
         self.writer = EraWriter(
             store,
             sign.name,

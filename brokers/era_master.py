@@ -16,18 +16,19 @@ from changefeed.brokers.master import (
     next_step,
 )
 from changefeed.brokers.members import Members, Membership
-from changefeed.brokers.transitions import (
+from changefeed.feeds.brokers.catalog import Catalog, Era
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
     open_first_era,
     shape_differs,
 )
-from changefeed.feeds.brokers.catalog import Catalog, Era
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
-from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
-from changefeed.feeds.brokers.row_readers import RowReaders
-from changefeed.feeds.brokers.stores.store import ObjectStore
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class EraMaster:
     def __init__(
         self,
         catalogs: CatalogStore,
-        readers: RowReaders,
+        readers: RowReaders[RowReader],
         members: Members,
         store: ObjectStore,
         settings: CoreSettings,

@@ -21,6 +21,7 @@ from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.partition_reader import PartitionReader
+from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -131,7 +132,7 @@ class HomeTaker:
         self,
         name: str,
         catalogs: CatalogStore,
-        readers: RowReaders,
+        readers: RowReaders[RowReader],
         partitions: PartitionReader,
         settings: CoreSettings,
     ) -> None:
@@ -154,6 +155,7 @@ class HomeTaker:
             if p.moving_to == self._name
         ]
         for collection, partition in coming:
+            assert not partition.is_open, f"{partition.id} is at home where it is written"
             row = self._readers.row(catalog, partition.era, partition.broker)
             most = self._settings.warm_bytes
             try:

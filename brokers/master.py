@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import Membership, Sign
-from changefeed.brokers.transitions import in_order
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
 from changefeed.feeds.brokers.names import natural_order
+from changefeed.feeds.brokers.transitions import in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

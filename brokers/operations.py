@@ -8,15 +8,15 @@ import time
 import uuid
 
 from changefeed.brokers.homes import with_homes_chosen
-from changefeed.brokers.transitions import (
+from changefeed.feeds.brokers.catalog import Collection
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.transitions import (
     with_collection,
     with_merge,
     with_retention,
     with_split,
 )
-from changefeed.feeds.brokers.catalog import Collection
-from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
 
 

@@ -28,7 +28,7 @@ class Reads:
     def __init__(
         self,
         index: Callable[[], CatalogIndex],
-        readers: RowReaders,
+        readers: RowReaders[RowReader],
         partitions: PartitionReader,
         writer: EraWriter,
         settings: CoreSettings,
@@ -66,6 +66,9 @@ class Reads:
             blocks = await self._blocks(row, collection, partition, after, max_bytes)
         last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
         assert not blocks or last > after, f"{wanted!r} was read from {after} to {last}"
+        assert not blocks or partition.last is None or last <= partition.last, (
+            f"{wanted!r} has ended at {partition.last}, and was read to {last}"
+        )
         ended = partition.last is not None and last == partition.last
         return ReadResult(
             blocks=blocks,

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.wire import MOST_BYTES, Refusal
-from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
 
 T = TypeVar("T")

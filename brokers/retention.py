@@ -79,7 +79,7 @@ class Retention:
     def __init__(
         self,
         catalogs: CatalogStore,
-        readers: RowReaders,
+        readers: RowReaders[RowReader],
         store: ObjectStore,
         settings: CoreSettings,
         *,

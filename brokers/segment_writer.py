@@ -18,7 +18,7 @@ from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
 from changefeed.feeds.eventlog.block_format import BlockDamaged, Layout, joined
-from changefeed.feeds.eventlog.segment_rows import SegmentDamaged, SegmentFile
+from changefeed.feeds.eventlog.segment_file import SegmentDamaged, SegmentFile
 
 
 class Gathered(NamedTuple):
@@ -55,6 +55,7 @@ class SegmentWriter:
                 f"flushes, or these cannot be read: {error}. If it exists, and no flush is "
                 f"damaged, delete it"
             ) from error
+        assert (file.first, file.last) == (first.first, last.last), f"{key} has other records"
         return Segment(
             collection=first.collection,
             partition=first.partition,

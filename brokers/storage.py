@@ -37,7 +37,7 @@ _OpenRows = Mapping[tuple[int, str], _RowEnd]
 
 
 async def storage_of(
-    catalog: Catalog, name: str, readers: RowReaders, store: ObjectStore
+    catalog: Catalog, name: str, readers: RowReaders[RowReader], store: ObjectStore
 ) -> Storage:
     """Raise ``StoreUnavailable``, and ``RowDamaged`` for a row whose end cannot be read."""
     collection = catalog.collection(name)
@@ -63,7 +63,7 @@ async def storage_of(
     )
 
 
-async def _open_rows(catalog: Catalog, readers: RowReaders) -> _OpenRows:
+async def _open_rows(catalog: Catalog, readers: RowReaders[RowReader]) -> _OpenRows:
     """Return how far the rows have come whose end the catalog does not know."""
     found = {}
     for era in catalog.eras:
@@ -85,7 +85,9 @@ def _ends_of(collection: str, rows: _OpenRows) -> Mapping[RangeId, PartitionEnd]
     }
 
 
-async def _flushes(catalog: Catalog, rows: _OpenRows, readers: RowReaders) -> tuple[int, int]:
+async def _flushes(
+    catalog: Catalog, rows: _OpenRows, readers: RowReaders[RowReader]
+) -> tuple[int, int]:
     """Return how many flushes of all collections are kept, and the bytes of their records."""
     closed: Counter[tuple[int, str]] = Counter()
     for collection in catalog.collections:
@@ -99,6 +101,7 @@ async def _flushes(catalog: Catalog, rows: _OpenRows, readers: RowReaders) -> tu
                 stored = sum(x.stored for x in rows[place].ends.values())
             else:
                 last, stored = row.sealed_at, closed[place]
+                assert row.kept_from <= last, f"the seal of {place} stays: {row}"
             number += max(last - row.kept_from + 1, 0)
             if row.kept_from == 1:
                 size += stored

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         RangeUnknown,
     )
     from changefeed.feeds.eventlog.records import Record
-    from changefeed.feeds.eventlog.sealing import SealPolicy
     from changefeed.feeds.feed import (
         Change,
         Child,
@@ -133,7 +132,6 @@ _GROUPS = {
         "ProducerOptions": "feeds.brokers.sender",
         "open_sync_producer": "feeds.sync_producer",
         "SyncProducer": "feeds.sync_producer",
-        "SealPolicy": "feeds.eventlog.sealing",
     },
     "Feeds": {
         "Feed": "feeds.feed",
@@ -219,7 +217,6 @@ __all__ = [
     "RangeUnknown",
     "Record",
     "RetrySettings",
-    "SealPolicy",
     "Settings",
     "StartAt",
     "StoreError",

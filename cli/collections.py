@@ -1,21 +1,30 @@
-"""Collections of a cluster, looked at and changed through its brokers: ``changefeed log …``."""
+"""Event logs and collections of a cluster, looked at and changed: ``changefeed log …``."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from changefeed.brokers.compactor import Compacted
+from changefeed.brokers.in_directory import compact_log
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.tables import a_table
-from changefeed.cli.on_brokers import Address, on_brokers
+from changefeed.cli.on_brokers import Address, LogAddress, is_on_brokers, on_brokers
 from changefeed.cli.quantities import duration_option, size_option
+from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import Topology
+from changefeed.feeds.brokers.transitions import with_merge, with_split
 from changefeed.feeds.brokers.wire import Compaction
-from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.eventlog.directory import COLLECTION, WRITER
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
+from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.together import together
 
@@ -39,16 +48,16 @@ def create(
         say(f"collection {found.collection} has {found.parts} parts")
 
 
-def split(address: Address, range_: _Range = None) -> None:
+def split(address: LogAddress, range_: _Range = None) -> None:
     """Cut a range in halves, or all of them. A new era begins with twice as many."""
     with exit_on_error():
-        _began(on_brokers(address, lambda x: x.split(_range(range_))))
+        _reshape(address, range_, with_split, lambda x: x.split(_range(range_)))
 
 
-def merge(address: Address, range_: _Range = None) -> None:
+def merge(address: LogAddress, range_: _Range = None) -> None:
     """Make one of a range and the next one of its part, or of all pairs. A new era begins."""
     with exit_on_error():
-        _began(on_brokers(address, lambda x: x.merge(_range(range_))))
+        _reshape(address, range_, with_merge, lambda x: x.merge(_range(range_)))
 
 
 def move(
@@ -94,21 +103,38 @@ def retain(
         say(f"collection {found.collection} is kept as said from now on")
 
 
-def compact(address: Address, *, json: _Json = False) -> None:
-    """Make segments now of all that can be: what eras left behind, and most of the newest one.
+def compact(address: LogAddress, *, json: _Json = False) -> None:
+    """Make segments now of all that can be: files of Parquet, which take less room.
 
-    Brokers do it by themselves, too; a segment is a file of Parquet. A collection lies in the
-    same objects as the others of its cluster: those are compacted with it.
+    Of an event log all changes are compacted; no process may write it meanwhile. Of a
+    collection what eras left behind, and most of the newest one: brokers do it by themselves,
+    too. It lies in the same objects as the others of its cluster, which are compacted with it.
+    Needs pyarrow: pip install 'changefeed-host\\[segments]'
     """
     with exit_on_error():
-        made = on_brokers(address, _compact)
+        if is_on_brokers(address):
+            made = on_brokers(address, _compact)
+        else:
+            made = [_of_log(asyncio.run(compact_log(log_directory(address))))]
         if json:
             say(as_json(made))
         else:
             columns = ("broker", "objects", "segments", "records", "bytes", "failed")
             show(a_table(*columns, rows=map(_compacted_row, made)))
         if any(x.failed for x in made):
-            raise UserError("some objects were not compacted: the logs of brokers say why")
+            raise UserError("some objects were not compacted: the logs say why")
+
+
+def _of_log(done: Compacted) -> Compaction:
+    return Compaction(
+        broker=WRITER,
+        ended=True,
+        objects=done.objects,
+        segments=done.segments,
+        records=done.records,
+        bytes=done.bytes,
+        failed=done.failures,
+    )
 
 
 async def _compact(client: BrokerClient) -> list[Compaction]:
@@ -142,8 +168,25 @@ def _range(given: str | None) -> RangeId | None:
     return None if given is None else RangeId(given)
 
 
-def _began(found: Topology) -> None:
-    say(
-        f"collection {found.collection}: a new era follows era {found.era} within seconds; "
-        f"changefeed log status shows it"
-    )
+def _reshape(
+    address: str,
+    range_: str | None,
+    change: Callable[[Catalog, str, RangeId | None], Catalog],
+    ask: Callable[[BrokerClient], Awaitable[Topology]],
+) -> None:
+    if is_on_brokers(address):
+        found = on_brokers(address, ask)
+        say(
+            f"collection {found.collection}: a new era follows era {found.era} within seconds; "
+            f"changefeed log status shows it"
+        )
+        return
+    home = log_directory(address)
+    era = asyncio.run(_begin_era(home, lambda x: change(x, COLLECTION, _range(range_))))
+    say(f"{home}: era {era} is open")
+
+
+async def _begin_era(home: Path, change: Callable[[Catalog], Catalog]) -> int:
+    async with EventLogWriter.open(home) as writer:
+        await writer.begin_era(change)
+        return writer.era.number

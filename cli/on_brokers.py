@@ -15,13 +15,21 @@ from changefeed.runtime.errors import UserError
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help=f"The collection: {PLAIN}:{FORM}.")
 ]
+LogAddress = Annotated[
+    str,
+    typer.Argument(metavar="LOG", help=f"A collection, {PLAIN}:{FORM}, or an event log's DIR."),
+]
 T = TypeVar("T")
+
+
+def is_on_brokers(address: str) -> bool:
+    return address.partition(":")[0] in (PLAIN, TLS)
 
 
 def client_of(address: str) -> AbstractAsyncContextManager[BrokerClient]:
     """Raise ``UserError``, with the form there is, for what is no collection of a cluster."""
     scheme, _, place = address.partition(":")
-    if scheme not in (PLAIN, TLS):
+    if not is_on_brokers(address):
         raise UserError(f"{address!r} is no collection of a cluster: give {PLAIN}:{FORM}")
     return BrokerClient.open(parse_address(scheme, place), BrokerAccess.of_environment())
 

@@ -29,13 +29,11 @@ from changefeed.cli.io.report import say
 from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.brokers.address import PLAIN, TLS
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog import (
-    DEFAULT_PARTS,
-    EventLogWriter,
-    Record,
-    create_log,
-)
-from changefeed.feeds.eventlog.catalog import read_catalog
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
+from changefeed.feeds.eventlog.producer import has_nothing
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
@@ -100,8 +98,16 @@ def _target(log: str, parts: int | None) -> _Target:
 
 @asynccontextmanager
 async def _in_log(home: Path, parts: int | None) -> AsyncIterator[Appender]:
-    await _prepare(home, parts)
+    """Create the log if it is missing; refuse options that an existing log cannot meet."""
+    if await asyncio.to_thread(has_nothing, home):
+        await create_log(home, DEFAULT_PARTS if parts is None else parts)
     async with EventLogWriter.open(home) as writer:
+        there = writer.collection.parts
+        if parts not in (None, there):
+            raise UserError(
+                f"the log at {home} has {there} parts, and that is for good: leave out "
+                f"--parts {parts}, or make another log"
+            )
         yield InEventLog(writer)
 
 
@@ -189,23 +195,6 @@ class _Reader:
             self._tally.line += seen
 
         return records, note, bad
-
-
-async def _prepare(home: Path, parts: int | None) -> None:
-    """Create the log if it is missing; refuse options that an existing log cannot meet."""
-    if await asyncio.to_thread(_has_nothing, home):
-        await create_log(home, DEFAULT_PARTS if parts is None else parts)
-        return
-    catalog = await asyncio.to_thread(read_catalog, home)
-    if parts is not None and parts != catalog.parts:
-        raise UserError(
-            f"the log at {home} has {catalog.parts} parts, and that is for good: leave out "
-            f"--parts {parts}, or make another log"
-        )
-
-
-def _has_nothing(home: Path) -> bool:
-    return not home.exists() or (home.is_dir() and not any(home.iterdir()))
 
 
 @contextmanager

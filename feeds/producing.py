@@ -12,9 +12,8 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.feeds.eventlog.producer import open_log_producer
-from changefeed.feeds.eventlog.sealing import SealPolicy
 from changefeed.feeds.producer import Producer
 from changefeed.runtime.paths import expanded
 
@@ -30,7 +29,6 @@ async def open_producer(
     create: bool = True,
     parts: int = DEFAULT_PARTS,
     options: ProducerOptions | None = None,
-    sealing: SealPolicy | None = None,
 ) -> AsyncIterator[Producer]:
     """Write to an event log, or to a collection of a cluster, until the block is left.
 
@@ -38,8 +36,7 @@ async def open_producer(
     ``brokers://HOST:PORT,HOST:PORT/COLLECTION``. Leaving the block waits for what was sent.
 
     A log is made if there is none, with so many ``parts``, unless ``create`` is false; a
-    collection has to be there. With ``sealing``, what it names of a log becomes Parquet in the
-    background. ``options`` are for brokers; the token is in
+    collection has to be there. ``options`` are for brokers; the token is in
     ``CHANGEFEED_BACKENDS__BROKERS__TOKEN``. Raise ``FeedUnavailable`` while another process
     writes to the log, naming it, or while no broker answers; and ``FeedRefused`` for what is no
     log and no collection.
@@ -52,8 +49,7 @@ async def open_producer(
             yield through_brokers
         return
     home = await asyncio.to_thread(log_directory, address)
-    opening = open_log_producer(home, create=create, parts=parts, sealing=sealing)
-    async with opening as on_this_machine:
+    async with open_log_producer(home, create=create, parts=parts) as on_this_machine:
         yield on_this_machine
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.brokers.sender import ProducerOptions
-from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Operation
 from changefeed.feeds.producer import Producer

@@ -13,13 +13,6 @@ import msgspec
 
 from benchmarks.result import Result
 from changefeed.brokers.topologies import Topologies
-from changefeed.brokers.transitions import (
-    begin_ending,
-    close_and_open,
-    open_first_era,
-    with_collection,
-    with_split,
-)
 from changefeed.feeds.brokers.catalog import (
     Catalog,
     Cluster,
@@ -31,6 +24,13 @@ from changefeed.feeds.brokers.catalog import (
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.flush import PartitionEnd
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.transitions import (
+    begin_ending,
+    close_and_open,
+    open_first_era,
+    with_collection,
+    with_split,
+)
 
 from .names import COLLECTION, PARTS
 

@@ -14,7 +14,8 @@ from benchmarks.logs import records
 from benchmarks.result import Goal, Result, at_least, by_rounds
 from changefeed import Record, open_feed, open_producer
 from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.eventlog import EventLogWriter, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Feed
 
 from . import jetstream

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.producer import Producer
 from changefeed.feeds.producing import open_producer
 

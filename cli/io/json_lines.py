@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog import Record
-from changefeed.feeds.eventlog.records import RECORD_BYTES
+from changefeed.feeds.eventlog.records import RECORD_BYTES, Record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from changefeed.feeds.timestamps import instant_us
 

@@ -213,7 +213,7 @@ def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
 def require_format(found: int, what: str) -> None:
     if found == FORMAT:
         return
-    advice = "upgrade changefeed-host" if found > FORMAT else "begin a cluster in another place"
+    advice = "upgrade changefeed-host" if found > FORMAT else "begin anew in another place"
     raise ClusterRefused(
         f"{what} has format {found}, and this version of changefeed-host reads format "
         f"{FORMAT} only: {advice}"

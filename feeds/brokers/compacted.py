@@ -36,7 +36,7 @@ import msgspec
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.flush import MOST_HEADER, FlushDamaged, PartitionEnd
 from changefeed.feeds.brokers.names import segment_key
-from changefeed.feeds.eventlog.segment_rows import Group, SegmentFile
+from changefeed.feeds.eventlog.segment_file import Group, SegmentFile
 from changefeed.feeds.feed import RangeId
 
 MAGIC: Final = b"CFRUN1\r\n"

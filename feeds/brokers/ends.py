@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import PartitionInfo
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
@@ -58,10 +57,18 @@ class _Reader:
         return None if last is None or last < self.after else last - self.after
 
 
+class AsksEnds(Protocol):
+    """What knows where partitions end: ``BrokerClient.ends``."""
+
+    async def ends(
+        self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
+    ) -> Mapping[RangeId, Moved]: ...
+
+
 class Ends:
     """Without ``waits`` no broker holds a question."""
 
-    def __init__(self, client: BrokerClient, *, waits: bool) -> None:
+    def __init__(self, client: AsksEnds, *, waits: bool) -> None:
         self._client = client
         self._held = LONGEST_WAIT_FOR_NEWS if waits else 0.0
 

@@ -1,7 +1,7 @@
-"""Reading a collection through brokers: a feed, whose ranges are the partitions.
+"""Reading a collection: a feed, whose ranges are the partitions. Through brokers, or elsewhere.
 
-A broker answers with whole flushes, which are more than a page of changes. What is left of an
-answer is kept for the next page, for all ranges together so many bytes at the most.
+An answer has whole sections of flushes, which are more than a page of changes. What is left of
+an answer is kept for the next page, for all ranges together so many bytes at the most.
 
 A read that finds nothing waits at its broker for a first change, so changes come at once and
 cost no requests meanwhile. Each such read holds a connection: only some at a time do, and the
@@ -10,15 +10,17 @@ others return empty.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.ends import Ends
-from changefeed.feeds.brokers.protocol import Block, PartitionInfo
+from changefeed.feeds.brokers.protocol import Block, PartitionInfo, ReadResult
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import End, Moved
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
@@ -45,14 +47,49 @@ _WAITING = 64
 _WHOLE_EVERY = 60.0
 
 
-class BrokersFeed(parts_of.FeedOfPartitions):
-    """A feed over the brokers of a cluster. Make it with ``open``.
+class Source(Protocol):
+    """Where the partitions of a collection are read: brokers, or the store itself.
 
-    ``ranges`` names every partition that there ever was and that a record is left of, and
-    those that are open.
+    Raises what feeds raise, but for ``RangeEnded``. ``urls`` are those of brokers, and ``log``
+    is the identity of the collection: see ``BrokerClient``.
     """
 
-    def __init__(self, client: BrokerClient, routes: Routes, *, wait: float) -> None:
+    @property
+    def collection(self) -> str: ...
+
+    async def routes(self, *, at_least: int = 0, since_era: int = 0) -> Routes: ...
+
+    async def read(
+        self,
+        urls: Iterable[str],
+        log: str,
+        partition: RangeId,
+        *,
+        after: int,
+        most: int,
+        wait: float,
+    ) -> ReadResult: ...
+
+    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> End: ...
+
+    async def ends(
+        self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
+    ) -> Mapping[RangeId, Moved]: ...
+
+    async def sequence_before(
+        self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
+    ) -> int: ...
+
+
+class CollectionFeed(parts_of.FeedOfPartitions):
+    """A feed over a collection.
+
+    ``ranges`` names every partition that there ever was and that a record is left of, and
+    those that are open. A read that finds nothing waits for so many seconds, where the source
+    can.
+    """
+
+    def __init__(self, client: Source, routes: Routes, *, wait: float) -> None:
         self._client = client
         self._routes = routes
         self._wait = wait
@@ -62,18 +99,6 @@ class BrokersFeed(parts_of.FeedOfPartitions):
         self._reached: dict[RangeId, int] = {}
         self._ends = Ends(client, waits=wait > 0)
         self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
-
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, address: BrokersAddress, access: BrokerAccess
-    ) -> "AsyncIterator[BrokersFeed]":
-        """Read until the block is left.
-
-        Raise ``FeedRefused`` for a collection that is not there or may not be read.
-        """
-        async with BrokerClient.open(address, access) as client:
-            yield cls(client, await client.routes(), wait=access.wait)
 
     @property
     def identity(self) -> str:
@@ -204,6 +229,22 @@ class BrokersFeed(parts_of.FeedOfPartitions):
 
     def _position(self, sequence: int) -> Position:
         return position(self.identity, sequence)
+
+
+class BrokersFeed(CollectionFeed):
+    """A feed over the brokers of a cluster. Make it with ``open``."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, address: BrokersAddress, access: BrokerAccess
+    ) -> "AsyncIterator[BrokersFeed]":
+        """Read until the block is left.
+
+        Raise ``FeedRefused`` for a collection that is not there or may not be read.
+        """
+        async with BrokerClient.open(address, access) as client:
+            yield cls(client, await client.routes(), wait=access.wait)
 
 
 class _Kept:

@@ -11,7 +11,7 @@ def segments_module() -> ModuleType:
         from changefeed.feeds.eventlog import segments  # noqa: PLC0415 - it needs pyarrow
     except ImportError as error:
         raise FeedRefused(
-            f"records of this cluster are in segments, which are Parquet, and pyarrow is not "
-            f"installed at this broker: pip install 'changefeed-host[brokers]' ({error})"
+            f"segments are Parquet, and pyarrow is not installed: "
+            f"pip install 'changefeed-host[segments]' ({error})"
         ) from error
     return segments

@@ -35,11 +35,9 @@ from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.recent_sections import RecentSections
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.runtime.together import together
 
-_HEAD_BYTES = 64 * 1024
+HEAD_BYTES = 64 * 1024
 _RECENT = 4096
-_FOUND = 64
 
 
 class RowReader:
@@ -47,10 +45,12 @@ class RowReader:
 
     Those below ``kept_from`` are deleted; what ``compacted`` knows of is in segments.
 
-    With ``ahead``, it reads so many headers at once, and keeps no more of what is recent than
-    it has to: for engines, which read long stretches and then stop. A broker goes on with the
-    newest, so it learns where their records lie.
+    It is for brokers, which go on with the newest objects and so learn where their records
+    lie. ``AheadReader`` is for those who read long stretches.
     """
+
+    _least_leap = _RECENT
+    """From where on the newest objects are looked at one by one."""
 
     def __init__(
         self,
@@ -59,8 +59,6 @@ class RowReader:
         era: int,
         broker: str,
         cache: ObjectCache,
-        *,
-        ahead: int = 0,
     ) -> None:
         self.era = era
         self.broker = broker
@@ -71,7 +69,6 @@ class RowReader:
         self._store = store
         self._cluster = cluster
         self._cache = cache
-        self._ahead = ahead
         self._recent = RecentSections()
         self._leapt = False
 
@@ -106,17 +103,18 @@ class RowReader:
         if self.sealed_at is not None:
             return self.known
         self._skip_to(hint)
-        if not self._leapt:
-            self._leapt = True
-            self._skip_to(await self._leap())
+        await self._leap_once()
         while self.sealed_at is None:
             header = await self.header(self.known + 1)
             if header is None:
                 break
             self._learn(header)
-            if self._ahead and not self._has_header(self.known + 1):
-                await self._look_ahead(self.known + 1)
         return self.known
+
+    async def _leap_once(self) -> None:
+        if not self._leapt:
+            self._leapt = True
+            self._skip_to(await self._leap())
 
     async def _leap(self) -> int:
         """Return a number up to which all are there, found in steps that double.
@@ -124,13 +122,16 @@ class RowReader:
         An object that exists was sent when all but a few before it were acknowledged.
         """
         sure, step, growing = self.known, _RECENT, True
-        while step >= (self._ahead or _RECENT):
-            if await self.header(sure + step + MOST_IN_FLIGHT) is not None:
+        while step >= self._least_leap:
+            if await self._is_there(sure + step + MOST_IN_FLIGHT):
                 sure += step
                 step = 2 * step if growing else step // 2
             else:
                 step, growing = step // 2, False
         return sure
+
+    async def _is_there(self, number: int) -> bool:
+        return await self.header(number) is not None
 
     def _skip_to(self, number: int) -> None:
         if number > self.known:
@@ -155,12 +156,15 @@ class RowReader:
         found = self._cache.headers.use(key)
         if found is not None:
             return found
-        data = self._cache.peek(key) or await self._store.get(key, 0, _HEAD_BYTES)
+        data = self._cache.peek(key)
         if data is None:
-            return None
+            data = await self._store.get(key, 0, HEAD_BYTES)
+        return None if data is None else await self._read_header(number, data)
+
+    async def _read_header(self, number: int, data: bytes) -> KeptHeader:
+        """Read the header of an object from its beginning."""
+        key = self.key(number)
         try:
-            if self._ahead and len(data) < _HEAD_BYTES:
-                self._cache.add(key, data)  # that is all of it
             if header_bytes(data) > len(data):
                 data = await self._store.get(key, 0, header_bytes(data)) or b""
             header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
@@ -170,9 +174,6 @@ class RowReader:
         found = KeptHeader(header, header_bytes(data))
         self._cache.headers.add(key, found)
         return found
-
-    def _has_header(self, number: int) -> bool:
-        return self._cache.headers.peek(self.key(number)) is not None
 
     async def there(self, number: int) -> FlushHeader:
         """Return what an object holds that should be there. Raise ``RowDamaged``."""
@@ -259,28 +260,6 @@ class RowReader:
             raise records_damaged(key, after, error) from error
         return blocks
 
-    async def find(
-        self, key: Key, after: int, end: int, max_bytes: int
-    ) -> list[tuple[int, Section]]:
-        """Return where records with ``after < sequence <= end`` lie: numbers and sections.
-
-        About so many bytes of them, and from few objects. Raise ``RowDamaged`` where the
-        first of them should be and is not.
-        """
-        found: list[tuple[int, Section]] = []
-        size = 0
-        number = await self._locate(key, after)
-        while number is not None and after < end and size < max_bytes and len(found) < _FOUND:
-            section = _section(await self.there(number), key)
-            if section is not None and section.last > after:
-                if section.first > after + 1:
-                    raise RowDamaged(f"records {after + 1} to {section.first - 1} are missing")
-                found.append((number, section))
-                after = section.last
-                size += section.bytes
-            number = await self._next_with(key, number + 1, after)
-        return found
-
     async def columns_of(self, number: int, sections: Sequence[Section]) -> list[Layout]:
         """Read the columns of some sections of an object at once, by the piece they lie in.
 
@@ -303,11 +282,6 @@ class RowReader:
         except FlushDamaged as error:
             self._cache.drop(key)  # it may be restored
             raise RowDamaged(f"{key} is not what was written: {error}") from error
-
-    async def _look_ahead(self, number: int) -> None:
-        """Read the headers of some objects at once, those that are not there among them."""
-        assert self._ahead > 0, "a broker reads no headers ahead"
-        await together(*(self.header(number + n) for n in range(self._ahead)))
 
     async def first_since(
         self, key: Key, time_us: int, after: int = 0
@@ -380,8 +354,6 @@ class RowReader:
         while number <= self.known:
             if number >= self._recent.since:
                 return self._recent.first_beyond(key, after, number)
-            if self._ahead and not self._has_header(number):
-                await self._look_ahead(number)
             section = _section(await self.there(number), key)
             if section is not None and section.last > after:
                 return number

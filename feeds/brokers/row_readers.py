@@ -1,38 +1,32 @@
 """The rows that one process reads, with one cache of objects for all."""
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
+from changefeed.feeds.brokers.ahead_reader import AheadReader, Windows
 from changefeed.feeds.brokers.catalog import Catalog
-from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
 
-_MOST = 1024
+_MOST: Final = 1024
+R = TypeVar("R", bound=RowReader)
 
 
-class RowReaders:
-    """Readers by era and broker; those asked for last are kept.
+class RowReaders(Generic[R]):
+    """Readers by era and broker, as ``make`` makes them; those asked for last are kept."""
 
-    ``ahead``: see ``RowReader``.
-    """
+    def __init__(self, cache: ObjectCache, make: Callable[[int, str], R]) -> None:
+        self.cache = cache
+        self._make = make
+        self._kept: OrderedDict[tuple[int, str], R] = OrderedDict()
 
-    def __init__(
-        self, store: ObjectStore, cluster: str, cache_bytes: int, *, ahead: int = 0
-    ) -> None:
-        self.cache = ObjectCache(cache_bytes)
-        self._store = store
-        self._cluster = cluster
-        self._ahead = ahead
-        self._kept: OrderedDict[tuple[int, str], RowReader] = OrderedDict()
-
-    def row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
+    def row(self, catalog: Catalog, era: int, broker: str) -> R:
         """Return the reader of a row, which knows of it what the catalog says."""
         reader = self._kept.get((era, broker))
         if reader is None:
-            reader = RowReader(
-                self._store, self._cluster, era, broker, self.cache, ahead=self._ahead
-            )
-            self._kept[era, broker] = reader
+            reader = self._kept[era, broker] = self._make(era, broker)
             if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
         assert len(self._kept) <= _MOST, f"{len(self._kept)} rows are kept"
@@ -41,3 +35,21 @@ class RowReaders:
         if row is not None:
             reader.learn(row)
         return reader
+
+
+def row_readers(store: ObjectStore, cluster: str, cache_bytes: int) -> RowReaders[RowReader]:
+    cache = ObjectCache(cache_bytes)
+    return RowReaders(cache, lambda era, broker: RowReader(store, cluster, era, broker, cache))
+
+
+def ahead_readers(
+    store: ObjectStore, cluster: str, cache_bytes: int, ahead: int
+) -> RowReaders[AheadReader]:
+    """``ahead``: see ``AheadReader``."""
+    cache = ObjectCache(cache_bytes)
+    windows: Windows = Cache(cache_bytes, lambda x: x.size)
+
+    def make(era: int, broker: str) -> AheadReader:
+        return AheadReader(store, cluster, era, broker, cache, windows=windows, ahead=ahead)
+
+    return RowReaders(cache, make)

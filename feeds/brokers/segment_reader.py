@@ -14,7 +14,7 @@ from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
-from changefeed.feeds.eventlog.segment_rows import SegmentDamaged
+from changefeed.feeds.eventlog.segment_file import SegmentDamaged
 
 _DECODED_BYTES: Final = 64 * 1024 * 1024
 

@@ -7,9 +7,10 @@ wanted are read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
@@ -18,10 +19,9 @@ from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
 from changefeed.feeds.brokers.flush import FlushDamaged
 from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
 from changefeed.feeds.brokers.partition_reader import PartitionReader
-from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.row_reader import RowReader
-from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.row_readers import ahead_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -31,10 +31,11 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
-from changefeed.runtime.together import together
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _AHEAD = 16
+_AHEAD_IN_FILES = 128
+"""Headers that are read at once: each is a request to a store, and nearly nothing in files."""
 
 
 class StoredSegment(NamedTuple):
@@ -52,11 +53,13 @@ class StoredCollection:
 
     def __init__(self, store: ObjectStore, catalogs: CatalogStore, name: str) -> None:
         self.directory = store.directory if isinstance(store, LocalStore) else None
+        self.cluster = catalogs.newest.identity
+        self.name = name
         self._store = store
         self._catalogs = catalogs
-        self._name = name
         self._segments: dict[RangeId, Mapping[SegmentBounds, StoredSegment]] = {}
-        self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=_AHEAD)
+        ahead = _AHEAD if self.directory is None else _AHEAD_IN_FILES
+        self._readers = ahead_readers(store, catalogs.newest.identity, _CACHE_BYTES, ahead)
         self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
         self._index = CatalogIndex(catalogs.newest)
 
@@ -73,15 +76,18 @@ class StoredCollection:
 
     def collection(self) -> CollectionIndex:
         """Return the collection as the catalog last read has it."""
-        return self._index.collection(self._name)
+        return self._index.collection(self.name)
 
     async def routes(self) -> Routes:
         """Read the newest catalog, and return the collection as clients of brokers see it."""
+        await self._refresh()
+        return Routes(topology_of(self._index, self.name), "http")
+
+    async def _refresh(self) -> None:
         with _answers_of_feeds():
             newest = await self._catalogs.refresh()
         if newest is not self._index.catalog:
             self._index = CatalogIndex(newest)
-        return Routes(topology_of(self._index, self._name), "http")
 
     async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, int]:
         """Return the last sequence of partitions, as far as can be read now."""
@@ -95,19 +101,75 @@ class StoredCollection:
                 found[name] = partition.last
         for (era, broker), partitions in open_rows.items():
             with _damage_of(partitions[0]):
-                ends = await (await self._row(era, broker)).ends()
+                lasts = await (await self._row(era, broker)).lasts()
             for name in partitions:
-                end = ends.get((self._name, name))
-                found[name] = 0 if end is None else end.last
+                found[name] = lasts.get((self.name, name), 0)
         assert found.keys() == {*names}, f"{names} are asked for, and {found} answered"
         return found
+
+    async def has_ended(self, name: RangeId) -> bool:
+        """Whether a partition gets no more records, as far as can be read now."""
+        partition = self.collection().partition(name)
+        if partition.last is not None:
+            return True
+        row = await self._row(partition.era, partition.broker, fresh=False)
+        return row.sealed_at is not None
+
+    async def read(self, name: RangeId, after: int, max_bytes: int) -> ReadResult:
+        """Return what follows on a sequence, about so many bytes of it.
+
+        Raise ``PositionGone`` and ``RangeDamaged`` as ``part`` does.
+        """
+        blocks = await self._known(name, after, max_bytes)
+        if not blocks:
+            blocks = await self._following(name, after, max_bytes)
+        if not blocks and await self.has_ended(name):
+            await self.routes()  # it may say by now where the partition has ended
+            blocks = await self._following(name, after, max_bytes)
+        partition = self.collection().partition(name)
+        last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
+        ended = partition.last == last
+        children = self.collection().children(partition) if ended else ()
+        return ReadResult(
+            blocks=blocks,
+            last=last if partition.last is None else partition.last,
+            ended=ended,
+            children=tuple(map(self.collection().as_range, children)),
+        )
+
+    async def _known(self, name: RangeId, after: int, max_bytes: int) -> Sequence[Block]:
+        """Read what is known to be there, also where it lies in segments and behind them.
+
+        What is missing ends it: it may be elsewhere by now, and is looked for again.
+        """
+        blocks: list[Block] = []
+        size = 0
+        with suppress(RangeDamaged):
+            while size < max_bytes:
+                more = await self._following(name, after, max_bytes - size, fresh=False)
+                if not more:
+                    break
+                blocks += more
+                size += sum(len(column) for x in more for column in x.columns)
+                after = more[-1].first + more[-1].count - 1
+        return blocks
+
+    async def _following(
+        self, name: RangeId, after: int, max_bytes: int, *, fresh: bool = True
+    ) -> Sequence[Block]:
+        partition = self.kept(name, after)
+        if partition.last is not None and after >= partition.last:
+            return ()
+        with _damage_of(name):
+            row = await self._row(partition.era, partition.broker, fresh=fresh)
+            return await self._partitions.read(row, self.name, partition, after, max_bytes)
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time."""
         partition = self.collection().partition(name)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker)
-            found = await self._partitions.before(row, self._name, partition, time_us)
+            found = await self._partitions.before(row, self.name, partition, time_us)
         if found is None:
             return (await self.ends([name]))[name]
         return max(partition.start, found)
@@ -144,7 +206,7 @@ class StoredCollection:
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
             await row.compacted.look(row.kept_from, again=True)
-            found = await row.compacted.find((self._name, name), after + 1)
+            found = await row.compacted.find((self.name, name), after + 1)
         if found is None:
             return None
         return StoredSegment(found.key, found.size, SegmentBounds(found.first, found.last))
@@ -170,7 +232,7 @@ class StoredCollection:
         """Return which segments hold what of ``after < sequence <= end``, in order."""
         if name not in self._segments:
             with _answers_of_feeds():
-                listed = await self._store.list(segments_prefix(self._name, name))
+                listed = await self._store.list(segments_prefix(self.name, name))
             found = [(bounds_of(x.key), x) for x in listed]
             self._segments[name] = {
                 bounds: StoredSegment(x.key, x.size, bounds)
@@ -182,7 +244,7 @@ class StoredCollection:
     async def segment_ends(self) -> Mapping[RangeId, int]:
         """Return the last sequence in segments, of the partitions that have such."""
         with _answers_of_feeds():
-            listed = await self._store.list(f"{SEGMENTS}{self._name}/")
+            listed = await self._store.list(f"{SEGMENTS}{self.name}/")
         known = self.collection()
         found: dict[RangeId, int] = {}
         for key, _ in listed:
@@ -220,17 +282,19 @@ class StoredCollection:
         name = partition.id
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            found = await row.find((self._name, name), after, end, most)
+            found = await row.find((self.name, name), after, end, most)
             if not found:
                 row = await self._row(partition.era, partition.broker)
-                found = await row.find((self._name, name), after, end, most)
-            layouts = await together(*(row.columns_of(n, [x]) for n, x in found))
+                found = await row.find((self.name, name), after, end, most)
+            layouts = await row.columns_at(found)
         return [
             Block(first=x.first, count=x.count, columns=columns)
-            for (_, x), (columns,) in zip(found, layouts, strict=True)
+            for (_, x), columns in zip(found, layouts, strict=True)
         ]
 
-    async def _row(self, era: int, broker: str, *, fresh: bool = True) -> RowReader:
+    async def _row(self, era: int, broker: str, *, fresh: bool = True) -> AheadReader:
+        if fresh and self.directory is not None:
+            await self._refresh()  # what was compacted and deleted is no end; and it is cheap
         row = self._readers.row(self._index.catalog, era, broker)
         if fresh or row.known == 0:
             await row.tail()

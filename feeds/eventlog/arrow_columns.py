@@ -15,8 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns, Layout
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS
 
 TIME: Final = pa.timestamp("us", tz="UTC")

@@ -1,4 +1,4 @@
-"""How records lie in a block: by columns, each of which is bytes. Frozen: the file format.
+"""How records lie together: by columns, each of which is bytes. Frozen: the file format.
 
     kinds                     a byte each: 0 insert, 1 replace, 2 delete; 4 is added where the
                               id is not the key, 8 where an image before is kept
@@ -8,15 +8,16 @@
     body_sizes, bodies        the same, of all records; no body has no bytes
     previous_sizes, previous  the same, of those records only whose kind has the 8
 
-Numbers are little-endian, texts are UTF-8. A column has no header, so a block grows by
-appending bytes to each of its columns, and the blocks of a page become one by joining them.
-These are the buffers of Arrow, but for sizes in the place of offsets, which would not grow
-so: engines that work on columns take them as they are. A host cuts its changes from the
+Numbers are little-endian, texts are UTF-8. A column has no header, so records that follow
+each other become one by joining their columns.
+These are the buffers of Arrow, but for sizes in the place of offsets, which could not be
+joined: engines that work on columns take them as they are. A host cuts its changes from the
 same bytes, with the loops in C: reading is the hot path of the whole project.
 """
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from io import BytesIO, StringIO
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -44,8 +45,23 @@ class BlockDamaged(Exception):
     """The columns of a block do not fit together."""
 
 
-COLUMNS: Final = ", ".join(Layout._fields)
-"""The columns as statements name them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Records that follow each other in one range, for who works on columns.
+
+    ``first`` is the sequence of the first record wanted and ``count`` how many there are;
+    ``skip`` records lie before it in ``layout``, and others may lie behind. Whether the
+    columns fit together is not known yet: who makes something of them has to see.
+    """
+
+    first: int
+    count: int
+    skip: int
+    layout: Layout
+
+    def __len__(self) -> int:
+        return self.count
+
 
 _OPERATIONS: Final = {
     code | more: operation

@@ -10,6 +10,8 @@ scheme therefore needs a new format version, and only new logs may use it.
 from hashlib import blake2b
 
 VIRTUAL_PARTS = 256
+DEFAULT_PARTS = 12
+MOST_PARTS = 4096
 
 
 def place_of(key: str, parts: int) -> tuple[int, int]:

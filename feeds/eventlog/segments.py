@@ -18,19 +18,15 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, Bodies, arrays, layout_of
-from changefeed.feeds.eventlog.block_format import BlockDamaged, Layout, behind, joined
-from changefeed.feeds.eventlog.bulk import Columns
-from changefeed.feeds.eventlog.checksums import NONE, extend
-from changefeed.feeds.eventlog.segment_rows import Group, SegmentDamaged, SegmentFile
+from changefeed.feeds.eventlog.block_format import BlockDamaged, Columns, Layout, joined
+from changefeed.feeds.eventlog.segment_file import Group, SegmentDamaged, SegmentFile
 from changefeed.feeds.feed import RangeId
 
 _PIECE: Final = 1024 * 1024
@@ -82,7 +78,7 @@ def _written(
 ) -> SegmentFile:
     schema = _schema(bodies)
     found: list[tuple[Records, int]] = []
-    sums: list[bytes] = []
+    sums: list[Sequence[int]] = []
     with pq.ParquetWriter(
         file,
         schema,
@@ -98,13 +94,13 @@ def _written(
             table = pa.Table.from_batches([_batch(range_id, records, schema, bodies)])
             writer.write_table(table, row_group_size=table.num_rows)
             found.append((records, file.tell()))
-            sums.append(extend(NONE, records.layout))
+            sums.append([*map(zlib.crc32, records.layout)])
     file.flush()
     written = _described(file, found, is_text=bodies == "text")
     with _opened(file, written) as parquet:
         for n, wanted in enumerate(sums):
             pieces = [x.layout for x in _group(file, parquet, written, n)]
-            if extend(NONE, joined(pieces)) != wanted:
+            if [*map(zlib.crc32, joined(pieces))] != wanted:
                 first, last = written.bounds(n)
                 raise SegmentDamaged(first, last, "it is not what was to be written")
     return written
@@ -174,7 +170,7 @@ def _batch(
 
 
 def _not_laid_out(records: Records, error: Exception) -> SegmentDamaged:
-    """Blocks without checksums may hold anything."""
+    """Clients may lay out anything."""
     return SegmentDamaged(
         records.first, records.first + len(records.layout.kinds) - 1, str(error)
     )
@@ -261,18 +257,7 @@ def read_segment(
                 )
 
 
-def sequence_before(file: BinaryIO, found: SegmentFile, time_us: int) -> int:
-    """Return the last sequence before the first change committed at or after a time.
-
-    There is such a change in the segment. Raise ``SegmentDamaged``.
-    """
-    number = next(n for n, x in enumerate(found.groups) if x.latest_us >= time_us)
-    with _opened(file, found) as parquet:
-        times = b"".join(x.layout.times for x in _group(file, parquet, found, number))
-    return found.bounds(number)[0] - 1 + behind(times, time_us)
-
-
-def check_segment(file: BinaryIO, found: SegmentFile) -> None:
+def _check_file(file: BinaryIO, found: SegmentFile) -> None:
     """Raise ``SegmentDamaged`` unless the file has the size and the footer it should have.
 
     Row groups are checked when they are read.
@@ -283,21 +268,8 @@ def check_segment(file: BinaryIO, found: SegmentFile) -> None:
 
 
 @contextmanager
-def opened_segment(path: Path, found: SegmentFile) -> Iterator[BinaryIO]:
-    """Open the file of a segment. Raise ``SegmentDamaged`` if it is missing."""
-    try:
-        file = path.open("rb")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise SegmentDamaged(found.first, found.last, f"{path} is missing") from error
-    except OSError as error:
-        raise FeedUnavailable(f"{path} cannot be read: {error}") from error
-    with file:
-        yield file
-
-
-@contextmanager
 def _opened(file: BinaryIO, found: SegmentFile) -> Iterator[pq.ParquetFile]:
-    check_segment(file, found)
+    _check_file(file, found)
     with _noticed(found.first, found.last):
         parquet = pq.ParquetFile(file, pre_buffer=False)
     try:

@@ -1,74 +1,58 @@
-"""Appending to an event log.
+"""Appending to an event log: the one process that writes it, at its place in the row.
 
-A batch is one transaction: all of it is there, or nothing. Records are hashed, grouped
-and encoded in a thread first. The transaction then reads the ends of the partitions it
-touches, so nothing in memory can be out of step after a failure, and a partition that was
-closed meanwhile is noticed inside it.
+A batch is in one frame of the row: all of it is there, or nothing. Batches that are handed in
+while a frame is written make up the next one, so that many tasks wait for one sync of the disk.
 
-The writer also seals (``sealer``): the one transaction in which blocks become a segment is
-of its connection, between two appends.
+Where ranges end is known in memory, from the row as it was taken over and what was written
+since. A frame whose fate is not known (the disk failed as it was written) is looked for before
+the next one takes its number.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final, NamedTuple
 
-import aiosqlite
-
-from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
-from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill, next_block
-from changefeed.feeds.eventlog.catalog import Catalog, check_records_of, read_catalog
-from changefeed.feeds.eventlog.checksums import NONE, is_sealed
-from changefeed.feeds.eventlog.damage import damaged_end
-from changefeed.feeds.eventlog.database import (
-    Synchronous,
-    advised,
-    connect,
-    records_kept_open,
-    refuse_other_records,
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Partition, Row
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.flush import (
+    FlushHeader,
+    NewSection,
+    PartitionEnd,
+    StoredBatch,
+    encode_flush,
+    has_table,
 )
-from changefeed.feeds.eventlog.hashing import place_of
-from changefeed.feeds.eventlog.lock import writer_lock
+from changefeed.feeds.brokers.names import flush_key, row_prefix
+from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.stores.file_rows import RowWritten
+from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.feeds.brokers.transitions import begin_ending, close_and_open, shape_differs
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.block_format import Layout, lay_out
+from changefeed.feeds.eventlog.directory import (
+    COLLECTION,
+    WRITER,
+    answers_of_feeds,
+    open_directory,
+)
+from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS, place_of
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
-from changefeed.feeds.eventlog.schema import LOCK, RECORDS
-from changefeed.feeds.eventlog.sealer import Sealed, Sealer, segments_module
-from changefeed.feeds.eventlog.sealing import SealPolicy
-from changefeed.feeds.eventlog.segment_rows import Segment
-from changefeed.feeds.eventlog.stored_blocks import END
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.logs import get_logger
 
-_log = get_logger(__name__)
+_IN_PLACE: Final = 32
+"""So many records are encoded here, as a thread would take longer to begin."""
+_TOGETHER: Final = 10_000
+"""A frame takes no more batches once it has so many records."""
+_CACHE_BYTES: Final = 4 * 1024 * 1024
 
-_BROKER = 1  # the only one yet
-
-# || makes text of the same bytes.
-_APPENDED = ", ".join(f"{x} = CAST({x} || excluded.{x} AS BLOB)" for x in Layout._fields)
-_GROW = f"""
-INSERT INTO blocks (partition, first, last, latest_us, stored, checks, {COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, {", ".join("?" * len(Layout._fields))})
-ON CONFLICT (partition, first) DO UPDATE SET
-    last = excluded.last,
-    latest_us = excluded.latest_us,
-    stored = excluded.stored,
-    checks = excluded.checks,
-    {_APPENDED}
-"""  # noqa: S608 - names of our own columns
-_END = """
-UPDATE partitions SET last = ?, latest_us = ?, stored = ?, first = ?, size = ?, checks = ?
-WHERE partition = ?
-"""
-
-_GIVE_UP = "DELETE FROM blocks WHERE partition = ? AND first BETWEEN ? AND ?"
-_SEAL_EVERY = 15.0
-
-_Grouped = Mapping[int, Sequence[Encoded]]
-"""By the number of the partition: the records it gets."""
+_Grouped = Mapping[RangeId, Sequence[Encoded]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,54 +62,71 @@ class Appended:
     sequences: Mapping[RangeId, range]
 
 
-class _Closed(Exception):
-    """A partition takes no more changes; the catalog, read again, may say which does."""
+class _Batch(NamedTuple):
+    """Records that are all written, or none. ``done`` becomes where they are."""
+
+    records: Sequence[Record]
+    done: "asyncio.Future[Appended]"
+
+
+class _Frame(NamedTuple):
+    """What is written at a number of the row, and where the ranges in it end then."""
+
+    number: int
+    data: bytes
+    ends: Mapping[RangeId, PartitionEnd]
 
 
 class EventLogWriter:
     """The one writer of a log, in this process or any other. Make it with ``open``."""
 
     def __init__(
-        self, catalog: Catalog, records: aiosqlite.Connection, clock: Callable[[], float]
+        self, home: Path, store: LocalStore, catalogs: CatalogStore, clock: Callable[[], float]
     ) -> None:
-        self._catalog = catalog
-        self._records = records
-        self._path = catalog.folder(_BROKER) / RECORDS
-        self._file = records_kept_open(self._path)
+        self._home = home
+        self._store = store
+        self._catalogs = catalogs
         self._clock = clock
         self._writing = asyncio.Lock()
-        self._sealing = asyncio.Lock()
+        self._waiting = deque[_Batch]()
+        self._task: asyncio.Task[None] | None = None
+        self._unsettled: _Frame | None = None
+        self._next = 1
+        self._filled_at = 0
+        self._written_us = 0
+        self._ends: dict[RangeId, PartitionEnd] = {}
+        self._open: Mapping[tuple[int, int], Partition] = {}
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls,
-        path: str | Path,
-        *,
-        synchronous: Synchronous = "full",
-        clock: Callable[[], float] = time.time,
-        sealing: SealPolicy | None = None,
-        seal_every: float = _SEAL_EVERY,
+        cls, path: str | Path, *, clock: Callable[[], float] = time.time
     ) -> "AsyncIterator[EventLogWriter]":
         """Write to a log until the block is left.
 
-        With ``sealing``, what it names is sealed in the background, every ``seal_every``
-        seconds. Raise ``FeedUnavailable``, naming the process, while another one writes, and
+        Raise ``FeedUnavailable``, naming the process, while another one writes, and
         ``FeedRefused`` for what is no log, or may not be written.
         """
-        if sealing is not None:
-            await asyncio.to_thread(segments_module)  # refused now, if it cannot be done
-        catalog = await asyncio.to_thread(read_catalog, Path(path))
-        folder = catalog.folder(_BROKER)
-        async with AsyncExitStack() as stack:
-            stack.enter_context(writer_lock(folder / LOCK))
-            await asyncio.to_thread(check_records_of, catalog, _BROKER)
-            records = await stack.enter_async_context(connect(folder / RECORDS, "rw"))
-            await _prepare(records, folder / RECORDS, synchronous)
-            writer = cls(catalog, records, clock)
-            if sealing is not None:
-                await stack.enter_async_context(_sealed(writer, sealing, seal_every))
+        home = Path(path)
+        store, catalogs = await open_directory(home)
+        writer = cls(home, store, catalogs, clock)
+        try:
+            await writer._take_over()
             yield writer
+        finally:
+            if writer._task is not None:
+                await asyncio.wait([writer._task])
+            await asyncio.to_thread(store.release)
+
+    @property
+    def collection(self) -> Collection:
+        """What the catalog says of the log."""
+        return self._catalogs.newest.collection(COLLECTION)
+
+    @property
+    def era(self) -> Era:
+        """The era whose ranges take records."""
+        return self._era()
 
     async def append(self, records: Sequence[Record]) -> Appended:
         """Append a batch, all of it or nothing, and return once it is durable.
@@ -135,211 +136,296 @@ class EventLogWriter:
         stored; then nothing was written. A caller that is cancelled waits until the batch
         is written or has failed, but does not learn which.
         """
-        writing = asyncio.ensure_future(self._append(records))
+        done = self.submit(records)
         try:
-            return await asyncio.shield(writing)
+            return await asyncio.shield(done)
         except asyncio.CancelledError:
-            await asyncio.wait([writing])
+            await asyncio.wait([done])
             raise
 
-    async def seal(
-        self, policy: SealPolicy, *, reached: Callable[[str], None] = lambda _: None
-    ) -> Sequence[Sealed]:
-        """Make segments of what the policy names, and return them.
+    def submit(self, records: Sequence[Record]) -> "asyncio.Future[Appended]":
+        """Hand in a batch: as ``append``, whose answer the future becomes."""
+        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        if not records:
+            done.set_result(Appended(sequences={}))
+            return done
+        self._waiting.append(_Batch(records, done))
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_waiting())
+        return done
 
-        Appends go on meanwhile. Raise ``FeedRefused`` without pyarrow, ``FeedUnavailable`` if
-        the disk does not take it, and ``RangeDamaged`` if nothing was sealed for a damaged
-        block. ``reached`` is called, maybe in a thread, after each step. A caller that is
-        cancelled waits for the segment that is being made.
-        """
-        async with self._sealing:
-            sealer = Sealer(self._catalog, _BROKER, self, reached)
-            sealing = asyncio.ensure_future(sealer.seal(policy, self._clock()))
-            try:
-                return await asyncio.shield(sealing)
-            except asyncio.CancelledError:
-                sealer.stop()
-                await asyncio.wait([sealing])
-                raise
+    async def begin_era(self, change: Callable[[Catalog], Catalog] = lambda x: x) -> None:
+        """End all ranges that are open; those that follow have the shape that a change says.
 
-    async def give_up_blocks(
-        self, segment: Segment, reached: Callable[[str], None] = lambda _: None
-    ) -> bool:
-        """See ``sealer.Border``."""
-        assert self._sealing.locked(), "one segment is made after the other"
-        number, file = segment.partition, segment.file
-        async with self._writing, self._transaction():
-            tail = (await self._tails({number}))[number]
-            if not (file.last < tail.first or file.last == tail.last):
-                return False
-            await self._name(segment)
-            reached("the segment is named")
-            await self._records.execute_fetchall(_GIVE_UP, (number, file.first, file.last))
-            if file.last == tail.last:  # its last block does not grow any more
-                await self._store([next_block(tail)], ())
-            reached("the blocks are given up")
-        refuse_other_records(self._file)
-        return True
-
-    async def give_back(self) -> None:
-        """Give the disk back what sealed blocks took, if that is the most of the file.
-
-        Nothing can be appended meanwhile; readers go on.
+        ``change`` is as ``brokers.transitions`` has it: ``with_split``, ``with_merge``. What is
+        appended meanwhile waits. May be repeated after it was cut off anywhere.
         """
         async with self._writing:
-            with advised(self._path):
-                pages = await self._number("PRAGMA page_count")
-                if await self._number("PRAGMA freelist_count") * 2 > pages:
-                    await self._run("VACUUM")
-                    await self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+            await self._settle()
+            with answers_of_feeds():
+                await self._catalogs.change(change)
+                await self._end(self._era())
+                await self._take_over_row()
 
-    async def _name(self, segment: Segment) -> None:
-        marks = ", ".join("?" * len(segment.row))
-        statement = f"INSERT INTO segments VALUES ({marks})"  # noqa: S608 - of marks alone
-        await self._records.execute_fetchall(statement, segment.row)
+    async def fill_up(self) -> None:
+        """Let all records lie before a frame with a table, up to which they can be compacted.
 
-    async def _number(self, statement: str) -> int:
-        (row,) = await self._records.execute_fetchall(statement)
-        return int(row[0])
-
-    async def _append(self, records: Sequence[Record]) -> Appended:
-        now_us = int(self._clock() * 1_000_000)
+        What is missing to the next such frame are frames without records.
+        """
         async with self._writing:
-            try:
-                return await self._write(records, now_us)
-            except _Closed:
-                home = self._catalog.home
-                self._catalog = await asyncio.to_thread(read_catalog, home)
-            try:
-                return await self._write(records, now_us)
-            except _Closed as closed:
-                raise FeedUnavailable(f"{closed}: append again", 1.0) from None
+            await self._settle()
+            with answers_of_feeds():
+                while self._ends and self._filled_at != self._next - 1:
+                    is_last = has_table(self._next)
+                    if is_last:
+                        self._store.begin_files()  # the one before is deleted as a whole
+                    await self._create(self._frame(self._era(), {}))
+                    if is_last:
+                        self._filled_at = self._next - 1
 
-    async def _write(self, records: Sequence[Record], now_us: int) -> Appended:
-        assert self._writing.locked(), "one batch is written after the other"
-        encoded = await asyncio.to_thread(_encoded, self._catalog, records, now_us)
-        async with self._transaction():
-            tails = await self._tails(encoded)
-            ends, additions = _filled(tails, encoded)
-            grown = {x.partition: x.last - tails[x.partition].last for x in ends}
-            assert all(x > 0 for x in grown.values()), f"partitions that do not grow: {grown}"
-            assert sum(grown.values()) == len(records), f"{len(records)} records: {grown}"
-            await self._store(ends, additions)
-        refuse_other_records(self._file)  # once committed, not before
-        return Appended(
-            sequences={
-                self._catalog.by_number[end.partition].id: range(
-                    tails[end.partition].last + 1, end.last + 1
-                )
-                for end in ends
-            }
-        )
+    async def _take_over(self) -> None:
+        """Take the row of the newest era, and finish an era that was to end."""
+        with answers_of_feeds():
+            await self._take_over_row()
+            era = self._era()
+            if era.state != "open" or shape_differs(self._catalogs.newest):
+                await self._end(era)
+                await self._take_over_row()
 
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
-        assert not self._records.in_transaction, "the last one was neither kept nor undone"
-        with advised(self._path):
-            await self._run("BEGIN IMMEDIATE")
-            try:
-                yield
-                await self._run("COMMIT")
-                assert not self._records.in_transaction, "what is acknowledged is committed"
-            except BaseException:
-                if self._records.in_transaction:
-                    await self._run("ROLLBACK")
-                raise
-
-    async def _run(self, statement: str) -> None:
-        await self._records.execute_fetchall(statement)  # the one call that is one hop
-
-    async def _tails(self, numbers: Collection[int]) -> Mapping[int, Tail]:
-        rows = await self._records.execute_fetchall(END)
-        return {row[0]: self._tail(row) for row in rows if row[0] in numbers}
-
-    def _tail(self, row: Sequence[Any]) -> Tail:
-        *numbers, sealed, closed = row
-        if not is_sealed(sealed, *numbers):
-            raise damaged_end(self._catalog, row[0])
-        partition, last, latest_us, stored, first, size = numbers
-        return Tail(
-            partition=partition,
-            last=last,
-            latest_us=latest_us,
-            stored=stored,
-            first=first,
-            size=size,
-            checks=sealed[: len(NONE)],
-            closed=bool(closed),
-        )
-
-    async def _store(self, ends: Sequence[Tail], additions: Sequence[Addition]) -> None:
-        blocks = [(*x.numbers, x.sealed, *x.data) for x in additions]
-        tails = [(*x.numbers[1:], x.sealed, x.partition) for x in ends]
-        async with self._records.executemany(_GROW, blocks):
-            pass
-        async with self._records.executemany(_END, tails):
-            pass
-
-
-@asynccontextmanager
-async def _sealed(
-    writer: EventLogWriter, policy: SealPolicy, every: float
-) -> AsyncIterator[None]:
-    """Seal in the background until the block is left."""
-    sealing = asyncio.create_task(_keep_sealing(writer, policy, every))
-    try:
-        yield
-    finally:
-        sealing.cancel()
-        with suppress(asyncio.CancelledError):
-            await sealing
-
-
-async def _keep_sealing(writer: EventLogWriter, policy: SealPolicy, every: float) -> None:
-    while True:
+    async def _take_over_row(self) -> None:
+        """Learn where the row of the newest era ends, and go on there."""
+        era = self._era()
         try:
-            for made in await writer.seal(policy):
-                _log.info("segment.made", range=made.range_id, first=made.first, last=made.last)
-        except FeedError as error:
-            _log.warning("segment.not_made", reason=str(error))
-        await asyncio.sleep(every)
-
-
-async def _prepare(records: aiosqlite.Connection, path: Path, synchronous: Synchronous) -> None:
-    with advised(path):
-        await records.execute_fetchall(f"PRAGMA synchronous = {synchronous}")
-        # Copying the write-ahead log into the file costs two syncs: every 16 MiB will do.
-        await records.execute_fetchall("PRAGMA wal_autocheckpoint = 4096")
-
-
-def _encoded(catalog: Catalog, records: Sequence[Record], now_us: int) -> _Grouped:
-    """Encode records, and group them by the partition that takes their key."""
-    numbers, parts = catalog.numbers, catalog.parts
-    grouped: dict[int, list[Encoded]] = {}
-    for record in records:
-        try:
-            place = place_of(record.key, parts)
-            encoded = encode_record(record, now_us)
-        except UnicodeEncodeError as error:
-            raise FeedRefused(
-                f"the key or id of {record.key!r} has no UTF-8: half a surrogate pair is in it"
+            grows = await self._store.take_over(row_prefix(era.number, WRITER))
+        except RowWritten as error:
+            raise FeedUnavailable(
+                f"the event log is being written by process {error.holder} ({self._home}): one "
+                f"process writes at a time. Stop it, or append through it"
             ) from error
-        number = numbers.get(place)
-        if number is None:
-            raise _Closed(f"no range is open for the key {record.key!r}")
-        grouped.setdefault(number, []).append(encoded)
-    return grouped
+        if (await self._catalogs.refresh()).era == era:
+            await self._learn(era, grows=grows)
+        else:  # another process has ended it meanwhile
+            self._store.release()
+            await self._take_over_row()
+
+    async def _reader(self, era: Era) -> RowReader:
+        """Return what reads the row of an era, which knows all that is there."""
+        identity, cache = self._catalogs.newest.identity, ObjectCache(_CACHE_BYTES)
+        reader = RowReader(self._store, identity, era.number, WRITER, cache)
+        reader.learn(era.rows[0])
+        await reader.tail()
+        return reader
+
+    async def _learn(self, era: Era, *, grows: bool) -> None:
+        reader = await self._reader(era)
+        ends = await reader.ends()
+        self._next = reader.known + 1
+        newest = await reader.header(reader.known)
+        is_full = newest is not None and newest.table is not None and not newest.sections
+        self._filled_at = reader.known if is_full else 0
+        self._written_us = max([era.began_us, *(x.written_us for x in ends.values())])
+        self._ends = {x.partition: x for x in ends.values() if x.collection == COLLECTION}
+        self._open = {
+            (x.part, virtual): x
+            for x in self.collection.open_partitions()
+            for virtual in range(x.low, x.high + 1)
+        }
+        assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
+            f"a key has a range: {len(self._open)} places of {self.collection.parts} parts"
+        )
+        if era.state == "open" and (reader.sealed_at is not None or not grows):
+            await self._end(era)
+            await self._take_over_row()
+
+    def _era(self) -> Era:
+        era = self._catalogs.newest.era
+        if era is None or [x.broker for x in era.rows] != [WRITER]:
+            raise FeedRefused(
+                f"brokers write the event log at {self._home}: append through them, as in "
+                f"brokers://127.0.0.1:7070/{COLLECTION}"
+            )
+        return era
+
+    async def _end(self, era: Era) -> None:
+        """End an era, and open the next: three steps, each of which may be repeated."""
+        row = Row(broker=WRITER, incarnation=era.rows[0].incarnation)
+        await self._catalogs.change(lambda x: begin_ending(x, era.number, [row]))
+        reader = await self._reader(era)
+        if reader.sealed_at is None:
+            await self._create(self._frame(era, {}, seal=True))
+            await reader.tail()
+        assert reader.sealed_at is not None, f"the row of era {era.number} is sealed"
+        sealed = {WRITER: (reader.sealed_at, await reader.ends())}
+        now_us = self._now_us()
+        await self._catalogs.change(lambda x: close_and_open(x, era.number, sealed, now_us))
+
+    async def _write_waiting(self) -> None:
+        """Write what waits, all that is there at once, until nothing does."""
+        try:
+            while self._waiting:
+                batches = self._taken()
+                async with self._writing:
+                    await self._write(batches)
+        finally:
+            self._task = None
+
+    def _taken(self) -> Sequence[_Batch]:
+        taken, size = [self._waiting.popleft()], 0
+        size = len(taken[0].records)
+        while self._waiting and size + len(self._waiting[0].records) <= _TOGETHER:
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1].records)
+        return taken
+
+    async def _write(self, batches: Sequence[_Batch]) -> None:
+        """Write some batches as one frame, and answer those who wait."""
+        try:
+            await self._settle()
+            now_us = int(self._clock() * 1_000_000)
+            if sum(len(x.records) for x in batches) <= _IN_PLACE:
+                made = self._made(batches, now_us)
+            else:
+                made = await asyncio.to_thread(self._made, batches, now_us)
+            frame, answers = made
+            if frame is not None:
+                with answers_of_feeds():
+                    await self._create(frame)
+        except Exception as error:  # noqa: BLE001 - it is raised by those who wait
+            answers = [error] * len(batches)
+        for batch, answer in zip(batches, answers, strict=True):
+            if batch.done.done():
+                continue
+            if isinstance(answer, Exception):
+                batch.done.set_exception(answer)
+            else:
+                batch.done.set_result(answer)
+
+    def _made(
+        self, batches: Sequence[_Batch], now_us: int
+    ) -> tuple[_Frame | None, list[Appended | Exception]]:
+        """Make one frame of batches, but for those that are refused."""
+        answers: list[Appended | Exception] = []
+        together: dict[RangeId, list[Encoded]] = {}
+        lasts = {name: end.last for name, end in self._ends.items()}
+        for batch in batches:
+            try:
+                grouped = self._encoded(batch.records, now_us)
+            except FeedRefused as error:
+                answers.append(error)
+                continue
+            sequences = {}
+            for name, encoded in grouped.items():
+                first = lasts.get(name, 0) + 1
+                lasts[name] = first + len(encoded) - 1
+                sequences[name] = range(first, lasts[name] + 1)
+                together.setdefault(name, []).extend(encoded)
+            assert sum(map(len, sequences.values())) == len(batch.records), (
+                f"{len(batch.records)} records got {sequences}"
+            )
+            answers.append(Appended(sequences=sequences))
+        frame = self._frame(self._era(), together) if together else None
+        return frame, answers
+
+    def _encoded(self, records: Sequence[Record], now_us: int) -> _Grouped:
+        """Encode records, and group them by the range that takes their key."""
+        parts = self.collection.parts
+        grouped: dict[RangeId, list[Encoded]] = {}
+        for record in records:
+            try:
+                place = place_of(record.key, parts)
+                encoded = encode_record(record, now_us)
+            except UnicodeEncodeError as error:
+                raise FeedRefused(
+                    f"the key or id of {record.key!r} has no UTF-8: half a surrogate pair is "
+                    f"in it"
+                ) from error
+            grouped.setdefault(self._open[place].id, []).append(encoded)
+        return grouped
+
+    def _frame(self, era: Era, grouped: _Grouped, *, seal: bool = False) -> _Frame:
+        number, now_us = self._next, self._now_us()
+        sections = [self._section(name, x) for name, x in sorted(grouped.items())]
+        table = tuple(self._ends.values()) if seal or has_table(number) else None
+        header = FlushHeader(
+            cluster=self._catalogs.newest.identity,
+            era=era.number,
+            broker=WRITER,
+            incarnation=era.rows[0].incarnation,
+            number=number,
+            written_us=now_us,
+            seal=seal,
+            table=table,
+        )
+        ends = {
+            x.partition: PartitionEnd(
+                collection=COLLECTION,
+                partition=x.partition,
+                last=x.first + x.count - 1,
+                latest_us=x.latest_us,
+                stored=x.stored,
+                written_us=now_us,
+            )
+            for x in sections
+        }
+        return _Frame(number, encode_flush(header, sections), ends)
+
+    def _section(self, name: RangeId, encoded: Sequence[Encoded]) -> NewSection:
+        columns, count = lay_out(encoded), len(encoded)
+        before = self._ends.get(name)
+        latest_us = max(x[0] for x in encoded)
+        first = 1 if before is None else before.last + 1
+        return NewSection(
+            collection=COLLECTION,
+            partition=name,
+            first=first,
+            count=count,
+            latest_us=latest_us if before is None else max(latest_us, before.latest_us),
+            stored=sum(map(len, columns)) + (0 if before is None else before.stored),
+            batches=(StoredBatch(WRITER, first, count),),
+            columns=columns,
+            checks=(_crc(columns),),
+        )
+
+    def _now_us(self) -> int:
+        """Return the wall-clock time; in a row it never goes back, nor before its era."""
+        self._written_us = max(self._written_us, time.time_ns() // 1000)
+        return self._written_us
+
+    async def _create(self, frame: _Frame) -> None:
+        self._unsettled = frame
+        key = flush_key(self._era().number, WRITER, frame.number)
+        if not await self._store.create(key, frame.data):
+            await self._settle(must_be=True)
+        self._take(frame)
+
+    async def _settle(self, *, must_be: bool = False) -> None:
+        """Find out whether the frame that was written last is there, if that is not known."""
+        frame = self._unsettled
+        if frame is None:
+            return
+        key = flush_key(self._era().number, WRITER, frame.number)
+        with answers_of_feeds():
+            there = await self._store.get(key)
+        if there is None and not must_be:
+            self._unsettled = None
+        elif there == frame.data:
+            self._take(frame)
+        else:
+            raise FeedRefused(
+                f"another process has ended the row of the event log at {self._home}: brokers "
+                f"have taken it over, or its files were replaced. Open it again"
+            )
+
+    def _take(self, frame: _Frame) -> None:
+        if self._unsettled is frame:
+            assert frame.number == self._next, f"frame {frame.number} follows {self._next - 1}"
+            self._unsettled = None
+            self._next = frame.number + 1
+            self._ends.update(frame.ends)
 
 
-def _filled(tails: Mapping[int, Tail], encoded: _Grouped) -> tuple[list[Tail], list[Addition]]:
-    """Decide which blocks the batch makes and grows."""
-    ends: list[Tail] = []
-    additions: list[Addition] = []
-    for number, records in encoded.items():
-        tail = tails.get(number)
-        if tail is None or tail.closed:
-            raise _Closed("a range was closed, and what goes on with its keys is not open yet")
-        end, grown = fill(tail, records)
-        ends.append(end)
-        additions.extend(grown)
-    return ends, additions
+def _crc(columns: Layout) -> int:
+    check = 0
+    for column in columns:
+        check = zlib.crc32(column, check)
+    return check

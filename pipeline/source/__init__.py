@@ -5,7 +5,6 @@
     lineage          ranges that end, and the children that own their keys next
     reader           what the planner and its tasks need of a feed (``Access``)
     feed_reader      ``Access`` for any feed, through the contract of feeds
-    eventlog_reader  ``Access`` for an event log, read in bulk
     collection_reader  ``Access`` for a collection of a cluster, read in bulk
     stored_reader    the same over its store, with segments
     segment_reader   segments of it, as Arrow

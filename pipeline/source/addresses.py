@@ -11,7 +11,6 @@ from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.runtime.address_options import read_options, write_options
@@ -20,8 +19,8 @@ from changefeed.runtime.backends import Address
 if TYPE_CHECKING:
     from changefeed.pipeline.source.collection_reader import CollectionAccess
 
-_EVENT_LOG = "eventlog"  # the one backend whose files are read without its feed
-_CLUSTER = ("brokers", "store")
+_EVENT_LOG = "eventlog"
+_COLLECTIONS = (_EVENT_LOG, "brokers", "store")
 _ALL_VERSIONS = "all-versions"
 
 
@@ -32,9 +31,7 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     Raise ``FeedRefused``, with advice, for an address that leads to no feed.
     """
     backend, where = FEEDS.find(address)
-    if backend.name == _EVENT_LOG:
-        return LogAccess(where.place, only=only)
-    if backend.name in _CLUSTER:
+    if backend.name in _COLLECTIONS:
         return _collection(where, only)
     if backend.positions is None:
         open_feed(address)  # raises, with advice, where the address is wrong
@@ -48,9 +45,12 @@ def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess"
     from changefeed.pipeline.source.collection_reader import CollectionAccess  # noqa: PLC0415
     from changefeed.pipeline.source.stored_reader import (  # noqa: PLC0415
         StoredAccess,
+        open_log,
         open_stored,
     )
 
+    if where.scheme == _EVENT_LOG:
+        return StoredAccess(partial(open_log, where.place), only=only)
     if where.scheme in SCHEMES:
         return StoredAccess(partial(open_stored, where), only=only)
     return CollectionAccess(partial(through_brokers, where), only=only)
@@ -65,7 +65,7 @@ def system_fields(address: str) -> tuple[str, ...]:
 def identity_at(address: str) -> str:
     """Return the identity of the feed at an address."""
     backend, where = FEEDS.find(address)
-    if backend.name in _CLUSTER:
+    if backend.name in _COLLECTIONS:
         with closing(_collection(where, ())) as access:
             return access.log
 

@@ -26,8 +26,7 @@ from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stored_collection import StoredSegment
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import joined
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns, joined
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us

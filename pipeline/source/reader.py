@@ -1,7 +1,7 @@
 """What a planner and its tasks need of a feed of any kind.
 
-Two implementations: ``LogAccess`` (``access_log``) computes positions of an event log and
-reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds alone.
+Two implementations: ``CollectionAccess`` computes positions of an event log or a collection
+and reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds alone.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 if TYPE_CHECKING:
     import pyarrow as pa  # commands import this, and need no Spark
 
-    from changefeed.feeds.eventlog.bulk import Columns
+    from changefeed.feeds.eventlog.block_format import Columns
     from changefeed.feeds.raw_pages import Rows
     from changefeed.pipeline.source.position_order import PositionOrder
 

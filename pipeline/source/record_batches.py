@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, arrays, joined, readable
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.errors import PipelineRefused

@@ -17,7 +17,8 @@ from changefeed.feeds.brokers.store_address import parse_store_address
 from changefeed.feeds.brokers.stored_collection import StoredCollection, damaged
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns
+from changefeed.feeds.eventlog.log import open_stored_log
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.feed_reader import PATIENCE
@@ -31,6 +32,7 @@ from changefeed.pipeline.source.segment_reader import (
 )
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused
+from changefeed.runtime.paths import expanded
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -47,6 +49,12 @@ async def open_stored(address: Address) -> AsyncIterator[StoredCollection]:
     except StoreRefused as error:
         raise FeedRefused(str(error)) from error
     yield await StoredCollection.open(store, where.collection)
+
+
+@asynccontextmanager
+async def open_log(place: str) -> AsyncIterator[StoredCollection]:
+    """Raise ``FeedRefused``, with advice, for a directory that is no event log."""
+    yield await open_stored_log(expanded(place, FeedRefused))
 
 
 class StoredAccess(CollectionAccess):

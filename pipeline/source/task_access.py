@@ -3,8 +3,8 @@
 To open a feed of Cosmos DB takes a client and some requests: as long as two pages of it
 take. A worker of Spark runs task after task, so it opens a feed once. What a task has
 failed with is closed, and so is what a task has left before its end; the next task opens
-the feed again. An event log, and what brokers or a store have, opens nothing before it is
-read, and is not kept.
+the feed again. An event log, and what brokers or a store have, is quick to open, and is not
+kept.
 """
 
 import atexit

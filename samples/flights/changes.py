@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from changefeed.feeds.eventlog import Record
+from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Operation
 
 from .data import Row

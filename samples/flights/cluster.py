@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from changefeed.feeds.eventlog import DEFAULT_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.leases.addresses import open_container
 from samples.delays.tables import COLLECTION
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from changefeed.feeds.eventlog import DEFAULT_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 
 from .processes import COMMAND
 

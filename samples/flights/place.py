@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from changefeed.feeds.eventlog import EventLog
+from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from changefeed.feeds.eventlog import DEFAULT_PARTS, EventLogWriter, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.leases.addresses import open_container
 
 from .changes import in_order, records

@@ -95,7 +95,7 @@ async def test_one_host_is_killed_nothing_is_lost_and_damage_is_found_out(
     assert code == 1
     assert said.count(" holds  ") == 6
     assert re.search(
-        r" FAILS  The table changes .*\n +- change 5 of e1.p00.v00-ff is miss", said
+        r" FAILS  The table changes .*\n +- change 5 of e1.p01.v00-ff is miss", said
     )
     assert re.search(r" FAILS  The figures .*\n +- carrier UA: departure_delay is \d+ in", said)
     assert len(re.findall(r"│ UA .*│ equal │ DIFFERS │", said)) == 1
@@ -184,7 +184,7 @@ async def proved_after_damage_to_the_tables(
     """Take a change from one table, and make a delay of another one longer."""
     settings = settings_of(kept)
     changes = DeltaTable(settings.table("changes"))
-    assert changes.delete("range = 'e1.p00.v00-ff' AND sequence = 5")["num_deleted_rows"] == 1
+    assert changes.delete("range = 'e1.p01.v00-ff' AND sequence = 5")["num_deleted_rows"] == 1
     daily = DeltaTable(settings.table("daily"))
     delay = max(x.delay for x in days(settings) if (x.carrier, x.kind) == ("UA", "departed"))
     where = f"carrier = 'UA' AND kind = 'departed' AND delay = {delay}"

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from changefeed.cli.app import app
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.eventlog import create_log
+from changefeed.feeds.eventlog.directory import create_log
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.real_time
 
 OPERATE = ("--leases=sqlite:leases.db", *QUICK)
 OBSERVE = ("run", *PLACES, *QUICK, "--name=anna")
-RANGES = [f"e1.p{n:02}.v00-ff" for n in range(4)]
+RANGES = [f"e1.p{n:02}.v00-ff" for n in range(1, 5)]
 
 PICKY = """
 import pathlib
@@ -276,7 +276,7 @@ async def test_what_is_no_file_is_written_into_and_never_replaced(place: Path) -
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["pause", "e1.p01.v0-ff"], "did you mean e1.p01.v00-ff?"),
+        (["pause", "e1.p02.v0-ff"], "did you mean e1.p02.v00-ff?"),
         (["pause", "--force", "x"], "there is no lease of a range 'x'"),
         (["reset", "--to=now"], "name the ranges to reset, or all of them with --all"),
         (["reset", "x", "--to=now"], "there is no lease of a range 'x'"),

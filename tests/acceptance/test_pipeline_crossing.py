@@ -40,7 +40,7 @@ def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
     a_log(tmp_path / "log", dict.fromkeys(KEYS, 20), parts=2)
     stopped_after(200, tmp_path, "run", FEED, "--leases=sqlite:leases.db", *WRITE_DOWN, *QUICK)
     halves = [(0, 0, 127), (0, 128, 255)]
-    asyncio.run(replace_partitions(tmp_path / "log", [RangeId("e1.p00.v00-ff")], halves))
+    asyncio.run(replace_partitions(tmp_path / "log", [RangeId("e1.p01.v00-ff")], halves))
     append_to(tmp_path / "log", dict.fromkeys(KEYS, 2000))
     stopped = changefeed(
         *("positions", "export", "positions.json", FEED, "--leases=sqlite:leases.db"),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real_time
 
 LEASES = "--leases=sqlite:leases.db"
 PLACES = f"--feed=eventlog:log {LEASES}"
-FIRST, SECOND = "e1.p00.v00-ff", "e1.p01.v00-ff"
+FIRST, SECOND = "e1.p01.v00-ff", "e1.p02.v00-ff"
 SAID = "changefeed: standard output: Broken pipe. What it does not take is said here\n"
 
 

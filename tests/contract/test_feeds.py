@@ -10,8 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from changefeed.brokers.in_directory import compact
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
+from changefeed.feeds.brokers.transitions import with_merge, with_split
+from changefeed.feeds.eventlog.directory import COLLECTION, create_log
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.testing import feed_suite, many_ranges_suite, parts_suite, succession_suite
@@ -25,7 +30,6 @@ from changefeed.testing.feed_harness import (
 )
 from tests.support.broker_cluster import through_brokers
 from tests.support.cosmos_feeds import in_cosmos
-from tests.support.succession import replace_partitions
 from tests.support.thirdparty import importable, site_with_shelf
 
 pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads
@@ -67,21 +71,19 @@ class InEventLog:
         await self._writer.append(records)
 
     async def split(self, range_id: RangeId) -> None:
-        part = int(range_id.split(".")[1][1:])
-        await replace_partitions(self._path, [range_id], [(part, 0, 127), (part, 128, 255)])
+        await self._writer.begin_era(lambda x: with_split(x, COLLECTION, range_id))
 
     async def merge(self, range_ids: Sequence[RangeId]) -> None:
-        part = int(range_ids[0].split(".")[1][1:])
-        await replace_partitions(self._path, range_ids, [(part, 0, 255)])
+        await self._writer.begin_era(lambda x: with_merge(x, COLLECTION, range_ids[0]))
 
 
-class InHalfSealed(InEventLog):
-    """Every append crosses a border: its first half is in segments, and its second is not."""
+class InHalfCompacted(InEventLog):
+    """Of every append the first half is in segments, and the second is not."""
 
     async def append(self, records: Sequence[Record]) -> None:
         half = (len(records) + 1) // 2
         await self._writer.append(records[:half])
-        await self._writer.seal(SealPolicy(everything=True))
+        await compact(self._path, self._writer)
         await self._writer.append(records[half:])
 
 
@@ -96,7 +98,7 @@ async def in_event_log(
 ) -> AsyncIterator[FeedHarness]:
     await create_log(path, RANGES)
     async with (
-        EventLogWriter.open(path, synchronous="off", clock=NEW_YEAR.timestamp) as writer,
+        EventLogWriter.open(path, clock=NEW_YEAR.timestamp) as writer,
         EventLog.open(path) as log,
     ):
         yield kind(path, log, writer)
@@ -158,7 +160,7 @@ async def in_brokers(_path: Path) -> AsyncIterator[FeedHarness]:
 FEEDS = [
     pytest.param(in_memory, id="memory"),
     pytest.param(in_event_log, id="event-log"),
-    pytest.param(partial(in_event_log, kind=InHalfSealed), id="half-sealed-event-log"),
+    pytest.param(partial(in_event_log, kind=InHalfCompacted), id="half-compacted-event-log"),
     pytest.param(in_emulator, id="cosmos"),
     pytest.param(in_brokers, id="brokers"),
     pytest.param(in_shelf, id="third-party"),

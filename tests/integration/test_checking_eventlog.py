@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.eventlog import EventLog, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.fleet_record import join_fleet
 from tests.support import make
@@ -16,7 +17,7 @@ from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
-WHOLE = RangeId("e1.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
 
 
 async def a_log(place: Path, *, parts: int = 1) -> None:
@@ -55,7 +56,7 @@ async def test_a_lease_that_is_read_beside_its_parent_overlaps(tmp_path: Path) -
     await leased(tmp_path)
     code, found = await check(tmp_path)
     assert (code, [x for x, _ in found]) == (2, ["ok", "problem", "problem", "ok"])
-    assert f"range {WHOLE} (p00.v000 to p00.v100) and range {low}" in found[1][1]
+    assert f"range {WHOLE} (p01.v000 to p01.v100) and range {low}" in found[1][1]
 
 
 async def test_leases_of_a_log_that_was_recreated_are_a_problem(tmp_path: Path) -> None:

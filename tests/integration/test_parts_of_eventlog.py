@@ -10,8 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.hashing import virtual_part_of
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.reshape import split
 from changefeed.host.settings import load_settings
@@ -21,11 +24,11 @@ from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.sqlite_leases import SqliteLeases
-from tests.support.succession import replace_partitions
+from tests.support.succession import replaced_by
 
 pytestmark = pytest.mark.real_time
 
-WHOLE = RangeId("e1.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
 IN_PARTS: Sections = {
     "feed": {
         "start": "beginning",
@@ -63,7 +66,7 @@ async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_
     path, container = tmp_path / "log", MemoryLeases()
     await create_log(path, parts=1)
     async with (
-        EventLogWriter.open(path, synchronous="off") as writer,
+        EventLogWriter.open(path) as writer,
         EventLog.open(path) as log,
         Fleet(log, container, settings=IN_PARTS, pace=0.001) as fleet,
     ):
@@ -75,7 +78,7 @@ async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_
         assert {*await fleet.owners()} == {*parts}
         await writer.append(records(200, 300))
         # No bound of the new partitions is one of a part.
-        halves = await replace_partitions(path, [WHOLE], [(0, 0, 99), (0, 100, 255)])
+        halves = await replaced_by(writer, [WHOLE], [(0, 0, 99), (0, 100, 255)])
         await writer.append(records(300, 400))
         await delivered(fleet, 400)
         assert ranges_of(fleet, 0, 300) == {WHOLE}
@@ -85,7 +88,7 @@ async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_
         await split(leased, halves[0], 3)
         await writer.append(records(400, 500))
         await delivered(fleet, 500)
-        (merged,) = await replace_partitions(path, halves, [(0, 0, 255)])
+        (merged,) = await replaced_by(writer, halves, [(0, 0, 255)])
         await writer.append(records(500, 600))
         await delivered(fleet, 600)
         assert ranges_of(fleet, 400, 500) == {*halves}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from changefeed.feeds.cosmos import CosmosFeed, Mode, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
-from changefeed.feeds.eventlog import Record
+from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId
 from changefeed.testing.feed_harness import FeedAbility
 from cosmos_emulator.testing import running

@@ -5,7 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease

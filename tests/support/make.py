@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import (
     Change,
     Feed,
@@ -207,7 +209,7 @@ async def event_log(path: Path, records: Sequence[Record] = (), *, parts: int = 
 async def append(path: Path, records: Sequence[Record]) -> None:
     """Append to an event log."""
     if records:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append(records)
 
 

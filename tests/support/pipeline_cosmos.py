@@ -13,7 +13,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess

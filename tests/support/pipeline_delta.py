@@ -17,7 +17,8 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
@@ -86,7 +87,7 @@ def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
 
 
 async def append(path: Path, records: Sequence[Record]) -> None:
-    async with EventLogWriter.open(path, synchronous="off") as writer:
+    async with EventLogWriter.open(path) as writer:
         await writer.append(records)
 
 

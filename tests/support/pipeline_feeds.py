@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from changefeed.feeds.backend import PositionTraits
-from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
@@ -48,7 +50,7 @@ def append_to(path: Path, bodies: Mapping[str, int]) -> None:
     ]
 
     async def write() -> None:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append(records)
 
     asyncio.run(write())

@@ -10,7 +10,7 @@ from random import Random
 from typing import Protocol
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows

@@ -1,13 +1,14 @@
 """A disk in memory that loses power: what was not synced may be there afterwards, or not.
 
-``SimulatedDisk`` stands in for the module ``os`` of who writes to it. It has two states. What
-processes see is all that was done. What a loss of power leaves of a file is what was synced,
-and of each write and each change of its length since then: all of it, a piece, or nothing, in
-any order. The same of names in a folder. A call can be made to fail, or something else be
-done between two calls, as another process would.
+``SimulatedDisk`` stands in for the modules ``os`` and ``fcntl`` of who writes to it. It has two
+states. What processes see is all that was done. What a loss of power leaves of a file is what
+was synced, and of each write and each change of its length since then: all of it, a piece, or
+nothing, in any order. The same of names in a folder. A call can be made to fail, or something
+else be done between two calls, as another process would.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -33,6 +34,7 @@ class SimulatedDisk:
     """``fails`` are errors by the number of the call; ``between`` is done ahead of a call."""
 
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
+    LOCK_EX, LOCK_SH, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_NB
     O_CREAT, O_EXCL, O_CLOEXEC = os.O_CREAT, os.O_EXCL, os.O_CLOEXEC
 
     def __init__(self, random: Random) -> None:
@@ -44,6 +46,7 @@ class SimulatedDisk:
         self._files = count(1)
         self._open: dict[int, _File | Path] = {}
         self._handles = count(3)
+        self._locks: dict[int, int] = {}
         self.names: dict[Path, dict[str, _File]] = {}
         self._synced_names: dict[Path, dict[str, _File]] = {}
 
@@ -73,6 +76,15 @@ class SimulatedDisk:
 
     def close(self, handle: int) -> None:
         del self._open[handle]
+        self._locks.pop(handle, None)
+
+    def flock(self, handle: int, how: int) -> None:
+        file = self._file(handle)
+        for other, held in self._locks.items():
+            excludes = self.LOCK_EX in (held, how & ~self.LOCK_NB)
+            if excludes and other != handle and self._open[other] is file:
+                raise BlockingIOError(errno.EWOULDBLOCK, "it is locked")
+        self._locks[handle] = how & ~self.LOCK_NB
 
     def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         self._call("pwrite")
@@ -110,7 +122,9 @@ class SimulatedDisk:
         file = self.names.get(path.parent, {}).get(path.name)
         if file is None:
             raise FileNotFoundError(errno.ENOENT, str(path))
-        return SimpleNamespace(st_dev=1, st_ino=file.number, st_mode=stat.S_IFREG)
+        return SimpleNamespace(
+            st_dev=1, st_ino=file.number, st_mode=stat.S_IFREG, st_size=len(file.seen)
+        )
 
     def fstat(self, handle: int) -> SimpleNamespace:
         return SimpleNamespace(st_dev=1, st_ino=self._file(handle).number)
@@ -137,6 +151,11 @@ class SimulatedDisk:
 
     # what happens to it
 
+    def end_process(self) -> None:
+        """Close what all processes have open, and give up their locks."""
+        self._open.clear()
+        self._locks.clear()
+
     def lose_power(self) -> None:
         """Leave of what was not synced what chance leaves. No process outlives it."""
         for folder, seen in self.names.items():
@@ -150,7 +169,7 @@ class SimulatedDisk:
         for file in {id(y): y for x in self.names.values() for y in x.values()}.values():
             file.synced, file.since = self._left_of(file), []
             file.seen = bytearray(file.synced)
-        self._open.clear()
+        self.end_process()
 
     def cut(self, path: Path, size: int) -> None:
         del self.names[path.parent][path.name].seen[size:]
@@ -181,8 +200,10 @@ class SimulatedDisk:
 
     def _sync(self, file: _File) -> None:
         file.syncs_after_failure += file.sync_failed
-        if not file.sync_failed:
-            file.synced, file.since = bytes(file.seen), []
+        synced = bytearray(file.synced)
+        for offset, data in file.since:  # what a failed sync has lost is not among them
+            _put(synced, offset, data)
+        file.synced, file.since = bytes(synced[: len(file.seen)]), []
 
     def _write(self, file: _File, offset: int, data: bytes) -> None:
         _put(file.seen, offset, data)

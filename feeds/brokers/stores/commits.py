@@ -21,10 +21,10 @@ class _Call(Protocol):
 class Commits:
     """Writes what waits for a row in the order of its numbers, all that is there at once."""
 
-    def __init__(self, writer: FrameWriter, call: _Call) -> None:
+    def __init__(self, writer: FrameWriter, call: _Call, last: int = 0) -> None:
         self.writer = writer
         self._call = call
-        self._next = 1
+        self._next = last + 1
         self._waiting: dict[int, _Waiting] = {}
         self._running: asyncio.Task[None] | None = None
 

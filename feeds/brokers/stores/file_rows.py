@@ -2,6 +2,7 @@
 
     wal/ERA/BROKER/.frames/
         000000000001.log    frames from this number on; another file each 64 MiB
+        lock                held by the process that writes, and names it
         durable             the last number that outlives a loss of power, as its writer knows
         closed              the row takes no frames any more, even if its writer does not know
         end                 the last frame that counts: decided once
@@ -11,10 +12,15 @@ and the object. Numbers follow each other from 1. Objects behind the last frame 
 are files of their own, as all others of a store are: so is a seal that others put at the end
 of a row.
 
-**The writer** is the process that made the first file. No process opens a file again to
-write. It writes frames where the last one ended and syncs the file. Only then ``durable``
-moves, and callers are answered. Objects that wait meanwhile are written and synced together,
-without a clock.
+**The writer** is the process that holds the lock, which dies with it. A broker begins rows and
+never goes on with one. An embedded log has one row, and each process that writes takes it over
+(``FrameWriter.take_over``) where the process before has left it. The writer writes frames
+where the last one ended and syncs the file. Only then ``durable`` moves, and callers are
+answered. Objects that wait meanwhile are written and synced together, without a clock.
+
+**Taking over** cuts what lies behind the last whole frame. What the process before had written
+and not yet called durable is written again, and synced: a sync that had failed there may have
+left it in memory only, and called it clean.
 
 **Closing** decides where the frames of another process end. That process may be dead, or
 frozen and come back. ``closed`` is made first. A writer looks for it after each sync, before it
@@ -24,7 +30,9 @@ writer that finds itself closed answers nothing any more from frames; the caller
 object among them, or tries to create it behind them, and learns there who was first.
 
 **Readers** go up to ``end``, or up to ``durable`` before there is one, so none sees what a
-loss of power takes back. They need no right to write.
+loss of power takes back. ``durable`` itself is not synced, and may be behind after such a loss.
+So where nobody holds the lock a reader syncs the last file and goes up to its last whole frame,
+which is what any writer will find, too. Readers need no right to write.
 
 **Disks** that are full get back what was begun. A sync that fails is never repeated on that
 file, as the kernel may have dropped what it could not write: the writer closes the row at
@@ -32,6 +40,7 @@ what was durable before, and what follows are files of their own.
 """
 
 import errno
+import fcntl
 import os
 import struct
 import threading
@@ -40,26 +49,36 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 FRAMES: Final = ".frames"
-_LOG, _DURABLE, _CLOSED, _END = ".log", "durable", "closed", "end"
+_LOG, _LOCK, _DURABLE, _CLOSED, _END = ".log", "lock", "durable", "closed", "end"
 _FILE_BYTES: Final = 64 * 1024 * 1024
 _HEAD: Final = struct.Struct("<4sIQQII")
 _MAGIC: Final = b"CFR\n"
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NUMBER: Final = struct.Struct("<QQ")
 _KNOWN_ROWS: Final = 1024
+_LOCK_TRIES: Final = 20
+_LOCK_PAUSE: Final = 0.005
 
 
 class RowClosed(Exception):
     """Nothing is answered from frames of this row any more."""
+
+
+class RowWritten(Exception):
+    """Another process writes the row: ``holder`` names it."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
 
 
 class Frame(NamedTuple):
@@ -122,8 +141,29 @@ class FrameWriter:
         self._durable = 0
         self._sound: int | None = None
         self._descriptor: int | None = None
+        self._lock: int | None = None
         self._path = folder
         self._size = 0
+
+    def take_over(self) -> int:
+        """Go on with the frames that another process has left; return the last number.
+
+        Raise ``RowWritten`` while a process writes them, this one included.
+        """
+        self._make_folder(self._folder)
+        self._lock = _locked(self._folder)
+        if _exists(self._folder / _CLOSED):
+            return self.close()
+        before = _durable(self._folder)
+        self._durable = _last_whole(self._folder)
+        firsts = _firsts(self._folder)
+        if firsts:
+            self._path = _log_path(self._folder, firsts[-1])
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            self._size = _cut_behind(self._descriptor, firsts[-1], before, self._durable)
+        _write_number(self._folder / _DURABLE, self._durable)
+        sync(self._folder)  # the writer before may have been killed before it did
+        return self._durable
 
     def append(self, objects: Sequence[bytes]) -> None:
         """Write the next objects of the row, and return once they are durable.
@@ -153,6 +193,10 @@ class FrameWriter:
             self._end_at(self._durable)
             raise RowClosed from error
 
+    def begin_file(self) -> None:
+        """Let the next frame begin a file: one that is written is never deleted."""
+        self._size = max(self._size, _FILE_BYTES) if self._size else 0
+
     def close(self) -> int:
         """Write no more frames; return the number of the last that counts."""
         self.stop()
@@ -167,6 +211,13 @@ class FrameWriter:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def release(self) -> None:
+        """Write nothing any more, and let another process go on."""
+        self.stop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _write(self, descriptor: int, objects: Sequence[bytes]) -> int:
         """Write frames where the last one ended; return their bytes."""
@@ -189,8 +240,13 @@ class FrameWriter:
         """Return the file to write to: the next one, if that is full."""
         if self._descriptor is not None and self._size < _FILE_BYTES:
             return self._descriptor
-        if self._descriptor is None:
+        if self._lock is None:
             self._make_folder(self._folder)
+            try:
+                self._lock = _locked(self._folder)
+            except RowWritten:
+                self.stop()
+                raise RowClosed from None
         path = _log_path(self._folder, self._durable + 1)
         try:
             descriptor = os.open(path, _NEW, PRIVATE_FILE)
@@ -224,6 +280,53 @@ class FrameWriter:
             return True
         ours = os.fstat(descriptor)
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def _locked(folder: Path) -> int:
+    """Take the lock of a row; raise ``RowWritten``. Readers hold it for a moment."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE)
+            continue
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        return lock
+    holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+    os.close(lock)
+    raise RowWritten(holder or "unknown")
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether a process holds the lock of a row."""
+    try:
+        with _opened(folder / _LOCK) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
+    """Cut a file behind a frame, and let it be durable; return its bytes.
+
+    What is behind the frame ``synced`` is written again, as a sync may have lost it.
+    """
+    offset = begin = 0
+    for number in range(first, last + 1):
+        head = _head_at(descriptor, offset, number)
+        if head is None:  # it is damaged, and was durable: those behind it cannot be found
+            raise OSError(errno.EIO, f"frame {number} is not what was written")
+        offset += _HEAD.size + head[0]
+        begin = offset if number <= synced else begin
+    _write_all(descriptor, os.pread(descriptor, offset - begin, begin), begin)
+    os.ftruncate(descriptor, offset)
+    os.fdatasync(descriptor)
+    return offset
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:
@@ -307,8 +410,10 @@ def _last_whole(folder: Path) -> int:
 
     What its writer has called durable is, and is not looked at.
     """
-    last = _durable(folder)
     firsts = _firsts(folder)
+    last = _durable(folder)
+    if firsts:  # a file is begun when those before it are durable
+        last = max(last, firsts[-1] - 1)
     for first in firsts[max(bisect_right(firsts, last) - 1, 0) :]:
         if first > last + 1:
             break
@@ -365,13 +470,30 @@ class _KnownRow:
         self.firsts: Sequence[int] = ()
         self._looking = threading.Lock()
         self._end: int | None = None
+        self._left: tuple[int, int, int] | None = None
         self._offsets: dict[int, array[int]] = {}
 
     def last(self) -> int:
         """Return the number of the last frame that readers may see."""
         if self._end is None:
             self._end = _end(self.folder)
-        return _durable(self.folder) if self._end is None else self._end
+        if self._end is not None:
+            return self._end
+        durable = _durable(self.folder)
+        if _is_written(self.folder):
+            self._left = None
+            return durable
+        return self._last_left(durable)
+
+    def _last_left(self, durable: int) -> int:
+        """Return the last frame that a writer who is gone has left."""
+        firsts = _firsts(self.folder)
+        if not firsts:
+            return durable
+        size = os.stat(_log_path(self.folder, firsts[-1])).st_size
+        if self._left is None or self._left[:2] != (durable, size):
+            self._left = durable, size, _last_whole(self.folder)
+        return self._left[2]
 
     @property
     def has_end(self) -> bool:
@@ -392,21 +514,51 @@ class _KnownRow:
             self._offsets.pop(first, None)
             return None
 
+    def read(self, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
+        """Read bytes of frames, given as (number, start, end): as ``read_frame``."""
+        last = self.last()
+        with ExitStack() as stack:
+            opened: dict[int, int] = {}  # files by their first numbers
+            return [
+                self._read(x, opened, stack) if 1 <= x[0] <= last else None for x in extents
+            ]
+
+    def _read(
+        self, extent: tuple[int, int, int], opened: dict[int, int], stack: ExitStack
+    ) -> bytes | None:
+        number, start, end = extent
+        first = self._file_with(number)
+        if first is None:
+            return None
+        path = _log_path(self.folder, first)
+        if first not in opened:
+            try:
+                opened[first] = stack.enter_context(_opened(path))
+            except FileNotFoundError:
+                return None
+        with self._looking:
+            frame = self._found(opened[first], path, first, number)
+        size = max(min(end, frame.size) - start, 0)
+        return os.pread(opened[first], size, frame.offset + start)
+
     def _file_with(self, number: int) -> int | None:
         if not self.firsts or number >= self.firsts[-1]:
             self.firsts = _firsts(self.folder)
         place = bisect_right(self.firsts, number)
         return self.firsts[place - 1] if place else None
 
-    def _found(self, descriptor: int, path: Path, first: int, number: int) -> Frame | None:
-        """Return the frame of a number, from where those before it lie."""
+    def _found(self, descriptor: int, path: Path, first: int, number: int) -> Frame:
+        """Return the frame of a number, from where those before it lie.
+
+        It has no bytes where it cannot be found: no object is like that, so it is damaged.
+        """
         assert number >= first, f"frame {number} lies before {path}"
         offsets = self._offsets.setdefault(first, array("Q", [0]))
         at = min(number - first, len(offsets) - 1)
         while True:
             head = _head_at(descriptor, offsets[at], first + at)
             if head is None:
-                return None
+                return Frame(path, offsets[at], 0, 0)
             size, written_us, _ = head
             if first + at == number:
                 return Frame(path, offsets[at] + _HEAD.size, size, written_us)
@@ -425,6 +577,10 @@ class FrameReader:
         """Return a frame that readers may see."""
         row = self._row(folder)
         return row.frame(number) if 1 <= number <= row.last() else None
+
+    def read(self, folder: Path, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
+        """Read bytes of frames, each given by its number, start and end."""
+        return self._row(folder).read(extents)
 
     def numbers(self, folder: Path) -> range:
         """Return the numbers of the frames that are there."""

@@ -34,9 +34,10 @@ from changefeed.feeds.brokers.stores.file_rows import (
     read_frame,
     sync,
 )
-from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.brokers.stores.store import Listed, ObjectStore
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FILE
+from changefeed.runtime.together import together
 
 T = TypeVar("T")
 _ROW_KEY: Final = re.compile(r"(wal/[0-9]{8}/[^/]+)/([0-9]{12})", re.ASCII)
@@ -54,6 +55,14 @@ _PUT_BACK = (
     "mount the volume again, or put the directory back. If it was replaced on purpose, start "
     "all brokers again"
 )
+
+
+class Extent(NamedTuple):
+    """Bytes of an object, without ``end``."""
+
+    key: str
+    start: int
+    end: int
 
 
 class LocalStore:
@@ -84,6 +93,10 @@ class LocalStore:
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         return await self._call(lambda: self._read(key, start, end), key)
+
+    async def get_many(self, extents: Sequence[Extent]) -> Sequence[bytes | None]:
+        """Read parts of objects of rows at once: each as ``get``."""
+        return await self._call(lambda: self._read_many(extents), extents[0].key)
 
     async def written_at(self, key: str) -> float | None:
         """By the clock of the kernel: that of this machine."""
@@ -117,6 +130,28 @@ class LocalStore:
 
         await self._call(act, keys[0] if keys else "")
 
+    async def take_over(self, row: str) -> bool:
+        """Go on with a row, named by its prefix, that another process has left.
+
+        Return whether that can be done by growing files: not where these were closed. Raise
+        ``RowWritten`` while one writes it. ``release`` lets another go on.
+        """
+        folder = self._path(row) / FRAMES
+        writer = FrameWriter(folder, self._make_row)
+        last = await self._call(writer.take_over, row)
+        self._writing[folder] = Commits(writer, self._call, last)
+        return not writer.is_over
+
+    def begin_files(self) -> None:
+        """Let the next object of each row that is written here begin a file."""
+        for commits in self._writing.values():
+            commits.writer.begin_file()
+
+    def release(self) -> None:
+        """Write nothing any more of the rows that are written here."""
+        for commits in self._writing.values():
+            commits.writer.release()
+
     def _path(self, key: str) -> Path:
         return self._root / key
 
@@ -132,7 +167,7 @@ class LocalStore:
             commits = self._writing[place.folder] = Commits(writer, self._call)
             over = [x for x, y in self._writing.items() if y.is_idle][:-_ROWS_WRITTEN]
             for folder in over:
-                self._writing.pop(folder).writer.stop()
+                self._writing.pop(folder).writer.release()
         return commits
 
     def _create_behind(
@@ -217,6 +252,23 @@ class LocalStore:
             self._check_place()
             return None
 
+    def _read_many(self, extents: Sequence[Extent]) -> Sequence[bytes | None]:
+        found: dict[Extent, bytes | None] = {}
+        for folder, places in self._in_rows(extents).items():
+            names = {*_names_in(folder.parent)}
+            frames = {x: n for x, n in places.items() if f"{n:012}" not in names}
+            read = self._frames.read(folder, [(n, *x[1:]) for x, n in frames.items()])
+            found |= zip(frames, read, strict=True)
+        return [found[x] if x in found else self._read(*x) for x in extents]
+
+    def _in_rows(self, extents: Sequence[Extent]) -> dict[Path, dict[Extent, int]]:
+        places: dict[Path, dict[Extent, int]] = {}
+        for x in extents:
+            place = self._in_row(x.key)
+            if place is not None:
+                places.setdefault(place.folder, {})[x] = place.number
+        return places
+
     def _found(self, prefix: str, after: str) -> Iterator[Listed]:
         self._check_place()
         for folder, folders, names in os.walk(self._path(prefix)):
@@ -266,6 +318,20 @@ class _InRow(NamedTuple):
 
     folder: Path
     number: int
+
+
+async def get_many(store: ObjectStore, extents: Sequence[Extent]) -> Sequence[bytes | None]:
+    """Read parts of objects at once: in a directory in one step, else side by side."""
+    if isinstance(store, LocalStore):
+        return await store.get_many(extents) if extents else ()
+    return await together(*(store.get(*x) for x in extents))
+
+
+def _names_in(folder: Path) -> Sequence[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone, and quick
+    except FileNotFoundError:
+        return ()
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changefeed import pipeline
+from changefeed.brokers.in_directory import compact_log
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog import EventLogWriter, Record, SealPolicy, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import planned
@@ -28,8 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
 ]
 
-WHOLE = RangeId("e1.p00.v00-ff")
-ALL = SealPolicy(everything=True)
+WHOLE = RangeId("e1.p01.v00-ff")
 
 
 def records(begin: int, end: int) -> list[Record]:
@@ -48,10 +50,10 @@ def records(begin: int, end: int) -> list[Record]:
 
 def append(path: Path, begin: int, end: int, *, seal: bool = False) -> None:
     async def write() -> None:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append(records(begin, end))
-            if seal:
-                await writer.seal(ALL)
+        if seal:
+            await compact_log(path)
 
     asyncio.run(write())
 
@@ -133,8 +135,8 @@ def test_any_two_points_have_the_same_changes_between_them_either_way(
     for _ in range(2):
         begin, end = sorted(chance.sample(range(500), 2))
         points = {
-            "startingAt": f'{{"e1.p01.v00-ff":["{mark}/{begin}",false,0]}}',
-            "endingAt": f'{{"e1.p01.v00-ff":["{mark}/{end}",false,0]}}',
+            "startingAt": f'{{"e1.p02.v00-ff":["{mark}/{begin}",false,0]}}',
+            "endingAt": f'{{"e1.p02.v00-ff":["{mark}/{end}",false,0]}}',
         }
         found = rows(pipeline.read(spark, f"eventlog:{path}", **points))
         assert found == rows(through_the_source(spark, path, **points))
@@ -144,19 +146,19 @@ def test_any_two_points_have_the_same_changes_between_them_either_way(
 def path_mark(path: Path) -> str:
     access = open_access(f"eventlog:{path}")
     try:
-        starts = access.starts([RangeId("e1.p01.v00-ff")], "beginning")
+        starts = access.starts([RangeId("e1.p02.v00-ff")], "beginning")
     finally:
         access.close()
-    return starts[RangeId("e1.p01.v00-ff")].partition("/")[0]
+    return starts[RangeId("e1.p02.v00-ff")].partition("/")[0]
 
 
 def test_bodies_that_are_no_text_are_escaped_on_either_way(
     spark: "SparkSession", path: Path
 ) -> None:
     async def write() -> None:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append([Record(key=x, body=x.encode("latin-1")) for x in "\xff\xfe"])
-            await writer.seal(ALL)
+        await compact_log(path)
 
     asyncio.run(write())
     append(path, 1100, 1200, seal=True)
@@ -174,7 +176,7 @@ def plan_of(path: Path) -> Iterator[object]:
 
 
 def segments(path: Path) -> Sequence[Path]:
-    return sorted(path.glob("segments/e1.p01*/*.parquet"))
+    return sorted(path.glob("segments/log/e1.p02*/*.parquet"))
 
 
 def test_a_segment_that_is_gone_or_was_cut_is_refused_before_anything_is_read(
@@ -182,10 +184,10 @@ def test_a_segment_that_is_gone_or_was_cut_is_refused_before_anything_is_read(
 ) -> None:
     one = segments(path)[1]
     one.write_bytes(one.read_bytes()[:-1])
-    with pytest.raises(RangeDamaged, match=r"e1\.p01"):
+    with pytest.raises(RangeDamaged, match=r"e1\.p02"):
         next(iter(plan_of(path)))
     one.unlink()
-    with pytest.raises(RangeDamaged, match=r"e1\.p01"):
+    with pytest.raises(RangeDamaged, match=r"e1\.p02"):
         next(iter(plan_of(path)))
 
 

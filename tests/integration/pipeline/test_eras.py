@@ -23,9 +23,9 @@ pytestmark = pytest.mark.real_time
 
 ENVELOPE = Envelope(columns=EVERYTHING)
 KEYS = [f"k{n}" for n in range(8)]
-WHOLE = RangeId("e1.p00.v00-ff")
-LOW, HIGH = RangeId("e2.p00.v00-7f"), RangeId("e2.p00.v80-ff")
-AGAIN = RangeId("e3.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
+LOW, HIGH = RangeId("e2.p01.v00-7f"), RangeId("e2.p01.v80-ff")
+AGAIN = RangeId("e3.p01.v00-ff")
 
 Row = tuple[int, str, int, str, int]
 """Generation, range, sequence, key, and what the body says."""

@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from changefeed.feeds.eventlog import EventLogWriter, Record, SealPolicy
+from changefeed.brokers.in_directory import compact_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables import filling
@@ -30,7 +32,7 @@ pytestmark = [
 ]
 
 PATIENCE = 120
-WHOLE = RangeId("e1.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
 
 
 def append(path: Path, begin: int, end: int, *, seal: bool = False) -> None:
@@ -46,10 +48,10 @@ def append(path: Path, begin: int, end: int, *, seal: bool = False) -> None:
     ]
 
     async def write() -> None:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append(records)
-            if seal:
-                await writer.seal(SealPolicy(everything=True))
+        if seal:
+            await compact_log(path)
 
     asyncio.run(write())
 

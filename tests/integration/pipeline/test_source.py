@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 PATIENCE = 90
-WHOLE = RangeId("e1.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
 
 
 def read(spark: "SparkSession", feed: str, **options: str) -> "DataFrame":

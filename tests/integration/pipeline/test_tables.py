@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
@@ -31,7 +32,7 @@ pytestmark = [
 PATIENCE = 90
 OFF = {"enabled": False}
 PAGE = Path(__file__).parents[3] / "docs/pipeline.md"
-WHOLE = RangeId("e1.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
 
 
 HOURLY = (
@@ -47,7 +48,7 @@ def by_day(*sums: str, where: str = "true") -> str:
 
 def append(path: Path, *records: Record) -> None:
     async def write() -> None:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append(records)
 
     asyncio.run(write())

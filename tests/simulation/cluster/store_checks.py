@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from changefeed.brokers.division import run_lengths
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition
+from changefeed.feeds.brokers.division import run_lengths
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     Place,

@@ -20,7 +20,6 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.retention import delete_segments
 from changefeed.brokers.run_core import leave, open_core
-from changefeed.brokers.transitions import close_and_open
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
 from changefeed.feeds.brokers.compacted import bounds_of
 from changefeed.feeds.brokers.errors import PositionGone
@@ -33,12 +32,13 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import NotAppended
-from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredSegment
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.transitions import close_and_open
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -181,7 +181,7 @@ async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> 
     made = Compactor(
         core.members.sign,
         core.catalogs,
-        RowReaders(store, core.cluster.identity, 1),
+        row_readers(store, core.cluster.identity, 1),
         store,
         settings=dataclasses.replace(COMPACTING, compaction_objects=objects),
         wall_us=virtual_us,
@@ -274,7 +274,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
     store = MemoryStore()
     async with broker(store) as core:
         old = core.catalog
-        rows = RowReaders(store, core.cluster.identity, 1)
+        rows = row_readers(store, core.cluster.identity, 1)
         await fill(core, 65)
         row = rows.row(old, 1, "broker-1")
         await row.tail()  # it has the places of all in memory

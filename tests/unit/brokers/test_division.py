@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.brokers.division import new_partitions
 from changefeed.feeds.brokers.catalog import Collection
+from changefeed.feeds.brokers.division import new_partitions
 
 
 def collection(name: str, *cuts: tuple[int, ...]) -> Collection:

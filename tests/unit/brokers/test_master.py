@@ -14,7 +14,10 @@ from changefeed.brokers.master import (
     next_step,
 )
 from changefeed.brokers.members import Membership, Sign
-from changefeed.brokers.transitions import (
+from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
+from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.flush import Ends, PartitionEnd
+from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
     open_first_era,
@@ -22,9 +25,6 @@ from changefeed.brokers.transitions import (
     with_merge,
     with_split,
 )
-from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
-from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.flush import Ends, PartitionEnd
 from changefeed.feeds.feed import RangeId
 
 SETTINGS = CoreSettings(settle=0.5, seal_patience=3.0)

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from changefeed.brokers import topologies
 from changefeed.brokers.topologies import Topologies
-from changefeed.brokers.transitions import (
+from changefeed.feeds.brokers.catalog import Catalog, Cluster, Partition, Row, first_catalog
+from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
+from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
+from changefeed.feeds.brokers.topology import partition_info, topology_of
+from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
     open_first_era,
     with_collection,
 )
-from changefeed.feeds.brokers.catalog import Catalog, Cluster, Partition, Row, first_catalog
-from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
-from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
-from changefeed.feeds.brokers.topology import partition_info, topology_of
 
 _ROWS = [Row(broker="broker-1", incarnation="1", address="host-1:7070")]
 

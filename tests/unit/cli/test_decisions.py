@@ -6,10 +6,8 @@ import pytest
 
 from changefeed.cli.commands.status import Sort
 from changefeed.cli.letters import check_choice
-from changefeed.cli.log import _policy
 from changefeed.cli.resetting import check
 from changefeed.cli.status_tables import View, refuse_contradictions
-from changefeed.feeds.eventlog import SealPolicy
 from changefeed.fleet.letters import by_observer, skipped
 from changefeed.fleet.reset import check_position
 from changefeed.runtime.errors import UserError
@@ -38,19 +36,6 @@ def test_flags_of_status_that_contradict_each_other_are_refused(
     given = {x: x in flags.split() for x in ("json", "watch")}
     with nullcontext() if taken else pytest.raises(UserError):
         refuse_contradictions(view, **given)
-
-
-def test_all_is_sealed_where_nothing_is_named_and_else_what_is() -> None:
-    assert _policy(closed=False, older_than=None, larger_than=None) == SealPolicy(
-        everything=True
-    )
-    assert _policy(closed=True, older_than=None, larger_than=None) == SealPolicy(closed=True)
-    assert _policy(closed=False, older_than=12 * 3600.0, larger_than=None) == SealPolicy(
-        older_than=12 * 3600
-    )
-    assert _policy(closed=False, older_than=0.0, larger_than=64 * 2**20) == SealPolicy(
-        older_than=0, larger_than=64 * 2**20
-    )
 
 
 def test_letters_of_another_observer_are_left_with_what_replays_them() -> None:

@@ -9,7 +9,7 @@ from changefeed.cli.app import app
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("log seal", "pip install 'changefeed-host[segments]'"),
+        ("log compact", "pip install 'changefeed-host[segments]'"),
         ("doctor", " With --watch=0, the fleet is not watched."),
     ],
 )

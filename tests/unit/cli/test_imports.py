@@ -74,7 +74,7 @@ runpy.run_module("changefeed", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("command", ["", "run", "broker", "log seal", "pipeline run --once"])
+@pytest.mark.parametrize("command", ["", "run", "broker", "log compact", "pipeline run --once"])
 def test_no_command_needs_an_extra_to_say_what_it_does(command: str) -> None:
     arguments = [*command.split(), "--help"]
     line = [sys.executable, "-c", _WITHOUT, *arguments]

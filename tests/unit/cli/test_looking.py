@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog import EventLog, create_log
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.log import EventLog
 from changefeed.leases.position_file import written
 from tests.support import make
 

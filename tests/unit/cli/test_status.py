@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog import create_log
+from changefeed.feeds.eventlog.directory import create_log
 from changefeed.leases.addresses import open_container
 
 

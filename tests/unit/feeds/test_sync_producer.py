@@ -1,11 +1,13 @@
 """Producing from code that is not async."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from changefeed import FeedRefused, Record, open_sync_producer
-from changefeed.feeds.eventlog.bulk import BulkLog
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.testing.feed_harness import whole
 
 
 def test_changes_are_appended_from_a_program_without_a_loop(tmp_path: Path) -> None:
@@ -15,7 +17,12 @@ def test_changes_are_appended_from_a_program_without_a_loop(tmp_path: Path) -> N
         later = producer.submit([Record(key="k", body=b"4")])
         producer.flush()
         assert later.result(5) is None
-    assert sum(x.last for x in BulkLog.at(tmp_path / "log").ends().values()) == 4
+    assert asyncio.run(whole_log(tmp_path / "log")) == 4
+
+
+async def whole_log(path: Path) -> int:
+    async with EventLog.open(path) as log:
+        return sum([len(await whole(log, x)) for x in await log.ranges()])
 
 
 def test_an_error_comes_out_of_the_call_or_out_of_the_block(tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ from changefeed.leases.lease import Lease
 from changefeed.pipeline.checkpoint_dir import (
     owned,
 )
-from changefeed.pipeline.source.eventlog_reader import LogAccess
+from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.runtime.telemetry import Telemetry
 from tests.support.pipeline_feeds import a_log
 
-R0 = RangeId("e1.p00.v00-ff")
+R0 = RangeId("e1.p01.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
 PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_letters=nats:x")
 
@@ -46,7 +46,7 @@ def _logs_and_metrics_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
     """Make a log of 100 changes, and the checkpoint of a query that has read 30 of them."""
     a_log(home / "log", {"k": 100}, parts=1)
-    with closing(LogAccess(str(home / "log"))) as access:
+    with closing(open_access(f"eventlog:{home / 'log'}")) as access:
         done = next_offset(access, first_offset(access, "beginning"), limit=30)
     checkpoint = home / "tables/_checkpoints/changes"
     for folder in ("offsets", "commits"):
@@ -95,7 +95,7 @@ def test_status_lists_each_table_range_by_range(tmp_path: Path) -> None:
         ("offsets/1", ""),
         ("offsets/1", "v1\n{}"),
         ("offsets/1", "v1\nrubbish\n{}"),
-        ("offsets/1", 'v1\n{}\n{"e1.p00.v00-ff": 5}'),
+        ("offsets/1", 'v1\n{}\n{"e1.p01.v00-ff": 5}'),
         ("offsets/1", "\0\0\0\n\0\n\0"),
         ("commits/0", ""),
         ("commits/0", "v1\nrubbish"),

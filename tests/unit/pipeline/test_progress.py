@@ -20,7 +20,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineMetrics
 from changefeed.pipeline.progress import BatchDone, ProgressLog, TableProgress, batch_done
 from changefeed.pipeline.settings import WebSettings
-from changefeed.pipeline.source.eventlog_reader import LogAccess
+from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.status import RangeStatus
 from changefeed.pipeline.web import served
@@ -66,7 +66,7 @@ def test_progress_counts_changes_once_and_those_that_wait_by_the_offsets(
     tmp_path: Path,
 ) -> None:
     a_log(tmp_path / "log", {"k": 100}, parts=1)
-    with closing(LogAccess(str(tmp_path / "log"))) as access:
+    with closing(open_access(f"eventlog:{tmp_path / 'log'}")) as access:
         begin = first_offset(access, "beginning")
         middle = next_offset(access, begin, limit=30)
         last = next_offset(access, middle)

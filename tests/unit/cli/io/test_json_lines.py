@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.cli.io.json_lines import LONGEST_LINE, BadLine, Fields, Lines, record_of
-from changefeed.feeds.eventlog import Record
-from changefeed.feeds.eventlog.records import encode_record
+from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 
 

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from changefeed.brokers.transitions import open_first_era, with_collection
 from changefeed.feeds.brokers.catalog import (
     FORMAT,
     Catalog,
@@ -14,6 +13,7 @@ from changefeed.feeds.brokers.catalog import (
     first_catalog,
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.transitions import open_first_era, with_collection
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 

@@ -18,7 +18,7 @@ from changefeed.feeds.brokers.compacted import (
 )
 from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
 from changefeed.feeds.brokers.names import segments_prefix
-from changefeed.feeds.eventlog.segment_rows import Group
+from changefeed.feeds.eventlog.segment_file import Group
 from changefeed.feeds.feed import RangeId
 
 P1 = RangeId("e1.p01.v00-ff")

@@ -12,7 +12,7 @@ from changefeed.feeds.brokers.flush import TABLE_EVERY, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
-from changefeed.feeds.eventlog.segment_rows import Group
+from changefeed.feeds.eventlog.segment_file import Group
 from changefeed.feeds.feed import RangeId
 from tests.support.watched_store import LateStore
 

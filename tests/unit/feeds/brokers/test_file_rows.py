@@ -14,6 +14,7 @@ from changefeed.feeds.brokers.stores.file_rows import (
     FrameReader,
     FrameWriter,
     RowClosed,
+    RowWritten,
     close_frames,
     read_frame,
 )
@@ -34,6 +35,8 @@ class Row:
         self.random = Random(seed)
         self.disk = SimulatedDisk(self.random)
         monkeypatch.setattr(file_rows, "os", self.disk)
+        monkeypatch.setattr(file_rows, "fcntl", self.disk)
+        monkeypatch.setattr(file_rows, "_LOCK_PAUSE", 0.0)
         self.writer = FrameWriter(FOLDER, self.disk.make_folder)
         self.written: dict[int, list[bytes]] = {}
         self.acknowledged: dict[int, bytes] = {}
@@ -55,7 +58,18 @@ class Row:
         """See all that another process may see."""
         reader = FrameReader()
         for number in reader.numbers(FOLDER):
-            self.seen[number] = self._there(reader, number)
+            data = self._there(reader, number)
+            assert self.seen.setdefault(number, data) == data, f"frame {number} has changed"
+
+    def take_over(self) -> None:
+        """Be another process that goes on where the one before has left the row."""
+        self.writer = FrameWriter(FOLDER, self.disk.make_folder)
+        last = self.writer.take_over()
+        self.look()
+        assert self.acknowledged.items() <= self.seen.items()
+        assert [*self.seen] == [*range(1, last + 1)]
+        assert all(data in self.written[number] for number, data in self.seen.items())
+        self.acknowledged = {**self.seen}
 
     def close(self) -> int:
         """Close it, as another process does; check what is there then, and return the end."""
@@ -98,6 +112,7 @@ def killed_at(row: Row, call: int) -> Iterator[None]:
         yield
     except Killed:
         row.disk.between.clear()
+        row.disk.end_process()
 
 
 def test_others_see_what_is_durable_and_not_before(row: Row) -> None:
@@ -131,6 +146,61 @@ def test_whatever_call_a_writer_ends_at_what_it_acknowledged_is_there(
             row.close()
             row.disk.lose_power()  # what was decided stays so
             row.close()
+
+
+@pytest.mark.parametrize("what", ["power is lost", "it is killed"])
+def test_whatever_call_a_writer_ends_at_readers_and_the_next_writer_go_on_from_there(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for call in range(1, 40):
+        for seed in range(8):
+            row = Row(monkeypatch, seed)
+            row.disk.short_writes = seed % 2 == 0
+            with killed_at(row, call):
+                for count in (1, 3, 1, 2):
+                    row.append(count)
+                    row.look()
+            row.disk.end_process()
+            if what == "power is lost":
+                row.disk.lose_power()
+            row.look()
+            assert row.acknowledged.items() <= row.seen.items()
+            with killed_at(row, row.disk.calls + seed + 1):
+                row.take_over()
+                row.append(2)
+            row.disk.end_process()
+            if what == "power is lost":
+                row.disk.lose_power()
+            row.take_over()
+            row.append(1)
+            row.disk.lose_power()
+            row.close()
+
+
+def test_one_process_writes_a_row_and_the_next_is_told_which(row: Row) -> None:
+    row.append(2)
+    with pytest.raises(RowWritten) as caught:
+        row.take_over()
+    assert caught.value.holder.isdigit()
+    with pytest.raises(RowClosed):
+        FrameWriter(FOLDER, row.disk.make_folder).append([b"another's"])
+
+
+def test_what_a_failed_sync_has_lost_is_written_again_by_who_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in range(20):
+        row = Row(monkeypatch, seed)
+        row.append(2)
+        row.disk.fails["fdatasync"] = [OSError(errno.EIO, "Input/output error")]
+        row.disk.fails["open"] = [OSError(errno.EIO, "Input/output error")]  # nor is it closed
+        with pytest.raises(RowClosed):
+            row.append(2)
+        row.disk.end_process()
+        row.take_over()
+        row.append(1)
+        row.disk.lose_power()
+        row.close()
 
 
 def test_a_writer_that_is_closed_at_any_call_answers_nothing_that_is_not_read(
@@ -198,11 +268,13 @@ def test_wherever_the_tail_is_cut_or_flipped_the_frames_before_it_count(
     assert last_of(lambda _: None) == 3
 
 
-def test_a_frame_that_is_damaged_is_missing_and_those_behind_it_stay_counted(row: Row) -> None:
+def test_a_frame_that_is_damaged_is_empty_and_those_behind_it_stay_counted(row: Row) -> None:
     row.append(3)
     row.disk.flip(LOG, 2)
     assert close_frames(FOLDER, row.disk.make_folder) == 3
-    assert FrameReader().find(FOLDER, 1) is None
+    found = FrameReader().find(FOLDER, 1)
+    assert found is not None
+    assert read_frame(found, 0, None) == b""
 
 
 def test_a_full_disk_gets_back_what_was_begun_and_the_writer_goes_on(row: Row) -> None:

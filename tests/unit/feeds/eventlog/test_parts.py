@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.backlog import lag_of
+from changefeed.feeds.brokers.protocol import PartitionInfo
 from changefeed.feeds.errors import FeedRefused, RangeDamaged
-from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog import parts as parts_of
-from changefeed.feeds.eventlog.catalog import Partition
+from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import position
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import (
     FeedRange,
     Page,
@@ -24,14 +27,14 @@ from changefeed.feeds.feed import (
 from tests.support import make
 
 pytestmark = pytest.mark.real_time  # the log has threads
-WHOLE = RangeId("e1.p00.v00-ff")
+WHOLE = RangeId("e1.p01.v00-ff")
 RECORDS = 6000
 
 
 @asynccontextmanager
 async def filled(path: Path) -> AsyncIterator[tuple[EventLog, FeedRange]]:
     await create_log(path, 1)
-    async with EventLogWriter.open(path, synchronous="off") as writer:
+    async with EventLogWriter.open(path) as writer:
         for n in range(0, RECORDS, 1000):
             records = [Record(key=f"k{x}", body=b"%d" % x) for x in range(n, n + 1000)]
             await writer.append(records)
@@ -72,24 +75,27 @@ async def test_a_part_far_behind_the_others_reads_for_itself(
 
 
 def test_ids_of_parts_are_what_leases_keep() -> None:
-    whole = FeedRange(id=WHOLE, low="p00.v000", high="p00.v100")
+    whole = FeedRange(id=WHOLE, low="p01.v000", high="p01.v100")
     names = [x.id for x in parts_of.cut(whole, 3)]
     assert names == [f"{WHOLE}~00-54", f"{WHOLE}~55-a9", f"{WHOLE}~aa-ff"]
 
 
 def test_a_partition_is_not_cut_finer_than_its_virtual_parts() -> None:
-    narrow = FeedRange(id=RangeId("e2.p00.v10-12"), low="p00.v010", high="p00.v013")
+    narrow = FeedRange(id=RangeId("e2.p01.v10-12"), low="p01.v010", high="p01.v013")
     names = [f"{narrow.id}~{x}-{x}" for x in (10, 11, 12)]
     assert [x.id for x in parts_of.cut(narrow, 3)] == names
     with pytest.raises(FeedRefused, match="has 3 virtual parts"):
         parts_of.cut(narrow, 4)
 
 
-def partition(low: int = 0, high: int = 255) -> Partition:
-    return Partition(number=1, id=WHOLE, era=1, part=0, low=low, high=high, broker=1)
+def partition(low: int = 0, high: int = 255) -> PartitionInfo:
+    found = FeedRange(id=WHOLE, low=f"p01.v{low:03x}", high=f"p01.v{high + 1:03x}")
+    return PartitionInfo(
+        range=found, era=1, part=0, low=low, high=high, broker="local", home="local"
+    )
 
 
-def part(low: int, high: int, of: Partition) -> parts_of.Part[Partition]:
+def part(low: int, high: int, of: PartitionInfo) -> parts_of.Part[PartitionInfo]:
     return parts_of.Part(id=RangeId(f"{WHOLE}~x"), partition=of, low=low, high=high)
 
 
@@ -99,7 +105,7 @@ async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_
     monkeypatch.setattr(parts_of, "_LONGEST_SCAN", 0.05)
     place = virtual_part_of("k")
 
-    async def read(_: Partition, after: Position, limit: int) -> Page:
+    async def read(_: PartitionInfo, after: Position, limit: int) -> Page:
         await asyncio.sleep(0.001)
         first = int(after.rpartition("/")[2]) + 1
         changes = [make.change(x) for x in range(first, first + limit)]
@@ -117,7 +123,7 @@ async def test_what_is_in_no_virtual_part_of_a_partition_is_in_its_lowest_part()
     of = partition(place + 1, 255) if place < 128 else partition(0, place - 1)
     changes = [make.change(1)]
 
-    async def read(_: Partition, after: Position, limit: int) -> Page:
+    async def read(_: PartitionInfo, after: Position, limit: int) -> Page:
         del limit
         return Page(changes=changes if after.endswith("/0") else [], position=after)
 
@@ -133,7 +139,7 @@ async def test_what_is_wrong_with_a_partition_is_said_of_the_part() -> None:
         RangeEnded(WHOLE, ()),
     ]
 
-    async def read(_: Partition, __: Position, ___: int) -> Page:
+    async def read(_: PartitionInfo, __: Position, ___: int) -> Page:
         raise errors.pop(0)
 
     reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)

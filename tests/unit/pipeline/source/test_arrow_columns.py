@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.block_format import Layout, changes_of, joined, lay_out
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns, Layout, changes_of, joined, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from changefeed.feeds.eventlog import EventLogWriter, Record, SealPolicy
+from changefeed.brokers.in_directory import compact_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.fill import FillReader, waiting
@@ -24,16 +26,15 @@ from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
-WHOLE = RangeId("e1.p00.v00-ff")
-ALL = SealPolicy(everything=True)
+WHOLE = RangeId("e1.p01.v00-ff")
 HALVES = [(0, 0, 127), (0, 128, 255)]
 
 
-def seal(path: Path, *records: Record, policy: SealPolicy = ALL) -> None:
+def seal(path: Path, *records: Record) -> None:
     async def write() -> None:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
+        async with EventLogWriter.open(path) as writer:
             await writer.append(records)
-            await writer.seal(policy)
+        await compact_log(path)
 
     asyncio.run(write())
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from changefeed.feeds.eventlog.block_format import lay_out
-from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.block_format import Columns, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows

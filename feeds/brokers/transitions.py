@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from changefeed.brokers.division import new_partitions
 from changefeed.feeds.brokers.catalog import (
     MOST_SECONDS,
     Catalog,
@@ -17,11 +16,11 @@ from changefeed.feeds.brokers.catalog import (
     Partition,
     Row,
 )
+from changefeed.feeds.brokers.division import new_partitions
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.names import check_name, natural_order
-from changefeed.feeds.eventlog.create import MOST_PARTS
-from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
+from changefeed.feeds.eventlog.hashing import MOST_PARTS, VIRTUAL_PARTS
 from changefeed.feeds.feed import RangeId
 
 
