@@ -29,6 +29,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.unread_ranges import reporter, unread_ranges
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.deaths import Deaths
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
@@ -199,7 +200,11 @@ class Coordinator:
                 self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
                 assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
-                await self._write(_given_up(lease, fleet.alive))
+                # An earlier start of this host may have died with it.
+                deaths = lease.deaths_after(
+                    self._incarnation, read=self._may_have_read, cause=self._cause(lease)
+                )
+                await self._write(_given_up(lease, fleet.alive, deaths))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
                     self._events.requested(lease, "withdrawn")
@@ -237,8 +242,8 @@ class Coordinator:
         )
         take = Lease.taken_by
         if how != "stolen":  # from a living owner
-            cause = self._ended.get(lease.incarnation or "", "")
-            take = partial(Lease.taken_from_the_dead, read=self._may_have_read, cause=cause)
+            read, cause = self._may_have_read, self._cause(lease)
+            take = partial(Lease.taken_from_the_dead, read=read, cause=cause)
         owned = await acquire(
             self._container,
             await self._beginning(lease),
@@ -253,6 +258,10 @@ class Coordinator:
             return
         self._events.acquired(owned.lease, owned.stored.position, how, lease.owner)
         self._pool.start(owned)
+
+    def _cause(self, lease: Lease) -> str:
+        """Return how its owner ended, if our supervisor has seen it."""
+        return self._ended.get(lease.incarnation or "", "")
 
     async def _beginning(self, lease: Lease) -> Lease:
         """Let a lease that no host has owned begin where its parents have ended, and its epochs
@@ -387,7 +396,7 @@ class Coordinator:
             for lease in await self._container.list():
                 with suppress(LeaseConflict):
                     if self._is_ours_unread(lease):
-                        await self._write(lease.released())
+                        await self._write(_given_up(lease, (), lease.deaths))
                     elif lease.next_owner == self._me:
                         await update_lease(self._container, lease.range_id, self._withdrawn)
 
@@ -401,9 +410,10 @@ class Coordinator:
         )
 
 
-def _given_up(lease: Lease, living: Collection[HostName]) -> Lease:
+def _given_up(lease: Lease, living: Collection[HostName], deaths: Deaths) -> Lease:
     """Give up a lease that this host does not read: to the host that asked, or to any."""
-    return lease.handed_over() if lease.next_owner in living else lease.released()
+    given = lease.handed_over() if lease.next_owner in living else lease.released()
+    return replace(given, deaths=deaths)
 
 
 def _with_load(child: Lease, parents: Sequence[Lease]) -> Lease:

@@ -116,16 +116,21 @@ class Lease:
             cooling=self.cooling or self.owner not in (None, host),
         )
 
+    def deaths_after(self, incarnation: Incarnation, *, read: int, cause: str = "") -> Deaths:
+        """Return the deaths with that of its owner, if this was one of ours, has not released
+        it, and is not this very process. It may have read so many changes behind the
+        checkpoint.
+        """
+        if self.incarnation in (None, incarnation):
+            return self.deaths
+        return self.deaths.died(read=read, cause=cause)
+
     def taken_from_the_dead(
         self, host: HostName, incarnation: Incarnation, *, read: int, cause: str = ""
     ) -> "Lease":
-        """As ``taken_by``; an owner of ours that did not release it has died, if it is not this
-        very process. It may have read so many changes behind the checkpoint.
-        """
-        taken = self.taken_by(host, incarnation)
-        if self.incarnation in (None, incarnation):
-            return taken
-        return replace(taken, deaths=self.deaths.died(read=read, cause=cause))
+        """As ``taken_by``; an owner that did not release it has died."""
+        deaths = self.deaths_after(incarnation, read=read, cause=cause)
+        return replace(self.taken_by(host, incarnation), deaths=deaths)
 
     def renewed(self) -> "Lease":
         return replace(self, renewals=self.renewals + 1)

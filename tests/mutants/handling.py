@@ -97,6 +97,12 @@ def a_change_that_kills_is_given_to_the_next_owner(m: Patch) -> None:
 
 
 @mutant(rule=10, kills=_KILLING)
+def a_lease_of_a_start_that_died_is_given_up_as_if_it_had_ended_well(m: Patch) -> None:
+    old = coordinator._given_up
+    m.patch(coordinator, "_given_up", lambda x, living, _: old(x, living, x.deaths.released()))
+
+
+@mutant(rule=10, kills=_KILLING)
 def care_has_no_end(m: Patch) -> None:
     m.patch(Care, "caught_up", nothing)
 

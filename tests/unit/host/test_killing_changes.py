@@ -11,8 +11,11 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
 from changefeed.leases.deaths import NO_DEATHS
+from changefeed.leases.lease import HostName, Incarnation
+from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
+from tests.support import make
 
 KEY = "killer"
 LIMIT = 6
@@ -33,6 +36,19 @@ class Killer:
                 Killer.deaths[change.range_id] += 1
                 asyncio.get_running_loop().create_task(restart(Killer.fleet, context.host))
                 await asyncio.Event().wait()
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        """Have nothing to close."""
+
+
+class Never:
+    """Is not done with anything, not with reading to the end either."""
+
+    async def open(self, _: Context) -> None:
+        await asyncio.Event().wait()
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        """Have nothing to process."""
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         """Have nothing to close."""
@@ -96,3 +112,19 @@ async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() 
         reason = paused.paused or ""
         assert "killed its process 4 times (SIGSEGV)" in reason
         assert "observer.on_failure" in reason
+
+
+async def test_a_lease_of_a_start_that_died_is_handed_on_with_its_death() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    a = HostName("a")
+    for found in await feed.ranges():
+        lease = make.lease(found, at="0").taken_by(a, Incarnation("a-1"))
+        await container.create(lease.asked_by(HostName("b")))
+    async with Fleet(feed, container, observer=Never) as fleet:
+        fleet.start("b")
+        await asyncio.sleep(2)
+        fleet.start("a", start=ChildStart(name="a", incarnation="a-2", dead={"a-1": "SIGKILL"}))
+        await fleet.balanced()
+        leases = await container.list()
+        assert {x.owner for x in leases} == {"a", "b"}
+        assert {x.deaths.count for x in leases} == {1}
