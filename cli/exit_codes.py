@@ -1,6 +1,7 @@
 """Known errors become a message and an exit code; a traceback means a bug of ours.
 
-``--processes`` starts a process again after ``FAILED``, not after ``USER_ERROR``.
+``--processes`` starts a process again after ``FAILED`` and ``STOOD_STILL``, not after
+``USER_ERROR``.
 """
 
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from changefeed.host.child_start import ChildStart
-from changefeed.runtime.exit_codes import FAILED, USER_ERROR
+from changefeed.runtime.exit_codes import FAILED, STOOD_STILL, USER_ERROR
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.stop import Stop
 
@@ -68,12 +68,13 @@ def how_it_ended(code: int) -> dict[str, str | int]:
 def in_words(code: int) -> str:
     """Return the same for a sentence."""
     ended = how_it_ended(code)
-    return str(ended.get("signal") or f"exit code {code}")
+    known = {STOOD_STILL: ": its event loop stood still"}
+    return str(ended.get("signal") or f"exit code {code}{known.get(code, '')}")
 
 
 def exit_code(codes: Iterable[int]) -> int:
-    """Return the worst of the children's codes; to have been killed counts as 1."""
-    return max((FAILED if x < 0 else x for x in codes), default=0)
+    """Return the worst of the children's codes; to have been killed, or stuck, counts as 1."""
+    return max((x if x in (0, USER_ERROR) else FAILED for x in codes), default=0)
 
 
 class Supervisor:

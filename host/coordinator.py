@@ -76,8 +76,12 @@ class Coordinator:
         self._me = me
         self._incarnation = incarnation
         self._settings = settings.leases
-        self._may_have_read = settings.observer.max_unacknowledged
-        self._ended = ended
+        self._deaths_after = partial(
+            Lease.deaths_after,
+            incarnation=incarnation,
+            read=settings.observer.max_unacknowledged,
+            ended=ended,
+        )
         self._container = container
         self._pool = pool
         self._discovery = discovery
@@ -200,10 +204,7 @@ class Coordinator:
                 self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
                 assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
-                # An earlier start of this host may have died with it.
-                deaths = lease.deaths_after(
-                    self._incarnation, read=self._may_have_read, cause=self._cause(lease)
-                )
+                deaths = self._deaths_after(lease)  # an earlier start of ours may have had it
                 await self._write(_given_up(lease, fleet.alive, deaths))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
@@ -240,14 +241,17 @@ class Coordinator:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
             f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
         )
-        take = Lease.taken_by
-        if how != "stolen":  # from a living owner
-            read, cause = self._may_have_read, self._cause(lease)
-            take = partial(Lease.taken_from_the_dead, read=read, cause=cause)
+        robbed = how == "stolen"  # its owner lives
+        take = partial(
+            Lease.taken_by,
+            host=self._me,
+            incarnation=self._incarnation,
+            deaths=lease.deaths if robbed else self._deaths_after(lease),
+        )
         owned = await acquire(
             self._container,
             await self._beginning(lease),
-            taken=partial(take, host=self._me, incarnation=self._incarnation),
+            taken=take,
             settings=self._settings,
             clock=self._clock,
             wall=self._wall,
@@ -258,10 +262,6 @@ class Coordinator:
             return
         self._events.acquired(owned.lease, owned.stored.position, how, lease.owner)
         self._pool.start(owned)
-
-    def _cause(self, lease: Lease) -> str:
-        """Return how its owner ended, if our supervisor has seen it."""
-        return self._ended.get(lease.incarnation or "", "")
 
     async def _beginning(self, lease: Lease) -> Lease:
         """Let a lease that no host has owned begin where its parents have ended, and its epochs

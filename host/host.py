@@ -19,7 +19,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from changefeed.feeds.feed import Feed, FeedRange, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.activity import Activity
 from changefeed.host.care import Care
@@ -157,6 +157,11 @@ class Host:
     def leases(self) -> Mapping[RangeId, Lease]:
         """The leases this host owns, by range, as last written."""
         return {} if self._pool is None else self._pool.leases
+
+    @property
+    def in_hand(self) -> Mapping[RangeId, Position]:
+        """The ranges whose observers have changes in hand, and the positions before these."""
+        return {} if self._pool is None else self._pool.in_hand
 
     @property
     def lags(self) -> Mapping[RangeId, Lag]:

@@ -65,6 +65,11 @@ class WorkerPool:
         """The leases that have a worker, as last written."""
         return {name: worker.lease for name, worker in self._workers.items()}
 
+    @property
+    def in_hand(self) -> Mapping[RangeId, Position]:
+        """The ranges whose observers have changes in hand, and the positions before these."""
+        return {x: worker.reached for x, worker in self._workers.items() if worker.in_hand}
+
     def reached(self, range_id: RangeId) -> tuple[FeedRange, Position] | None:
         """Return a range, and the position below which everything is done; ``None`` without a
         worker.

@@ -20,6 +20,7 @@ from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.shutdown import StopSignals, leave_within
 from changefeed.runtime.telemetry import Telemetry, telemetry
+from changefeed.runtime.watchdog import Watchdog
 
 _LAST_THREADS = 5.0
 """How long threads of user code may go on after the host has stopped, in seconds."""
@@ -85,7 +86,13 @@ async def _be_host(
         answers.host = host
         signals.tell(host.stop)
         leave_startup_out_of_collections()
-        await host.run()
+        watchdog = Watchdog(settings.leases.expiration, lambda: host.in_hand)
+        with watchdog.heard():
+            watching = asyncio.create_task(watchdog.run())
+            try:
+                await host.run()
+            finally:
+                watching.cancel()
 
 
 def _leave_threads_alone() -> None:

@@ -101,8 +101,12 @@ class Lease:
         asked_for_it = self.owner is not None and self.cooling
         return self.incarnation is not None or asked_for_it
 
-    def taken_by(self, host: HostName, incarnation: Incarnation) -> "Lease":
-        """Change the owner, which begins a new epoch and answers any request."""
+    def taken_by(
+        self, host: HostName, incarnation: Incarnation, deaths: Deaths | None = None
+    ) -> "Lease":
+        """Change the owner, which begins a new epoch and answers any request. ``deaths`` are
+        those of its owners where one more has died.
+        """
         assert not self.ended, f"{host!r} takes lease {self.range_id!r}, which has ended"
         assert self.paused is None, f"{host!r} takes lease {self.range_id!r}, which is paused"
         return replace(
@@ -113,24 +117,20 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
+            deaths=self.deaths if deaths is None else deaths,
             cooling=self.cooling or self.owner not in (None, host),
         )
 
-    def deaths_after(self, incarnation: Incarnation, *, read: int, cause: str = "") -> Deaths:
+    def deaths_after(
+        self, incarnation: Incarnation, *, read: int, ended: Mapping[str, str]
+    ) -> Deaths:
         """Return the deaths with that of its owner, if this was one of ours, has not released
         it, and is not this very process. It may have read so many changes behind the
-        checkpoint.
+        checkpoint. ``ended`` says how incarnations ended, as far as that is known.
         """
         if self.incarnation in (None, incarnation):
             return self.deaths
-        return self.deaths.died(read=read, cause=cause)
-
-    def taken_from_the_dead(
-        self, host: HostName, incarnation: Incarnation, *, read: int, cause: str = ""
-    ) -> "Lease":
-        """As ``taken_by``; an owner that did not release it has died."""
-        deaths = self.deaths_after(incarnation, read=read, cause=cause)
-        return replace(self.taken_by(host, incarnation), deaths=deaths)
+        return self.deaths.died(read=read, cause=ended.get(self.incarnation, ""))
 
     def renewed(self) -> "Lease":
         return replace(self, renewals=self.renewals + 1)

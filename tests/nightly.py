@@ -46,6 +46,7 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     "acceptance/test_processes.py": (
         "test_a_killed_host_is_started_again_and_the_leases_are_whole",
     ),
+    "acceptance/test_killing_changes.py": ("test_a_fleet_gets_past_a_segmentation_fault",),
     "acceptance/test_operating.py": (
         "test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again",
         "test_a_reset_says_what_it_means_asks_and_delivers_again",

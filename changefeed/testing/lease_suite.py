@@ -183,9 +183,8 @@ async def test_the_deaths_of_owners_are_carried_with_a_lease_and_count_in_what_a
 ) -> None:
     await owned_by_a(leases)
     (listed,) = await leases.list()
-    again = listed.taken_from_the_dead(A, Incarnation("a2"), read=9)
-    second = await leases.acquire(again.taken_from_the_dead(B, B1, read=9))
     deaths = NO_DEATHS.died(read=9).died(read=9)
+    second = await leases.acquire(listed.taken_by(B, B1, deaths))
     assert second.deaths == deaths
     noted = replace(second.without_position(), deaths=deaths.noting(17))
     written = await leases.replace(noted)

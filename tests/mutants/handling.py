@@ -21,7 +21,7 @@ from changefeed.host.worker import Worker
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
-from changefeed.leases.lease import End, HostName, Incarnation, Lease
+from changefeed.leases.lease import End, Lease
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
@@ -79,10 +79,7 @@ def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
 
 @mutant(rule=10, kills=_KILLING)
 def a_host_that_died_leaves_no_trace_in_its_leases(m: Patch) -> None:
-    def taken(lease: Lease, host: HostName, incarnation: Incarnation, **_: Any) -> Lease:
-        return lease.taken_by(host, incarnation)
-
-    m.patch(Lease, "taken_from_the_dead", taken)
+    m.patch(Lease, "deaths_after", lambda lease, *_, **__: lease.deaths)
 
 
 @mutant(rule=10, kills=_KILLING)

@@ -110,7 +110,8 @@ class Story:
                 loads = {n: sum(y.lease.incarnation == n for y in self.ranges) for n in living}
                 host = living[min(living, key=lambda n: loads[n])]
                 name = HostName(host.name)
-                x.lease = x.lease.taken_from_the_dead(name, host.incarnation, read=self.ahead)
+                deaths = x.lease.deaths_after(host.incarnation, read=self.ahead, ended={})
+                x.lease = x.lease.taken_by(name, host.incarnation, deaths)
 
     def _of(self, host: Process) -> list[Range]:
         return [x for x in self.ranges if x.lease.incarnation == host.incarnation and x.left]

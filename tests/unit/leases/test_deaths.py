@@ -91,7 +91,7 @@ def test_one_change_at_a_time_in_the_process_and_care_for_all_that_was_read_are_
 
 def test_only_an_owner_of_ours_that_did_not_release_its_lease_has_died() -> None:
     def taken(lease: Any) -> Deaths:
-        found: Deaths = lease.taken_from_the_dead(A, SECOND, read=7, cause="SIGSEGV").deaths
+        found: Deaths = lease.deaths_after(SECOND, read=7, ended={FIRST: "SIGSEGV"})
         return found
 
     owned = make.lease("r0").taken_by(A, FIRST)

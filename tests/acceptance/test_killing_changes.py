@@ -1,0 +1,171 @@
+"""A change that ends its process, and a fleet under a supervisor that is to get past it."""
+
+import json
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import QUICK, a_log_of, changefeed, running
+from tests.support.fleet_stores import ENVIRONMENT, Store, in_postgres, in_sqlite, served
+from tests.support.processes import Running
+
+pytestmark = pytest.mark.real_time
+
+CHANGES, KILLER, LIMIT = 120, 17, 6
+OBSERVERS = """
+import asyncio, ctypes, json, os, re, resource, signal, sys, time
+from pathlib import Path
+
+def done(changes):
+    with open("handled", "a") as file:
+        for change in changes:
+            file.write(json.dumps([change.key, change.value()["n"]]) + "\\n")
+
+def observer(kill):
+    async def process(context, changes):
+        for change in changes:
+            if change.value()["n"] == 17:
+                kill()
+            done([change])
+    return process
+
+def memory():
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    while True:
+        block = libc.malloc(2**26)
+        ctypes.memset(block, 1, 2**26)  # what C code does that trusts in malloc
+
+async def slow(context, changes):
+    for change in changes:
+        await asyncio.sleep(0.3)
+        done([change])
+
+def off_the_loop(context, changes):
+    for change in changes:
+        while change.value()["n"] == 17:
+            time.sleep(1)
+        done([change])
+
+abort = observer(os.abort)
+segfault = observer(lambda: ctypes.string_at(0))
+out_of_memory = observer(memory)
+expression = observer(lambda: re.match(r"(a+)+$", "a" * 60 + "b"))
+leave = observer(lambda: os._exit(0))
+"""
+ENDS = {
+    "abort": "SIGABRT",
+    "segfault": "SIGSEGV",
+    "out_of_memory": "SIGSEGV",
+    "expression": "exit code 3: its event loop stood still",
+    "leave": "exit code 0",
+    "off_the_loop": "exit code 1",
+}
+LETTERS = "--set=observer.dead_letters=sqlite:letters.db"
+FLEET = (
+    *("run", "--processes=3", "--name=h", "--feed=eventlog:log", *QUICK, LETTERS),
+    *("--set=observer.on_failure=dead-letter", "--set=observer.max_unacknowledged=10"),
+)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    sqlite = request.param == "sqlite"
+    with served((lambda: in_sqlite(tmp_path / "leases.db")) if sqlite else in_postgres) as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    a_log_of(CHANGES, tmp_path, parts=6)
+    (tmp_path / "killing.py").write_text(OBSERVERS)
+    return tmp_path
+
+
+def handled(place: Path) -> dict[str, list[int]]:
+    """Return what each key was handled of, in order, as it was first."""
+    file = place / "handled"
+    found = defaultdict[str, list[int]](list)
+    for line in file.read_text().splitlines() if file.exists() else ():
+        key, n = json.loads(line)
+        if n not in found[key]:
+            found[key].append(n)
+    return found
+
+
+def size(place: Path) -> int:
+    file = place / "handled"
+    return file.stat().st_size if file.exists() else 0
+
+
+def has_more(place: Path, *, than: int) -> bool:
+    return size(place) > than
+
+
+def is_done(place: Path, *, without: set[int]) -> bool:
+    return {n for x in handled(place).values() for n in x} == {*range(CHANGES)} - without
+
+
+def letters(place: Path) -> list[dict[str, str]]:
+    shown = changefeed("dead-letters", "list", LETTERS, "--json", cwd=place)
+    assert shown.returncode == 0, shown.stderr
+    return list(json.loads(shown.stdout))
+
+
+async def test_a_fleet_gets_past_a_segmentation_fault(place: Path) -> None:
+    await gets_past("segfault", in_sqlite(place / "leases.db"), place)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+async def test_what_kills_is_put_aside_and_all_else_is_handled_in_order(
+    kind: str, store: Store, place: Path
+) -> None:
+    await gets_past(kind, store, place)
+
+
+async def gets_past(kind: str, store: Store, place: Path) -> None:
+    more = ("--set=observer.timeout=1",) if kind == "off_the_loop" else ()
+    flags = (*FLEET, *store.flags, f"--observer=killing:{kind}", *more)
+    async with running(*flags, cwd=place, env=ENVIRONMENT) as fleet:
+        await fleet.reaches(lambda: bool(fleet.events("change.dead_lettered")))
+        await fleet.reaches(lambda: is_done(place, without={KILLER}))
+        await fleet.stops()
+    ended = [x for x in fleet.events("process.ended") if "again_after" in x]
+    assert 4 <= len(ended) <= LIMIT, ended
+    (letter,) = letters(place)
+    # Who takes it after it has expired has not seen how its owner ended.
+    assert letter["error"].removesuffix(f" ({ENDS[kind]})") == "killed its process 4 times"
+    assert all(x == sorted(x) for x in handled(place).values())
+    acquired = [x for x in fleet.events("lease.acquired") if x.get("times", 0) >= 4]
+    assert {x["range"] for x in acquired} == {letter["range"]}
+
+
+async def test_a_fleet_that_is_killed_three_times_in_a_row_puts_nothing_aside(
+    store: Store, place: Path
+) -> None:
+    flags = (*FLEET, *store.flags, "--observer=killing:slow")
+    async with running(*flags, cwd=place, env=ENVIRONMENT) as fleet:
+        for n in range(3):
+            await fleet.says('"event": "process.started"', times=3 * (n + 1))
+            await fleet.reaches(partial(has_more, place, than=size(place)))
+            kill_all(fleet)
+        await fleet.reaches(lambda: is_done(place, without=set()))
+        await fleet.stops()
+    assert fleet.events("change.dead_lettered") == []
+    causes = {x["cause"] for x in fleet.events("lease.acquired") if x.get("deaths")}
+    assert causes <= {"SIGKILL", ""}
+    assert causes
+    assert all(x == sorted(x) for x in handled(place).values())
+
+
+def kill_all(fleet: Running) -> None:
+    for pid in {x["pid"] for x in fleet.events("process.started")[-3:]}:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
