@@ -26,7 +26,7 @@ from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
-from changefeed.pipeline.tables.queries import Keeping
+from changefeed.pipeline.tables.queries import TableQueries
 
 from .logs import make_log, records
 from .result import Result, at_most, by_rounds
@@ -137,14 +137,14 @@ def _fill_round(
     spark: "SparkSession", home: Path, name: str, parquet: str, directory: Path
 ) -> Rates:
     settings = _settings(home / "backlog", directory, name)
-    keeping = Keeping(spark=spark, settings=settings)
+    keeping = TableQueries(spark=spark, settings=settings)
     keeping.starters()
     filler = keeping.fillers()[name]
     query = filler()
     assert query is not None, "there is nothing to fill"
     filled = _took(query)
     other = _settings(home / "backlog", directory.with_name(f"{directory.name}-parquet"), name)
-    keeping = Keeping(spark=spark, settings=other)
+    keeping = TableQueries(spark=spark, settings=other)
     keeping.starters()
     filler = keeping.fillers()[name]
     rows = spark.readStream.schema(spark.read.parquet(parquet).schema).parquet(parquet)
@@ -193,7 +193,7 @@ def _table(spark: "SparkSession", home: Path, name: str) -> Result:
 
 def _seconds_to_keep(spark: "SparkSession", home: Path, name: str, directory: Path) -> float:
     settings = _settings(home / "log", directory, name)
-    starters = Keeping(spark=spark, settings=settings, once=True).starters()
+    starters = TableQueries(spark=spark, settings=settings, once=True).starters()
     began = time.perf_counter()
     assert starters[name]().awaitTermination(_PATIENCE), f"{name} takes too long"
     return time.perf_counter() - began
@@ -204,7 +204,7 @@ def _latency(spark: "SparkSession", home: Path) -> Result:
     log = home / "log-latency"
     asyncio.run(make_log(log, parts=_RANGES, changes=0))
     settings = _settings(log, home / "tables-latency", "changes")
-    query = Keeping(spark=spark, settings=settings).starters()["changes"]()
+    query = TableQueries(spark=spark, settings=settings).starters()["changes"]()
     took: list[float] = []
     try:
         for n in range(_LATENCIES + _SKIPPED):

@@ -92,8 +92,7 @@ class FeedBackend:
     ``check`` yields what ``changefeed doctor`` shows beside the feed's own answers, and
     raises what feeds raise. ``modes`` are those that ``?mode=`` chooses from, if it has
     any. ``absolute`` makes a place independent of the working directory. ``positions``
-    make the feed one that Spark can read. ``system_fields`` are those that the feed itself
-    adds to bodies.
+    make the feed one that Spark can read.
     """
 
     name: str
@@ -104,4 +103,3 @@ class FeedBackend:
     modes: tuple[str, ...] = ()
     absolute: Callable[[str], str] = _unchanged
     positions: Callable[[], PositionTraits] | None = None
-    system_fields: tuple[str, ...] = ()

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from changefeed.pipeline.errors import PipelineRefused
@@ -47,32 +46,9 @@ def committed(checkpoint: str) -> Committed | None:
     return Committed(batch=batch, offset=_offset(home, batch))
 
 
-def refuse_damaged(checkpoint: str) -> None:
-    """Raise ``PipelineRefused`` for a checkpoint that Spark could not go on from.
-
-    Looked at is what Spark reads at a start: who the query is, its last two offsets, and
-    the last commit. One that is not on this machine is left to Spark.
-    """
-    if is_elsewhere(checkpoint):
-        return
-    home = _home(checkpoint)
-    metadata = home / "metadata"
-    if metadata.exists() and not isinstance(_json(metadata, _lines(metadata)).get("id"), str):
-        raise _damaged(metadata, "it does not say which query it is of")
-    last = last_begun(checkpoint)
-    for batch in range(max(0, last - 1), last + 1):
-        if (home / "offsets" / str(batch)).exists():
-            _offset(home, batch)
-    done = max((int(x.name) for x in home.glob("commits/*") if x.name.isdigit()), default=None)
-    if done is not None:
-        commit = home / "commits" / str(done)
-        _json(commit, _lines(commit, least=2)[1:])
-
-
 def _offset(home: Path, batch: int) -> Offset:
     file = home / "offsets" / str(batch)
     lines = _lines(file, least=_OFFSET_LINES)
-    _json(file, lines[1:2])
     try:
         return Offset.of(lines[-1])
     except PipelineRefused as error:
@@ -89,13 +65,6 @@ def _lines(file: Path, least: int = 1) -> list[str]:
     if len(lines) < least or (least > 1 and not lines[0].startswith("v")):
         raise _damaged(file, f"Spark would not write {lines[0][:80]!r} and {len(lines)} lines")
     return lines
-
-
-def _json(file: Path, lines: Sequence[str]) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode("\n".join(lines), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise _damaged(file, str(error)) from error
 
 
 def _damaged(file: Path, reason: str) -> PipelineRefused:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline import start_offset
-from changefeed.pipeline.checkpoint_dir import all_owned, refuse_damaged
+from changefeed.pipeline.checkpoint_dir import all_owned
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lost import try_again
 from changefeed.pipeline.metrics import PipelineListener
@@ -26,7 +26,7 @@ from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.supervisor import Filler, Starter, keep_running, started
-from changefeed.pipeline.tables.queries import Keeping
+from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.pipeline.web import served
 from changefeed.runtime.logs import get_logger
 
@@ -36,7 +36,7 @@ _TRIES_OF_ONCE: Final = 4  # each has asked the feed for a minute
 _FRESH_WORKERS: Final = {"spark.python.worker.reuse": "false"}
 
 
-def keep(
+def run_tables(
     settings: PipelineSettings,
     stop: Stopping,
     *,
@@ -52,15 +52,15 @@ def keep(
     if not tables:
         raise PipelineRefused("no table is enabled: keep changes or latest, or name aggregates")
     with _process(settings, tables, settings.spark, once=once, registry=registry) as process:
-        keeping = Keeping(
+        queries = TableQueries(
             spark=process.spark,
             settings=settings,
             once=once,
             hold=process.hold,
             starts=process.starts,
         )
-        starters = try_again(keeping.starters, stop)
-        process.run(starters, stop, fillers=keeping.fillers())
+        starters = try_again(queries.starters, stop)
+        process.run(starters, stop, fillers=queries.fillers())
 
 
 def observe(
@@ -170,8 +170,6 @@ def _process(
     """Start what the queries of these names need; what is refused is, before Spark starts."""
     progress = TableProgress()
     checkpoints = [settings.checkpoint(x) for x in names]
-    for checkpoint in checkpoints:
-        refuse_damaged(checkpoint)
     with (
         query_advice(),
         closing(open_access(settings.feed)) as access,

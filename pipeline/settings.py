@@ -32,28 +32,15 @@ OBSERVER = "observer"
 """What the query of an observer is called, among those of tables."""
 
 
-class UpkeepSettings(Section):
-    """How a table is compacted and cleaned up."""
-
-    compact_every: int = Field(default=50, ge=1, le=MOST)
-    """After so many batches small files are put together, and files that are no part of the
-    table any more are removed."""
-    keep_hours: int = Field(default=168, ge=1, le=1_000_000)
-    """How old such a file has to be: longer than any batch, and any query over the table,
-    takes."""
-
-
-class ChangesSettings(UpkeepSettings):
+class ChangesSettings(Section):
     """The table of every change, which is only appended to."""
 
     enabled: bool = True
     interval: float = Field(default=5.0, ge=0)
     """How often a batch begins."""
-    compact_every: int = Field(default=200, ge=1, le=MOST)
-    """As for ``latest``; a batch here is smaller and more frequent."""
 
 
-class LatestSettings(UpkeepSettings):
+class LatestSettings(Section):
     """The table of the latest state by key and id."""
 
     enabled: bool = True
@@ -62,7 +49,7 @@ class LatestSettings(UpkeepSettings):
     more changes."""
 
 
-class AggregateSettings(UpkeepSettings):
+class AggregateSettings(Section):
     """A table of figures by groups of changes; any number of these."""
 
     name: str = Field(pattern=_NAME, examples=["hourly"])
@@ -144,7 +131,7 @@ class PipelineSettings(AllSettings):
     export`` has written."""
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
-    What does not fit is in the column ``rescued``."""
+    The text of one that does not fit is in the column ``rescued``."""
     max_changes: int = Field(default=1_000_000, ge=1, le=MOST)
     """How many changes a batch has at most; of Cosmos DB, transactions."""
     master: str = "local[2,4]"
@@ -153,6 +140,12 @@ class PipelineSettings(AllSettings):
     """How long a stop waits for the batches that run."""
     spark: Mapping[str, str] = {}
     """Spark's own settings by their names, as in { "spark.driver.memory" = "2g" }."""
+    compact_every: int = Field(default=100, ge=1, le=MOST)
+    """After so many batches of a table its small files are put together, and files that are no
+    part of it any more are removed."""
+    keep_hours: int = Field(default=168, ge=1, le=1_000_000)
+    """How old such a file has to be: longer than any batch, and any query over a table,
+    takes."""
     changes: ChangesSettings = ChangesSettings()
     latest: LatestSettings = LatestSettings()
     aggregates: tuple[AggregateSettings, ...] = ()

@@ -25,6 +25,6 @@ def run(
     with exit_on_spark_error():
         settings = flags.settings()
         with report_and_stop(settings) as (stop, registry):
-            from changefeed.pipeline.run import keep  # noqa: PLC0415 - it imports pyspark
+            from changefeed.pipeline.run import run_tables  # noqa: PLC0415 - it imports pyspark
 
-            keep(settings, stop, once=once, registry=registry)
+            run_tables(settings, stop, once=once, registry=registry)

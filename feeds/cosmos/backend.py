@@ -51,5 +51,4 @@ BACKEND = FeedBackend(
     open=_open,
     modes=tuple(MODES),
     positions=position_traits,
-    system_fields=("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"),
 )

@@ -56,12 +56,6 @@ def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess"
     return CollectionAccess(partial(through_brokers, where), only=only)
 
 
-def system_fields(address: str) -> tuple[str, ...]:
-    """Return the names of the fields that the feed itself adds to bodies."""
-    backend, _ = FEEDS.find(address)
-    return backend.system_fields
-
-
 def identity_at(address: str) -> str:
     """Return the identity of the feed at an address."""
     backend, where = FEEDS.find(address)

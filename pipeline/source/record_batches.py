@@ -53,8 +53,6 @@ _SPARK: Final[Mapping[pa.DataType, DataType]] = {
     pa.int32(): IntegerType(),
     TIME: TimestampType(),
 }
-SYSTEM_FIELDS: Final = "changefeed.systemFields"
-"""In the metadata of the column ``body``: the names of the fields that the feed itself adds."""
 ENVELOPE: Final[tuple[str, ...]] = tuple(x for x in _ARROW if x != "generation")
 EVERYTHING: Final[tuple[str, ...]] = tuple(_ARROW)
 
@@ -87,12 +85,9 @@ class Envelope:
         )
         return cls(columns=names) if ours and 0 < len(set(names)) == len(names) else None
 
-    def spark_schema(self, system_fields: Sequence[str] = ()) -> StructType:
+    def spark_schema(self) -> StructType:
         """Return the columns as Spark knows them."""
-        about = {"body": {SYSTEM_FIELDS: list(system_fields)}} if system_fields else {}
-        return StructType(
-            [StructField(x, _SPARK[_ARROW[x]], metadata=about.get(x)) for x in self.columns]
-        )
+        return StructType([StructField(x, _SPARK[_ARROW[x]]) for x in self.columns])
 
     @property
     def schema(self) -> pa.Schema:

@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import open_access, system_fields
+from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
 from changefeed.pipeline.source.offsets import Offset
@@ -81,8 +81,7 @@ class ChangefeedSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        options = self._options
-        return options.envelope.spark_schema(system_fields(options.feed))
+        return self._options.envelope.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(with_schema(self._options, schema))

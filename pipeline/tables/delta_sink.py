@@ -39,7 +39,7 @@ from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.spark import freeze_gc
-from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema, compact
+from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema
 
 NAME: Final = "changefeed_delta"
 
@@ -132,7 +132,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         files = [x for done in messages if isinstance(done, Written) for x in done.files]
         append_once(self._uri, files, app_id=self._query(), batch=batchId)
         if self._upkeep is not None:
-            self._upkeep.look_after(self._uri, batchId, compact)
+            self._upkeep.maintain(self._uri, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave the files there: the batch may be in the table.

@@ -11,7 +11,6 @@ batch and the longest query over the table. Which batches were added (``txn``) i
 the log, through its checkpoints, and is not forgotten.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +38,7 @@ class Upkeep:
     every: int
     keep_hours: int
 
-    def look_after(self, uri: str, batch: int, compact: Callable[[str, int], None]) -> None:
+    def maintain(self, uri: str, batch: int) -> None:
         """Compact the table, if it is due after this batch. A failure does not fail the
         batch: the next compaction includes what this one could not.
         """

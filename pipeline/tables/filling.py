@@ -31,7 +31,7 @@ from changefeed.pipeline.tables.delta_sink import (
     is_added,
     query_id,
 )
-from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, compact
+from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -78,7 +78,7 @@ class Filling:
 
     def _take(self, slices: DataFrame, number: int) -> None:
         changes = changes_of(slices, self.settings.feed, Envelope(columns=EVERYTHING))
-        self.table(kept_rows(changes, self.settings.body_schema), number)
+        self.table(table_rows(changes, self.settings.body_schema), number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class AppendedFiles:
         if not is_added(DeltaTable(self.uri), app_id=query, batch=number):
             files = write_files(self.uri, rows)
             append_once(self.uri, files, app_id=query, batch=number)
-        self.upkeep.look_after(self.uri, number, compact)
+        self.upkeep.maintain(self.uri, number)
 
 
 def write_files(uri: str, rows: DataFrame) -> list[File]:
@@ -119,7 +119,7 @@ def write_files(uri: str, rows: DataFrame) -> list[File]:
     return [x for x in found if x.rows]
 
 
-def kept_rows(changes: DataFrame, body_schema: str | None) -> DataFrame:
+def table_rows(changes: DataFrame, body_schema: str | None) -> DataFrame:
     """Return the rows of a table. No table can have a VARIANT: ``body`` has the same."""
     if body_schema is None:
         return changes

@@ -12,7 +12,6 @@ equality where none can be null.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from deltalake import DeltaTable, WriterProperties
 from pyspark.sql import DataFrame, SparkSession
 
 from changefeed.pipeline.delta_jar import DELTA, EXTENSION
-from changefeed.pipeline.tables.delta_table import Upkeep, compact
+from changefeed.pipeline.tables.delta_table import Upkeep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +63,9 @@ class MergedTable:
         spark, rows = batch.sparkSession, self.rows(batch)
         if has_delta(spark):
             merge_in_spark(self.uri, rows, self.merge)
-            self.upkeep.look_after(self.uri, number, partial(compact_in_spark, spark))
-            return
-        merge_here(self.uri, rows.toArrow(), self.merge)
-        self.upkeep.look_after(self.uri, number, compact)
+        else:
+            merge_here(self.uri, rows.toArrow(), self.merge)
+        self.upkeep.maintain(self.uri, number)
 
 
 def merge_here(uri: str, rows: pa.Table, how: Merge) -> None:
@@ -98,13 +96,6 @@ def merge_in_spark(uri: str, rows: DataFrame, how: Merge) -> None:
         f"WHEN MATCHED {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
         rows=rows,
     )
-
-
-def compact_in_spark(spark: SparkSession, uri: str, keep_hours: int) -> None:
-    """Do on the executors what ``compact`` does here."""
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    spark.sql(f"OPTIMIZE {_named(uri)}")
-    spark.sql(f"VACUUM {_named(uri)} RETAIN {keep_hours} HOURS")
 
 
 def has_delta(spark: SparkSession) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.pipeline.checkpoint_dir import is_elsewhere
-from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
+from changefeed.pipeline.settings import AggregateSettings, PipelineSettings
 from changefeed.pipeline.source.body_schema import with_bodies
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.source.offsets import Offset
@@ -30,26 +30,25 @@ from changefeed.pipeline.tables.filling import (
     FAR_BEHIND,
     AppendedFiles,
     Filling,
-    kept_rows,
+    table_rows,
 )
 from changefeed.pipeline.tables.latest import MERGE, newest
 from changefeed.pipeline.tables.merge import Merge, MergedTable, as_they_are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class TablePlan:
     """The query of one table, not started yet, and the Delta table it needs."""
 
     name: str
     writer: DataStreamWriter
     interval: float
-    uri: str
     schema: pa.Schema
     definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class TableQueries:
     """The queries of one pipeline. ``once``: read what is there now, then end.
 
     ``hold`` can bring them to rest between two batches. ``starts`` is where each table
@@ -69,20 +68,20 @@ class Keeping:
 
         Call it once the tables are there: after ``starters``.
         """
-        changes, latest = self.settings.changes, self.settings.latest
+        settings = self.settings
         tables: dict[str, Callable[[DataFrame, int], None]] = {}
-        uri = self.settings.table("changes")
-        if changes.enabled and not is_elsewhere(uri):
-            checkpoint = self.settings.checkpoint("changes")
+        uri = settings.table("changes")
+        if settings.changes.enabled and not is_elsewhere(uri):
+            checkpoint = settings.checkpoint("changes")
             tables["changes"] = AppendedFiles(
-                uri=uri, checkpoint=checkpoint, upkeep=upkeep_of(changes)
+                uri=uri, checkpoint=checkpoint, upkeep=self._upkeep
             )
-        if latest.enabled:
-            tables["latest"] = self._table("latest", MERGE, latest, newest)
+        if settings.latest.enabled:
+            tables["latest"] = self._merged("latest", MERGE, newest)
         return {
             name: Filling(
                 spark=self.spark,
-                settings=self.settings,
+                settings=settings,
                 name=name,
                 table=table,
                 options=self._options(name),
@@ -95,16 +94,16 @@ class Keeping:
         """Return what starts the query of each table that the settings name.
 
         The Delta tables are there then. Raise ``PipelineRefused``, before anything is
-        written, if one cannot be kept as the settings say.
+        written, if one cannot be as the settings say.
         """
-        planned = self._planned()
-        for x in planned:
-            refuse_another(x.uri, x.schema, x.definition)
-        for x in planned:
-            ensure_table(x.uri, x.schema, x.definition)
-        return {x.name: partial(self._started, x) for x in planned}
+        plans, uri = self._plans(), self.settings.table
+        for x in plans:
+            refuse_another(uri(x.name), x.schema, x.definition)
+        for x in plans:
+            ensure_table(uri(x.name), x.schema, x.definition)
+        return {x.name: partial(self._started, x) for x in plans}
 
-    def _planned(self) -> list[Planned]:
+    def _plans(self) -> list[TablePlan]:
         settings = self.settings
         return [
             *([self._changes()] if settings.changes.enabled else []),
@@ -112,62 +111,55 @@ class Keeping:
             *(self._aggregate(x) for x in settings.aggregates),
         ]
 
-    def _changes(self) -> Planned:
-        settings, uri = self.settings.changes, self.settings.table("changes")
-        rows = self._kept("changes")
+    def _changes(self) -> TablePlan:
+        rows = self._rows("changes")
         register_sink(self.spark)
         writer = rows.writeStream.format(SINK).options(
-            path=uri,
-            compactEvery=str(settings.compact_every),
-            keepHours=str(settings.keep_hours),
+            path=self.settings.table("changes"),
+            compactEvery=str(self._upkeep.every),
+            keepHours=str(self._upkeep.keep_hours),
         )
-        return Planned(
+        return TablePlan(
             name="changes",
             writer=writer,
-            interval=settings.interval,
-            uri=uri,
+            interval=self.settings.changes.interval,
             schema=arrow_schema(rows.schema),
         )
 
-    def _latest(self) -> Planned:
-        settings, rows = self.settings.latest, self._kept("latest")
-        table = self._table("latest", MERGE, settings, newest)
-        return Planned(
+    def _latest(self) -> TablePlan:
+        rows = self._rows("latest")
+        return TablePlan(
             name="latest",
-            writer=rows.writeStream.foreachBatch(table),
-            interval=settings.interval,
-            uri=table.uri,
+            writer=rows.writeStream.foreachBatch(self._merged("latest", MERGE, newest)),
+            interval=self.settings.latest.interval,
             schema=arrow_schema(newest(rows).schema),
         )
 
-    def _aggregate(self, settings: AggregateSettings) -> Planned:
-        figures, merge = aggregated(self._parsed(settings.name), settings)
-        table = self._table(settings.name, merge, settings)
-        return Planned(
+    def _aggregate(self, settings: AggregateSettings) -> TablePlan:
+        changes, schema = self._read(settings.name), self.settings.body_schema
+        parsed = changes if schema is None else with_bodies(changes, schema)
+        figures, merge = aggregated(parsed, settings)
+        table = self._merged(settings.name, merge, as_they_are)
+        return TablePlan(
             name=settings.name,
             writer=figures.writeStream.outputMode("update").foreachBatch(table),
             interval=settings.interval,
-            uri=table.uri,
             schema=arrow_schema(figures.schema),
             definition=settings.select.strip(),
         )
 
-    def _table(
-        self,
-        name: str,
-        merge: Merge,
-        settings: UpkeepSettings,
-        rows: Callable[[DataFrame], DataFrame] = as_they_are,
+    @property
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(every=self.settings.compact_every, keep_hours=self.settings.keep_hours)
+
+    def _merged(
+        self, name: str, merge: Merge, rows: Callable[[DataFrame], DataFrame]
     ) -> MergedTable:
-        uri, upkeep = self.settings.table(name), upkeep_of(settings)
-        return MergedTable(uri=uri, merge=merge, upkeep=upkeep, rows=rows)
+        uri = self.settings.table(name)
+        return MergedTable(uri=uri, merge=merge, upkeep=self._upkeep, rows=rows)
 
-    def _kept(self, name: str) -> DataFrame:
-        return kept_rows(self._read(name), self.settings.body_schema)
-
-    def _parsed(self, name: str) -> DataFrame:
-        schema = self.settings.body_schema
-        return self._read(name) if schema is None else with_bodies(self._read(name), schema)
+    def _rows(self, name: str) -> DataFrame:
+        return table_rows(self._read(name), self.settings.body_schema)
 
     def _read(self, name: str) -> DataFrame:
         return stream(self.spark, self.settings.feed, **self._options(name))
@@ -182,14 +174,10 @@ class Keeping:
             **hold,
         }
 
-    def _started(self, planned: Planned) -> StreamingQuery:
+    def _started(self, plan: TablePlan) -> StreamingQuery:
         return started(
-            planned.writer,
-            planned.name,
-            checkpoint=self.settings.checkpoint(planned.name),
-            interval=None if self.once else planned.interval,
+            plan.writer,
+            plan.name,
+            checkpoint=self.settings.checkpoint(plan.name),
+            interval=None if self.once else plan.interval,
         )
-
-
-def upkeep_of(settings: UpkeepSettings) -> Upkeep:
-    return Upkeep(every=settings.compact_every, keep_hours=settings.keep_hours)

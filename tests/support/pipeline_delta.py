@@ -24,7 +24,7 @@ from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import has_delta, merge_in_spark
-from changefeed.pipeline.tables.queries import Keeping
+from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
 
 if TYPE_CHECKING:
@@ -67,21 +67,21 @@ def rounds() -> Sequence[Sequence[Record]]:
 
 
 def settings(home: Path, directory: str) -> PipelineSettings:
-    figures = {"name": "hourly", "select": _HOURLY, "compact_every": 3}
+    figures = {"name": "hourly", "select": _HOURLY}
     return PipelineSettings.model_validate(
         {
             "feed": f"eventlog:{home / 'log'}",
             "directory": str(home / directory),
             "body_schema": "n INT, who STRUCT<name: STRING>",
             "changes": {"enabled": False},
-            "latest": {"compact_every": 3},
+            "compact_every": 3,
             "aggregates": [figures],
         }
     )
 
 
 def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
-    starters = Keeping(spark=spark, settings=wanted, once=True).starters()
+    starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
     for start in starters.values():
         assert start().awaitTermination(_PATIENCE)
 

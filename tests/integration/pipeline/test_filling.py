@@ -18,7 +18,7 @@ from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables import filling
 from changefeed.pipeline.tables.delta_sink import append_once
-from changefeed.pipeline.tables.queries import Keeping
+from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_feeds import a_log
 from tests.support.succession import replace_partitions
@@ -77,7 +77,7 @@ def settings(path: Path, **more: Any) -> PipelineSettings:
 
 def fill(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
     """Fill the tables; return how many batches that took, by table."""
-    keeping = Keeping(spark=spark, settings=wanted, far=1)
+    keeping = TableQueries(spark=spark, settings=wanted, far=1)
     keeping.starters()
     queries = [query for x in keeping.fillers().values() if (query := x()) is not None]
     for query in queries:
@@ -88,7 +88,7 @@ def fill(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
 
 def follow(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
     """Bring the tables up to date through the source; return how many changes it read."""
-    starters = Keeping(spark=spark, settings=wanted, once=True).starters()
+    starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
     queries = [start() for start in starters.values()]
     for query in queries:
         assert query.awaitTermination(PATIENCE)
@@ -130,8 +130,8 @@ def test_a_table_that_is_not_far_behind_or_begins_now_is_not_filled(
     spark: "SparkSession", path: Path
 ) -> None:
     for keeping in (
-        Keeping(spark=spark, settings=settings(path), far=601),
-        Keeping(spark=spark, settings=settings(path, start="now"), far=1),
+        TableQueries(spark=spark, settings=settings(path), far=601),
+        TableQueries(spark=spark, settings=settings(path, start="now"), far=1),
     ):
         keeping.starters()
         assert [x() for x in keeping.fillers().values()] == [None, None]
@@ -202,7 +202,7 @@ def test_what_a_fill_left_behind_is_removed_by_upkeep(
     spark: "SparkSession", path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upkeep = {"compact_every": 2, "keep_hours": 1}
-    wanted = settings(path, latest={"enabled": False}, changes=upkeep)
+    wanted = settings(path, latest={"enabled": False}, **upkeep)
     with monkeypatch.context() as patch:
         patch.setattr(filling, "append_once", dying(append_once, on=1, after=False))
         with pytest.raises(StreamingQueryException, match="Died"):

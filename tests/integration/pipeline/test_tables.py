@@ -17,7 +17,7 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
-from changefeed.pipeline.tables.queries import Keeping
+from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
 from tests.support.succession import replace_partitions
 
@@ -63,7 +63,7 @@ def kept(
     spark: "SparkSession", wanted: PipelineSettings
 ) -> Sequence[Sequence[Mapping[str, Any]]]:
     """Bring the tables up to date; return the progress that each query told."""
-    starters = Keeping(spark=spark, settings=wanted, once=True).starters()
+    starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
     queries = [start() for start in starters.values()]
     for query in queries:
         assert query.awaitTermination(PATIENCE)
@@ -110,7 +110,7 @@ def test_every_change_is_appended_and_the_latest_of_each_item_is_kept(
     assert {key: x["rescued"] for key, x in latest.items()} == {
         "a": None,
         "b": None,
-        "c": '{"n":"many"}',
+        "c": '{"n": "many"}',
     }
 
 
@@ -252,7 +252,7 @@ def test_wrong_sql_and_schemas_are_told_before_anything_is_written(
     ]
     for given, advice in wrong:
         with pytest.raises(PipelineRefused, match=advice):
-            Keeping(spark=spark, settings=settings(tmp_path, **given)).starters()
+            TableQueries(spark=spark, settings=settings(tmp_path, **given)).starters()
     assert not (tmp_path / "tables").exists()
 
 
@@ -273,9 +273,11 @@ def test_settings_that_changed_are_refused_before_anything_is_written(
     versions = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in ("changes", "daily")}
     for other, advice in changed:
         with pytest.raises(PipelineRefused, match=advice):
-            Keeping(spark=spark, settings=settings(tmp_path, **{**made, **other})).starters()
+            TableQueries(
+                spark=spark, settings=settings(tmp_path, **{**made, **other})
+            ).starters()
     found = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in versions}
     assert found == versions
     assert not (tmp_path / "tables/latest").exists()
     later = {**made, "aggregates": [{**figures, "watermark": "1 day"}]}
-    Keeping(spark=spark, settings=settings(tmp_path, **later)).starters()
+    TableQueries(spark=spark, settings=settings(tmp_path, **later)).starters()

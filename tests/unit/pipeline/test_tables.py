@@ -64,14 +64,17 @@ def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path
     assert rows(tmp_path) == [1, 2, 3]
 
 
-def test_a_batch_is_done_though_its_table_could_not_be_compacted(tmp_path: Path) -> None:
+def test_a_batch_is_done_though_its_table_could_not_be_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(uri: str, keep_hours: int) -> None:
         raise DeltaError(f"{uri} for {keep_hours} h: no space left on device")
 
+    monkeypatch.setattr(delta, "compact", broken)
     upkeep = Upkeep(every=2, keep_hours=24)
     with captured_logs() as logged:
         for n in range(4):
-            upkeep.look_after(str(tmp_path), n, broken)
+            upkeep.maintain(str(tmp_path), n)
     assert [x["event"] for x in logged] == ["table.not_compacted"] * 2
 
 
@@ -211,7 +214,7 @@ def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_t
     with pytest.raises(CommitFailedError):
         behind.optimize.compact()
     monkeypatch.setattr(delta, "DeltaTable", lambda _: behind)
-    Upkeep(every=1, keep_hours=24).look_after(str(tmp_path), 0, compact)
+    Upkeep(every=1, keep_hours=24).maintain(str(tmp_path), 0)
     assert DeltaTable(str(tmp_path)).version() == version
     assert rows(tmp_path) == [0, 1, 2]
 

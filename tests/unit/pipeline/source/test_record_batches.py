@@ -12,7 +12,7 @@ from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import Options
-from changefeed.pipeline.source.record_batches import EVERYTHING, SYSTEM_FIELDS, Envelope
+from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from changefeed.pipeline.tables.delta_table import arrow_schema
 from tests.support import make
 
@@ -110,9 +110,8 @@ def test_wrong_options_are_refused(given: dict[str, str], named: str) -> None:
         Options.of({"feed": "eventlog:/log", **given} if given else {})
 
 
-def test_a_schema_says_which_fields_of_bodies_are_the_feeds_own() -> None:
+def test_a_schema_is_that_of_the_columns() -> None:
     envelope = Envelope.of("key, body")
-    schema = envelope.spark_schema(["_ts"])
-    assert [x.metadata for x in schema.fields] == [{}, {SYSTEM_FIELDS: ["_ts"]}]
+    schema = envelope.spark_schema()
     assert Envelope.of_schema(schema) == envelope
     assert arrow_schema(schema).equals(envelope.schema)
