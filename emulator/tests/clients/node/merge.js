@@ -1,0 +1,25 @@
+// Runs queries over the container d/many and prints a line of JSON for each: its results, or why
+// the client refuses. COSMOS_ENDPOINT and COSMOS_KEY say where; the argument is a JSON file of texts.
+
+const { readFileSync } = require("node:fs");
+const { CosmosClient } = require("@azure/cosmos");
+
+const client = new CosmosClient({
+  endpoint: process.env.COSMOS_ENDPOINT,
+  key: process.env.COSMOS_KEY,
+});
+const { items } = client.database("d").container("many");
+
+async function main() {
+  for (const text of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
+    let line;
+    try {
+      line = { results: (await items.query(text, { maxItemCount: 7 }).fetchAll()).resources };
+    } catch (thrown) {
+      line = { refused: String(thrown.message || thrown.body?.message || thrown).slice(0, 500) };
+    }
+    console.log(JSON.stringify(line));
+  }
+}
+
+main();
