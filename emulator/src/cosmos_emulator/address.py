@@ -7,13 +7,21 @@ from urllib.parse import unquote
 
 from cosmos_emulator.errors import CosmosError, not_supported
 
-_KINDS: Final = ("dbs", "colls", "docs", "pkranges", "offers")
+_PATHS: Final = {
+    "": [],
+    "dbs": ["dbs"],
+    "colls": ["dbs", "colls"],
+    "docs": ["dbs", "colls", "docs"],
+    "pkranges": ["dbs", "colls", "pkranges"],
+    "users": ["dbs", "users"],
+    "permissions": ["dbs", "users", "permissions"],
+    "offers": ["offers"],
+}
+"""Below which kinds each kind of resource is."""
 _ELSEWHERE: Final = {
     "sprocs": "A stored procedure",
     "triggers": "A trigger",
     "udfs": "A user-defined function",
-    "users": "A user with permissions",
-    "permissions": "A user with permissions",
     "conflicts": "The conflict feed",
     "clientencryptionkeys": "Client-side encryption",
 }
@@ -34,6 +42,16 @@ _OPERATIONS: Final = {
     ("offers", "POST", True): "query_offers",
     ("offers", "GET", False): "read_offer",
     ("offers", "PUT", False): "replace_offer",
+    ("users", "GET", True): "list_users",
+    ("users", "POST", True): "create_user",
+    ("users", "GET", False): "read_user",
+    ("users", "PUT", False): "replace_user",
+    ("users", "DELETE", False): "delete_user",
+    ("permissions", "GET", True): "list_permissions",
+    ("permissions", "POST", True): "create_permission",
+    ("permissions", "GET", False): "read_permission",
+    ("permissions", "PUT", False): "replace_permission",
+    ("permissions", "DELETE", False): "delete_permission",
     ("partitionkey", "POST", True): "delete_items_of_key",
     ("docs", "GET", True): "read_items",
     ("docs", "POST", True): "create_item",
@@ -42,7 +60,13 @@ _OPERATIONS: Final = {
     ("docs", "PATCH", False): "patch_item",
     ("docs", "DELETE", False): "delete_item",
 }
-_QUERIES: Final = {"dbs": "query_databases", "colls": "query_containers", "docs": "query_items"}
+_QUERIES: Final = {
+    "dbs": "query_databases",
+    "colls": "query_containers",
+    "docs": "query_items",
+    "users": "query_users",
+    "permissions": "query_permissions",
+}
 OPERATIONS: Final = frozenset(
     {*_OPERATIONS.values(), *_QUERIES.values()}
     | {"upsert_item", "batch", "query_plan", "change_feed"}
@@ -70,6 +94,11 @@ class Address:
         return (self.kind, "colls") if self.kind == "partitionkey" else (self.kind,)
 
     @property
+    def has_container(self) -> bool:
+        """Whether it is a container, or lies in one."""
+        return len(self.ids) > 1 and self.kind not in {"users", "permissions"}
+
+    @property
     def database(self) -> str:
         return self.ids[0]
 
@@ -92,8 +121,7 @@ def address_of(raw_path: str) -> Address:
         return Address(kind="partitionkey", is_feed=True, ids=ids[:2], link=link)
     if kind in _ELSEWHERE:
         raise not_supported(_ELSEWHERE[kind], "its REFERENCE.md lists what it does.")
-    wanted = ["dbs", "colls", kind][: len(kinds)] if kind in _KINDS[:4] else [kind]
-    if kinds and (kinds != wanted or kind not in _KINDS):
+    if kinds != _PATHS.get(kind):
         raise CosmosError(404, f"There is no resource at /{'/'.join(parts)}.")
     is_feed = len(parts) % 2 == 1
     link = "/".join(parts[:-1] if is_feed else parts)

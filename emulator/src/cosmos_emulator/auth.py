@@ -42,7 +42,7 @@ def check_signature(
         raise CosmosError(
             401,
             "The request is not signed with a master key (type=master&ver=1.0&sig=…). Entra "
-            "tokens and resource tokens are not supported by this emulator.",
+            "tokens are not supported by this emulator.",
         )
     wanted = (_signature(key, verb, x, y, date) for x in kinds for y in links)
     sent = given.get("sig", "").encode()

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from cosmos_emulator import charges
 from cosmos_emulator.address import Address
+from cosmos_emulator.auth import key_bytes
 from cosmos_emulator.containers import Container, Containers
 from cosmos_emulator.errors import (
     COLLECTION_RID_MISMATCH,
@@ -18,6 +19,7 @@ from cosmos_emulator.hashing import HIGHEST, LOWEST
 from cosmos_emulator.items import Item, Items
 from cosmos_emulator.offers import Offers
 from cosmos_emulator.partition_keys import PartitionKey, key_in_header
+from cosmos_emulator.permissions import Principals
 from cosmos_emulator.query.run import Scope
 from cosmos_emulator.ranges import PhysicalRange, Ranges
 from cosmos_emulator.settings import EmulatorSettings
@@ -36,11 +38,13 @@ class Emulator:
     def __init__(self, settings: EmulatorSettings, clock: Callable[[], float]) -> None:
         self.settings = settings
         self.clock = clock
+        self.key = key_bytes(settings.key)
         self.store = Store(settings.data)
         self.ranges = Ranges(self.store)
         self.offers = Offers(self.store, clock)
         self.containers = Containers(self.store, self.ranges, self.offers, clock)
         self.items = Items(self.store, self.ranges, clock)
+        self.principals = Principals(self.store, clock)
         self.work = Work(settings.query_seconds)
 
     def split_if_overgrown(self, pid: int) -> None:

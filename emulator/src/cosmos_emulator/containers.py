@@ -129,6 +129,11 @@ class Containers:
             for container in self.containers(name):
                 self._remove(container)
             self._store.run("DELETE FROM offers WHERE owner = ?", (database.rid,))
+            self._store.run(
+                "DELETE FROM principals WHERE parent = ? OR parent IN "
+                "(SELECT rid FROM principals WHERE parent = ?)",
+                (database.rid, database.rid),
+            )
             self._store.run("DELETE FROM databases WHERE rid = ?", (database.rid,))
         self._cache.clear()
 

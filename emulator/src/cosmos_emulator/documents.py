@@ -33,6 +33,11 @@ from cosmos_emulator.ranges import PhysicalRange
 
 _WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
 _WITH_METADATA: Final = "2021-09-15"
+_TIMES: Final = (
+    *("totalExecution", "queryCompile", "queryLogicalPlanBuild", "queryPhysicalPlanBuild"),
+    *("queryOptimization", "indexLookup", "documentLoad", "VMExecution", "writeOutput"),
+    *("systemFunctionExecute", "userFunctionExecute"),
+)
 _NO_INDEXES: Final = base64.b64encode(
     msgspec.json.encode(
         {
@@ -277,15 +282,26 @@ def _metrics(call: Call, page: ResultPage) -> dict[str, str]:
     """Return what a client wants to know of a query; no index is used here."""
     found = {}
     if call.headers.get("x-ms-documentdb-populatequerymetrics", "").lower() == "true":
-        found["x-ms-documentdb-query-metrics"] = (
-            f"totalExecutionTimeInMs={1000 * page.seconds:.2f};"
-            f"retrievedDocumentCount={page.looked_at};"
-            f"outputDocumentCount={len(page.results)};"
-            f"outputDocumentSize={sum(map(len, page.results))}"
-        )
+        found["x-ms-documentdb-query-metrics"] = _query_metrics(page)
     if call.headers.get("x-ms-cosmos-populateindexmetrics", "").lower() == "true":
         found["x-ms-cosmos-index-utilization"] = _NO_INDEXES
     return found
+
+
+def _query_metrics(page: ResultPage) -> str:
+    """Return all metrics that clients read; times are not taken apart here."""
+    size = sum(map(len, page.results))
+    times = dict.fromkeys(_TIMES, 0.0) | {"totalExecution": 1000 * page.seconds}
+    counts = {
+        "retrievedDocumentCount": page.looked_at,
+        "retrievedDocumentSize": size,
+        "outputDocumentCount": len(page.results),
+        "outputDocumentSize": size,
+        "instructionCount": 0,
+        "indexUtilizationRatio": 0,
+    }
+    parts = [f"{k}TimeInMs={v:.2f}" for k, v in times.items()]
+    return ";".join([*parts, *(f"{k}={v}" for k, v in counts.items())])
 
 
 def _documents(

@@ -13,10 +13,11 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable
 from typing import Final, Literal
+from urllib.parse import unquote
 
 from aiohttp import web
 
-from cosmos_emulator import auth, batches, documents, resources
+from cosmos_emulator import auth, batches, documents, permissions, resources, users
 from cosmos_emulator.address import Address, address_of, operation_of
 from cosmos_emulator.calls import Answer, Call, Emulator, check_incarnation
 from cosmos_emulator.containers import Container
@@ -25,7 +26,7 @@ from cosmos_emulator.faults import Faults, Target
 from cosmos_emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
-_HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS
+_HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS | users.HANDLERS
 _LONGEST_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
 _NO_BODY: Final = frozenset({204, 304})
 
@@ -37,12 +38,12 @@ class ConnectionDropped(Exception):
 class Gateway:
     """Answers everything but ``/_emulator``; counts what it was asked."""
 
-    def __init__(self, emulator: Emulator, key: bytes) -> None:
+    def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
         self.faults = Faults(emulator.settings.seed)
         self.throttle = Throttle()
         self.requests: Counter[tuple[str, int]] = Counter()
-        self._key = key
+        self._key = emulator.key
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         activity = request.headers.get("x-ms-activity-id") or str(uuid.uuid4())
@@ -66,7 +67,7 @@ class Gateway:
         return _response(answer, activity, asyncio.get_running_loop().time() - start)
 
     async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:
-        self._check_signature(request, address)
+        self._check_may(request, address, operation)
         body = await _body(request)
         call = self._call(request, address, operation, body)
         target = self._target(call)
@@ -111,10 +112,17 @@ class Gateway:
                 507, "The disk of the emulator is full: nothing of this was stored."
             ) from error
 
-    def _check_signature(self, request: web.Request, address: Address) -> None:
+    def _check_may(self, request: web.Request, address: Address, operation: str) -> None:
+        """Raise 401 or 403 unless a request is signed, or has a token that opens it."""
         header = request.headers.get("Authorization")
         if header is None:
             raise CosmosError(401, "The request has no Authorization header.")
+        token = unquote(header)
+        if token.startswith("type=resource"):
+            rid = permissions.opened_by(token, self._key, self.emulator.clock())
+            allowed = self.emulator.principals.definition(rid)
+            users.check_allowed(self.emulator, allowed, address, operation, request.headers)
+            return
         auth.check_signature(
             key=self._key,
             verb=request.method,
@@ -129,7 +137,7 @@ class Gateway:
         self, request: web.Request, address: Address, operation: str, body: bytes
     ) -> Call:
         container = None
-        if len(address.ids) > 1:
+        if address.has_container:
             container = self._container(address)
         return Call(
             address=address,

@@ -66,7 +66,7 @@ def list_databases(emulator: Emulator, _: Call) -> Answer:
 
 async def query_databases(emulator: Emulator, call: Call) -> Answer:
     found = [x.resource() for x in emulator.containers.databases()]
-    return await _queried(emulator, call, "", "Databases", found)
+    return await queried(emulator, call, "", "Databases", found)
 
 
 def read_database(emulator: Emulator, call: Call) -> Answer:
@@ -97,7 +97,7 @@ def list_containers(emulator: Emulator, call: Call) -> Answer:
 async def query_containers(emulator: Emulator, call: Call) -> Answer:
     found = emulator.containers.containers(call.address.database)
     rid = emulator.containers.database(call.address.database).rid
-    return await _queried(
+    return await queried(
         emulator, call, rid, "DocumentCollections", [x.resource() for x in found]
     )
 
@@ -145,7 +145,7 @@ def list_offers(emulator: Emulator, _: Call) -> Answer:
 
 
 async def query_offers(emulator: Emulator, call: Call) -> Answer:
-    return await _queried(
+    return await queried(
         emulator, call, "", "Offers", [x.resource() for x in emulator.offers.all()]
     )
 
@@ -229,9 +229,10 @@ def _listed(
     return _json({"_rid": rid, name: list(found), "_count": len(found)}, headers=sent)
 
 
-async def _queried(
+async def queried(
     emulator: Emulator, call: Call, rid: str, name: str, resources: Sequence[JsonObject]
 ) -> Answer:
+    """Answer a query over some resources, in one page."""
     if call.headers.get("x-ms-continuation"):
         raise not_supported("A continuation here", "These lists come in one page.")
     rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(resources, start=1)]

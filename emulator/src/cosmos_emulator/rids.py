@@ -23,6 +23,16 @@ def new_container_rid(database: str) -> str:
     return _text(_raw(database) + bytes(raw))
 
 
+def new_user_rid(database: str) -> str:
+    raw = bytearray(secrets.token_bytes(4))
+    raw[0] &= ~_CONTAINER_BIT
+    return _text(_raw(database) + bytes(raw))
+
+
+def new_permission_rid(user: str) -> str:
+    return _text(_raw(user) + secrets.token_bytes(8))
+
+
 def item_rid(container: str, number: int) -> str:
     return _text(_raw(container) + number.to_bytes(8, "little"))
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from cosmos_emulator.auth import key_bytes
 from cosmos_emulator.calls import Emulator
 from cosmos_emulator.control import Control
 from cosmos_emulator.gateway import Gateway
@@ -26,9 +25,8 @@ def create_app(
     Raises ``DirectoryInUse`` if another emulator has the directory of the settings, and
     ``ValueError`` for a key or a directory that it cannot use.
     """
-    key = key_bytes(settings.key)
     emulator = Emulator(settings, clock)
-    gateway = Gateway(emulator, key)
+    gateway = Gateway(emulator)
     app = web.Application(client_max_size=_LARGEST_REQUEST)
     Control(gateway).add_to(app.router)
     app.router.add_route("*", "/{path:(?s:.*)}", gateway.handle)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 2  # lower numbers were never released
+_FORMAT = 3  # lower numbers were never released
 _SCHEMA = """
 CREATE TABLE databases (
     rid TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, ts INTEGER NOT NULL, etag TEXT NOT NULL
@@ -60,6 +60,10 @@ CREATE TABLE unique_values (
     PRIMARY KEY (container, pk, position, value)
 ) STRICT;
 CREATE INDEX unique_values_of_items ON unique_values (number);
+CREATE TABLE principals (
+    rid TEXT PRIMARY KEY, parent TEXT NOT NULL, id TEXT NOT NULL, ts INTEGER NOT NULL,
+    etag TEXT NOT NULL, definition BLOB, UNIQUE (parent, id)
+) STRICT;
 """
 
 Row = tuple[Any, ...]
