@@ -219,7 +219,7 @@ async def test_what_is_no_async_container_is_refused(program: Program) -> None:
         {"start_time": datetime.now(UTC) + timedelta(days=1)},
         {"instance_name": ""},
     ],
-    ids=str,
+    ids=["max_items", "lease_expiration", "no zone", "in the future", "instance_name"],
 )
 async def test_a_value_out_of_its_range_is_refused_at_once(wrong: dict[str, Any]) -> None:
     nothing = cast("Any", None)
