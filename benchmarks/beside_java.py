@@ -19,8 +19,8 @@ from time import perf_counter
 from azure.cosmos import PartitionKey
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.cosmos import open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.cosmos.feed import open_cosmos
 from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host

@@ -14,7 +14,7 @@ from changefeed.cli import raise_interrupts
 from changefeed.runtime.version import software_version
 
 COMMANDS: Mapping[str, str] = {
-    "run": "changefeed.cli.run:run",
+    "run": "changefeed.cli.commands.run:run",
     "status": "changefeed.cli.commands.status:status",
     "monitor": "changefeed.cli.commands.monitor:monitor",
     "pause": "changefeed.cli.commands.pause:pause",
@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "produce": "changefeed.cli.commands.produce:produce",
     "log": "changefeed.cli.log:log",
     "emulator": "changefeed.cli.emulator:app",
-    "broker": "changefeed.cli.broker:broker",
+    "broker": "changefeed.cli.commands.broker:broker",
     "pipeline": "changefeed.cli.pipeline:app",
 }
 """Where each command is: a function, or a group of commands."""

@@ -5,7 +5,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final, NoReturn
+from typing import Final, NoReturn
 
 import typer
 
@@ -18,28 +18,6 @@ INTERPRETER: Final = (sys.executable, "-P", "-m", "changefeed")
 """How a command line begins. -P: the current directory must not come before our packages, as
 it does with -m.
 """
-
-_MOST_CHILDREN = 1024
-"""More of them on one machine are a mistyped number."""
-
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        "--processes",
-        min=1,
-        max=_MOST_CHILDREN,
-        help="Run so many on this machine, NAME-1, NAME-2 and so on, under one supervisor.",
-    ),
-]
-"""How many; ``None`` for this process alone."""
-
-StopAtEof = Annotated[
-    bool,
-    typer.Option(
-        "--stop-at-eof", hidden=True, help="Stop when standard input ends, as on SIGTERM."
-    ),
-]
-"""How a child notices that its supervisor is gone."""
 
 _SLACK = 15.0
 """A child ends by itself some seconds after its own budget; only then it is killed."""

@@ -20,6 +20,29 @@ from changefeed.runtime.errors import UserError
 _OPTIONS = ["observer", "options"]
 
 
+_MOST_CHILDREN = 1024
+"""More of them on one machine are a mistyped number."""
+
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        min=1,
+        max=_MOST_CHILDREN,
+        help="Run so many on this machine, NAME-1, NAME-2 and so on, under one supervisor.",
+    ),
+]
+"""How many; ``None`` for this process alone."""
+
+StopAtEof = Annotated[
+    bool,
+    typer.Option(
+        "--stop-at-eof", hidden=True, help="Stop when standard input ends, as on SIGTERM."
+    ),
+]
+"""How a child notices that its supervisor is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sets:
     """Marks the flag of one setting, which has this path."""
@@ -46,7 +69,7 @@ class SettingsFlags:
         for name, option in _options(type(self)):
             given = getattr(self, name)
             for path in (x.path for x in option if isinstance(x, Sets)):
-                if given is not None and given is not False:
+                if given is not None:
                     put(nested, path, given)
         return nested
 
@@ -55,11 +78,9 @@ class SettingsFlags:
         for name, option in _options(type(self)):
             given = getattr(self, name)
             (flag,) = (str(x.default) for x in option if isinstance(x, typer.models.OptionInfo))
-            if given is True:
-                yield flag
-            elif isinstance(given, list):
+            if isinstance(given, list):
                 yield from (f"{flag}={x}" for x in given)
-            elif given is not None and given is not False:
+            elif given is not None:
                 yield f"{flag}={given}"
 
 

@@ -72,11 +72,6 @@ class HostFlags(FeedFlags, ObserverFlags):
         ),
         Sets(("feed", "start")),
     ] = None
-    create_leases: Annotated[
-        bool,
-        typer.Option("--create-lease-container", help="Create it if it is not there."),
-        Sets(("leases", "create")),
-    ] = False
     name: Annotated[
         str | None,
         typer.Option("--name", help="The host's name, its own within the fleet."),

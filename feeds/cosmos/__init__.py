@@ -1,5 +1,1 @@
-"""A container of Azure Cosmos DB as a feed."""
-
-from changefeed.feeds.cosmos.feed import MODES, CosmosFeed, Mode, open_cosmos
-
-__all__ = ["MODES", "CosmosFeed", "Mode", "open_cosmos"]
+"""A container of Azure Cosmos DB as a feed. No client is imported here: addresses need none."""

@@ -35,7 +35,7 @@ class BrokerJob:
     def command(self, name: str) -> Sequence[str]:
         return [
             *(*COMMAND, "broker", "--stop-at-eof", f"--name={name}"),
-            *(f"--cluster={self.cluster}", f"--port={self.ports[name]}"),
+            *(f"--cluster={self.cluster}", f"--set=web.port={self.ports[name]}"),
             *(f"--set={key}={value}" for key, value in _SETTINGS.items()),
         ]
 

@@ -87,7 +87,7 @@ def _hosts(
     command = [
         *(*_changefeed("run"), "--processes=2", "--feed=eventlog:log", *_QUICK),
         *(f"--set=leases.address={ownership}", f"--set=leases.checkpoints={checkpoints}"),
-        *("--create-lease-container", "--observer=samples.redis_and_blob.seen:Seen"),
+        *("--set=leases.create=true", "--observer=samples.redis_and_blob.seen:Seen"),
         f"--option=file={place / 'seen.jsonl'}",
     ]
     with (place / "hosts.log").open("wb") as log:

@@ -28,7 +28,7 @@ _ADVICE: Mapping[int, str] = {
     "Contributor' on the container, check CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING or "
     "CHANGEFEED_BACKENDS__BLOB__KEY, and look at the account's firewall",
     404: "there is no such container: check the name, or let a host create it (of "
-    "leases with --create-lease-container)",
+    "leases with --set=leases.create=true)",
     409: "the account does not take this write; is the container immutable (WORM), or is a "
     "lock on the blob?",
 }

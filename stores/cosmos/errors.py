@@ -19,6 +19,6 @@ translate_errors = Translator(
         "Contributor' on the account, and look at the account's firewall. Databases and "
         "containers can be created with a key only",
         404: "there is no such database or container: check the names, or let a host "
-        "create the container (of leases with --create-lease-container)",
+        "create the container (of leases with --set=leases.create=true)",
     },
 ).errors

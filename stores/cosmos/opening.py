@@ -167,7 +167,7 @@ def partitioned_by_id(properties: Any, where: str) -> bool:
         raise StoreRefused(
             f"{where} has the partition key {', '.join(paths)}, and leases need /id (or "
             "/partitionKey): make another container for them, e.g. by naming a new one "
-            "with --create-lease-container"
+            "with --set=leases.create=true"
         )
     return bool(paths[0] == "/id")
 

@@ -26,7 +26,7 @@ _CERTIFICATE_ADVICE = (
     "by a name that its certificate has, and your own where it asks for one (sslcert=FILE, "
     "sslkey=FILE); and look at the clock of this machine"
 )
-_NO_TABLES = "let a host create the tables (of leases with --create-lease-container)"
+_NO_TABLES = "let a host create the tables (of leases with --set=leases.create=true)"
 _ADVICE: Mapping[str, str] = {
     "28P01": "check the user and the password (CHANGEFEED_BACKENDS__POSTGRES__PASSWORD, "
     "PGPASSWORD or ~/.pgpass)",
@@ -37,7 +37,7 @@ _ADVICE: Mapping[str, str] = {
     "42501": "this role may not do that: it needs USAGE on the schema, and SELECT, INSERT, "
     "UPDATE and DELETE on its tables; CREATE only to create them",
     "42703": "the tables have another form than this version knows: run it once with "
-    "--create-lease-container, or give leases a schema of their own (schema=)",
+    "--set=leases.create=true, or give leases a schema of their own (schema=)",
 }
 
 

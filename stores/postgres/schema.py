@@ -72,7 +72,7 @@ async def require_schema(database: Database, schema: str) -> None:
     if version is None:
         raise StoreMissing(
             f"{database.where}: there are no tables of ours in schema {schema!r}; let a host "
-            "create them (of leases with --create-lease-container), by a role that may"
+            "create them (of leases with --set=leases.create=true), by a role that may"
         )
     _require_version(database, schema, version)
 

@@ -70,7 +70,7 @@ class SqliteFile:
         if not self._path.parent.is_dir():
             raise StoreMissing(
                 f"there are no leases at {self._path}: there is no directory "
-                f"{self._path.parent}; make it, or let it be made with --create-lease-container"
+                f"{self._path.parent}; make it, or let it be made with --set=leases.create=true"
             )
         assert self._thread is None, f"{self._path} is open already"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real_time
 @asynccontextmanager
 async def broker(cwd: Path, name: str, port: int, *more: str) -> AsyncIterator[Running]:
     """Run a broker over the directory ``cluster``, and give it once it takes records."""
-    flags = (f"--cluster=file://{cwd}/cluster", f"--name={name}", f"--port={port}")
+    flags = (f"--cluster=file://{cwd}/cluster", f"--name={name}", f"--set=web.port={port}")
     async with running("broker", *flags, *QUICK_BROKER, *more, cwd=cwd) as process:
         await process.says("broker.listening")
         yield process
@@ -71,7 +71,7 @@ async def test_several_brokers_run_under_one_supervisor_and_stop_in_order(
     tmp_path: Path,
 ) -> None:
     port = free_ports(2)
-    flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
+    flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--set=web.port={port}")
     async with running("broker", "--processes=2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
         await ready(port, both)
         await ready(port + 1, both)
@@ -106,7 +106,7 @@ async def test_several_brokers_end_with_2_where_another_program_has_one_of_their
     tmp_path: Path,
 ) -> None:
     port = free_ports(2)
-    flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
+    flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--set=web.port={port}")
     with socket.create_server(("127.0.0.1", port + 1)):
         async with (
             running("broker", "--processes=2", *flags, *QUICK_BROKER, cwd=tmp_path) as both,

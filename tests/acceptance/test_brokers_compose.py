@@ -54,8 +54,14 @@ async def test_its_brokers_share_a_collection_that_the_readme_makes_and_fills(
     ports = {x: free_port() for x in BROKERS}
     async with AsyncExitStack() as stack:
         for name, port in ports.items():
-            command = [x for x in SERVICES[name]["command"] if not x.startswith("--port=")]
-            own = (f"--name={SERVICES[name]['hostname']}", f"--port={port}", *QUICK_BROKER)
+            command = [
+                x for x in SERVICES[name]["command"] if not x.startswith("--set=web.port=")
+            ]
+            own = (
+                f"--name={SERVICES[name]['hostname']}",
+                f"--set=web.port={port}",
+                *QUICK_BROKER,
+            )
             env = environment(name, azurite)
             await stack.enter_async_context(running(*command, *own, cwd=tmp_path, env=env))
         await asyncio.gather(*map(ready, ports.values()))
@@ -90,9 +96,9 @@ def client(line: str, ports: dict[str, int], cwd: Path) -> str:
 def test_the_health_check_of_the_image_looks_where_brokers_listen() -> None:
     for name in BROKERS:
         (port,) = (
-            x.removeprefix("--port=")
+            x.removeprefix("--set=web.port=")
             for x in SERVICES[name]["command"]
-            if x.startswith("--port=")
+            if x.startswith("--set=web.port=")
         )
         assert str(SERVICES[name]["environment"]["CHANGEFEED_WEB__PORT"]) == port
         assert SERVICES[name]["ports"][0].endswith(f":{port}")

@@ -52,7 +52,7 @@ async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
         async with CosmosClient(url, DEVELOPMENT_KEY) as client:
             await container(client, "orders", "/pk")
             code, said = await command("doctor", *places, cwd=tmp_path)
-            assert (code, "--create-lease-container" in said.replace("\n", "")) == (2, True)
+            assert (code, "--set=leases.create=true" in said.replace("\n", "")) == (2, True)
             await container(client, "leases", "/id", default_ttl=-1)
         code, said = await command("doctor", "--watch=0", *places, "--json", cwd=tmp_path)
         found = {x["about"]: x["severity"] for x in json.loads(said)}

@@ -89,7 +89,7 @@ class World:
             "--observer=tests.acceptance.cosmos_recorder:record",
             f"--feed=cosmos+{self.url}d/orders",
             f"--leases=cosmos+{self.url}d/leases{leases}",
-            "--create-lease-container",
+            "--set=leases.create=true",
             f"--name={name}",
             *QUICK,
             *more,

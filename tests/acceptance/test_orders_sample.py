@@ -46,7 +46,7 @@ def host(name: str, url: str, cwd: Path) -> Any:
         f"--name={name}",
         f"--feed=cosmos+{url}shop/orders",
         f"--leases=cosmos+{url}shop/leases",
-        "--create-lease-container",
+        "--set=leases.create=true",
         "--observer=samples.orders.view:CustomerView",
         f"--option=view=cosmos+{url}shop/customers",
         *QUICK,

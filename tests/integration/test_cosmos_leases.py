@@ -502,7 +502,7 @@ async def refusal(place: Place, options: str = "?prefix=p", **means: Any) -> str
 async def test_a_container_that_is_not_there_is_refused_or_created_ready_for_use(
     place: Place,
 ) -> None:
-    assert "--create-lease-container" in await refusal(place, create=False)
+    assert "--set=leases.create=true" in await refusal(place, create=False)
     await place.leases(create=True)
     await place.leases(create=True)
     properties = await (await place.raw()).read()

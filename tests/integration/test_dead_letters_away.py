@@ -25,7 +25,7 @@ async def test_a_host_waits_for_the_server_of_its_dead_letters_and_goes_on(
         options = (
             *PLACES,
             *QUICK,
-            "--create-lease-container",
+            "--set=leases.create=true",
             "--observer=log",
             PUT_ASIDE,
             address,

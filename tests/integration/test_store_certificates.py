@@ -47,7 +47,7 @@ def ends_with_2(place: Path, leases: str, **env: str) -> str:
     """Run a host, which must end with 2; return what it said."""
     a_log_of(4, place)
     options = ("--feed=eventlog:log", "--observer=log", f"--leases={leases}")
-    ended = changefeed("run", *options, "--create-lease-container", cwd=place, env=env)
+    ended = changefeed("run", *options, "--set=leases.create=true", cwd=place, env=env)
     assert ended.returncode == 2, ended.stderr
     return " ".join(ended.stderr.split())
 

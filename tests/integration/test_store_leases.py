@@ -157,7 +157,7 @@ async def test_a_container_that_is_not_there_is_created_only_where_asked(
     blobs = blob_address(azurite, "not-yet/p")
     options = opening(azurite, create=False)
     for address in (tables, blobs):
-        with pytest.raises(StoreRefused, match="--create-lease-container"):
+        with pytest.raises(StoreRefused, match=r"--set=leases\.create=true"):
             async with open_container(address, options):
                 pass
         with pytest.raises(StoreMissing):

@@ -84,7 +84,7 @@ class BrokerProcesses:
             flags = (f"--cluster={found.address}", f"--name={name}")
             self.running[name] = await self._stack.enter_async_context(
                 running(
-                    *("broker", *flags, f"--port={self.ports[name]}", *self._options),
+                    *("broker", *flags, f"--set=web.port={self.ports[name]}", *self._options),
                     cwd=self._cwd,
                     env=found.environment,
                 )

@@ -20,10 +20,10 @@ class LeasePlace:
     def flags(self) -> Sequence[str]:
         """What a host needs on its command line."""
         if len(self.addresses) == 1:
-            return [f"--leases={self.addresses[0]}", "--create-lease-container"]
+            return [f"--leases={self.addresses[0]}", "--set=leases.create=true"]
         names = ("leases.address", "leases.checkpoints")
         both = zip(names, self.addresses, strict=True)
-        return ["--create-lease-container", *(f"--set={x}={y}" for x, y in both)]
+        return ["--set=leases.create=true", *(f"--set={x}={y}" for x, y in both)]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from changefeed.feeds.cosmos import CosmosFeed
+from changefeed.feeds.cosmos.feed import CosmosFeed
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 
 

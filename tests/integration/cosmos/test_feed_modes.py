@@ -11,8 +11,8 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.cosmos.feed import CosmosFeed, open_cosmos
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.pipeline.source.addresses import identity_at

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.cosmos import CosmosFeed
+from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeEnded, RangeId

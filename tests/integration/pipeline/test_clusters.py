@@ -50,7 +50,11 @@ class Cluster:
 
     @asynccontextmanager
     async def broker(self, name: str, port: int) -> AsyncIterator[None]:
-        flags = (f"--cluster=file://{self.home}/cluster", f"--name={name}", f"--port={port}")
+        flags = (
+            f"--cluster=file://{self.home}/cluster",
+            f"--name={name}",
+            f"--set=web.port={port}",
+        )
         async with running("broker", *flags, *QUICK, cwd=self.home) as process:
             await process.says("broker.listening")
             yield

@@ -108,7 +108,6 @@ def test_a_command_line_makes_the_flags_that_it_is_made_of_but_a_child_has_its_o
         observer="m:C",
         start="now",
         name="mine",
-        create_leases=True,
         options=["a=--b"],
         sets=["web.port=1", "leases.expiration=77"],
     )

@@ -56,6 +56,12 @@ print(*sorted({{x.partition(".")[0] for x in sys.modules}}))
     assert set(done.stdout.split()) & HEAVY - QUICK == set()
 
 
+def test_no_client_of_azure_is_imported_for_other_feeds_and_stores() -> None:
+    code = "import sys, changefeed.cli.status_tables; print('azure' in sys.modules)"
+    line = [sys.executable, "-P", "-c", code]
+    assert subprocess.run(line, capture_output=True, check=True).stdout == b"False\n"
+
+
 def test_a_host_imports_no_spark() -> None:
     assert imported("run", "--help") & {"deltalake", "pyarrow", "pyspark"} == set()
 

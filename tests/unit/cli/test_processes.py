@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.cli.children import supervise
 from changefeed.cli.host_flags import HostFlags
-from changefeed.cli.run import arguments_of
+from changefeed.cli.hosts import arguments_of
 from changefeed.host.child_start import ChildStart
 from changefeed.host.settings import Settings
 

@@ -1,0 +1,25 @@
+"""``changefeed run``: this process is one host, or supervises several."""
+
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.flags import Processes, StopAtEof, with_flags
+from changefeed.cli.host_flags import HostFlags
+
+
+@with_flags
+def run(
+    flags: HostFlags, *, processes: Processes = None, stop_at_eof: StopAtEof = False
+) -> None:
+    """Run one host: share the ranges of a feed with the other hosts of the fleet.
+
+    SIGTERM or Ctrl-C stops it in an orderly way, a second one at once. Settings come from
+    these flags, from the environment (CHANGEFEED_LEASES__EXPIRATION=20) and from a file.
+    Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
+    With --processes, a host that dies is started again, and the worst code is that of all.
+    """
+    from changefeed.cli import hosts
+
+    with exit_on_error():
+        if processes is None:
+            hosts.run_one(flags.settings(), stop_at_eof=stop_at_eof)
+        else:
+            hosts.run_several(flags, flags.settings(), processes)

@@ -1,0 +1,35 @@
+"""Running one host, or several under one supervisor."""
+
+from typing import Never
+
+from changefeed.cli.children import run_processes
+from changefeed.cli.host_flags import HostFlags
+from changefeed.host.run import run_host
+from changefeed.host.settings import Settings
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import set_up_logs
+
+
+def run_one(settings: Settings, *, stop_at_eof: bool) -> None:
+    """Be a host until a signal asks for the end."""
+    run_host(settings, stop_at_eof=stop_at_eof)
+
+
+def run_several(flags: HostFlags, settings: Settings, count: int) -> Never:
+    """Supervise ``count`` hosts until all have ended."""
+    if settings.observer.name is None:
+        raise UserError("no observer was named; give one with --observer, e.g. log")
+    set_up_logs(settings.log)
+    run_processes(
+        settings.host.name,
+        count,
+        lambda name, index: arguments_of(flags, settings, name, index),
+        stop_timeout=settings.host.stop_timeout,
+    )
+
+
+def arguments_of(flags: HostFlags, settings: Settings, name: str, index: int) -> list[str]:
+    """Return the arguments of one host of several. A fixed port is that of the first one."""
+    first = settings.web.port
+    ports = [f"--set=web.port={first + index}"] if isinstance(first, int) and first else []
+    return ["run", *flags.arguments_of_child(), *ports, f"--name={name}"]
