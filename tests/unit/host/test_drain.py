@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pytest
+
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause
+from changefeed.host.context import Drain
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
@@ -94,6 +97,23 @@ async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take()
         await asyncio.sleep(60)
         assert await running.loads() == {"a": 1, "b": 1}
         assert reasons == [CloseReason.HANDED_OVER]
+
+
+async def test_a_drain_that_had_no_deadline_gets_one_later() -> None:
+    drain = Drain()
+
+    async def in_hand() -> None:
+        async with drain.bounded():
+            await asyncio.sleep(100)
+
+    call = asyncio.create_task(in_hand())
+    drain.begin(CloseReason.STOPPING, within=None)
+    await asyncio.sleep(1)
+    began = now()
+    drain.begin(CloseReason.HANDED_OVER, within=3)
+    with pytest.raises(TimeoutError):
+        await call
+    assert (now() - began, drain.reason) == (3, CloseReason.STOPPING)
 
 
 class Slow(Handed):
