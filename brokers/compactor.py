@@ -109,11 +109,13 @@ class Compactor:
             while await self._run(catalog, era, row, everything=everything):
                 catalog = self._catalogs.newest
         except (StoreError, RowDamaged, FlushDamaged, ClusterRefused) as error:
-            _log.warning("compaction.failed", extra={**where, "error": str(error)})
+            _log.warning(
+                "broker.failed", extra={"doing": "compact", **where, "error": str(error)}
+            )
             self.done.failures += 1
             return False
         except Exception:  # noqa: BLE001 - the broker goes on without
-            _log.exception("compaction.failed", extra=where)
+            _log.exception("broker.failed", extra={"doing": "compact", **where})
             self.done.failures += 1
             return False
         return True
@@ -220,7 +222,7 @@ class Compactor:
                 if named and named.key != listed.key:
                     needless.append(listed.key)
             if needless:
-                _log.info("compaction.swept", extra={"segments": needless})
+                _log.info("compaction.run", extra={"segments": needless})
                 await self._store.delete(needless)
 
     def _count(self, run: CompactedRun) -> None:

@@ -221,7 +221,9 @@ class BrokerCore:
             reached = await self._reads.reached(collection, batch)
         except (RangeDamaged, StoreError) as error:
             # It may be restored, or answer by then; batches beside this one go on.
-            _log.warning("broker.reached_unknown", extra={"error": str(error)})
+            _log.warning(
+                "broker.failed", extra={"doing": "look up a producer", "error": str(error)}
+            )
             return await self._not(batch, "moving")
         if isinstance(reached, Taken):
             return NotAppended(partition=batch.partition, reason="taken")

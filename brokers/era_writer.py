@@ -114,7 +114,9 @@ class EraWriter:
         try:
             await row.run()
         except Exception:  # noqa: BLE001 - the border of a row
-            _log.exception("broker.row_failed", extra={"era": row.place.era})
+            _log.exception(
+                "broker.failed", extra={"doing": "write a row", "era": row.place.era}
+            )
             row.lose()
         assert not row.is_open, f"row {row.place} is open and has no writer"
         if row.lost:

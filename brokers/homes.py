@@ -161,7 +161,9 @@ class HomeTaker:
             try:
                 await self._partitions.read(row, collection, partition, partition.start, most)
             except RangeDamaged as error:  # any broker can say so; the others still move
-                _log.warning("broker.home_not_warmed", extra={"error": str(error)})
+                _log.warning(
+                    "broker.failed", extra={"doing": "warm a home", "error": str(error)}
+                )
         if coming:
             taken = {(name, x.id) for name, x in coming}
             await self._catalogs.change(lambda x: with_homes_taken(x, self._name, taken))

@@ -237,7 +237,10 @@ class Members:
         try:
             return from_json(data, Sign)
         except Undecodable as error:
-            _log.warning("broker.sign_unreadable", extra={"key": key, "error": str(error)})
+            _log.warning(
+                "broker.failed",
+                extra={"doing": "read a sign of life", "key": key, "error": str(error)},
+            )
             return None
 
 

@@ -317,9 +317,12 @@ class RowWriter:
                 there = await self._store.get(key)
                 if there is not None:
                     return there == data
-                _log.warning("broker.flush_not_found", extra={"key": key})
+                why = "the store says that it is there, and has none"
             except StoreError as error:
-                _log.warning("broker.flush_failed", extra={"key": key, "error": str(error)})
+                why = str(error)
+            _log.warning(
+                "broker.failed", extra={"doing": "write an object", "key": key, "error": why}
+            )
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.max_retry_delay)
         return False

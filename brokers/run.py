@@ -69,7 +69,7 @@ async def _be_broker(
             )
             async with serving(server.application(), LIMITS, listening, tls=tls):
                 leave_startup_out_of_collections()
-                _log.info("broker.listening", address=address, name=core.name)
+                _log.info("web.listening", address=address, name=core.name)
                 await stop.requested.wait()
                 await _leave(core, stop, settings.broker.stop_timeout)
             showing.cancel()
@@ -96,7 +96,7 @@ async def _leave(core: BrokerCore, stop: Stop, patience: float) -> None:
         _log.info("broker.left", name=core.name)
     else:
         _log.warning(
-            "broker.left_at_once", name=core.name, advice="others take over when it expires"
+            "broker.left", name=core.name, advice="at once: others take over when it expires"
         )
 
 

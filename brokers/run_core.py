@@ -137,7 +137,7 @@ def _can_compact() -> bool:
     try:
         segments_module()
     except FeedRefused as error:
-        _log.warning("compaction.off", extra={"reason": str(error)})
+        _log.warning("broker.failed", extra={"doing": "compact", "error": str(error)})
         return False
     return True
 
@@ -156,13 +156,13 @@ async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> Non
         except NameTaken:
             raise
         except StoreError as error:  # it refuses in passing, too: a start alone ends by that
-            _log.warning("broker.store_unavailable", extra={"doing": what, "error": str(error)})
+            _log.warning("broker.failed", extra={"doing": what, "error": str(error)})
         except (RowDamaged, RangeDamaged) as error:
             failed = error
             _log.exception("broker.row_damaged", extra={"doing": what, "error": str(error)})
         except Exception as error:  # noqa: BLE001 - the border of a loop, not of the broker
             failed, pause = error, min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
-            _log.exception("broker.loop_failed", extra={"doing": what, "error": str(error)})
+            _log.exception("broker.failed", extra={"doing": what, "error": str(error)})
             await asyncio.sleep(pause)
         if failed is None:
             failing.pop(what, None)

@@ -112,7 +112,8 @@ class Supervisor:
             dead = dict([*dead.items()][-_REMEMBERED:])
             ended = how_it_ended(code)
             if self._stop.requested.is_set():
-                _log.info("process.ended", name=name, **ended)
+                log = _log.warning if code == -signal.SIGKILL else _log.info
+                log("process.ended", name=name, **ended)
                 return code
             if code == USER_ERROR:
                 _log.error("process.ended", name=name, **ended, advice="see its message")
@@ -146,7 +147,6 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._budget):
                 await self._stop.at_once.wait()
-        _log.warning("process.killed", names=sorted(self._children))
         self._signal_all(signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:

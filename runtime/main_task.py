@@ -35,7 +35,8 @@ def run_main_task(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
                 raise
             if not task.done():
                 _log.error(
-                    "task.exit_ignored",
+                    "process.warning",
+                    what="an exit was ignored",
                     error=repr(error),
                     advice="a task that the observer started raised it, and has ended; the "
                     "process goes on: raise an Exception there",

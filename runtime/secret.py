@@ -50,7 +50,10 @@ class Renewed(Generic[T]):
         except (UserError, ValueError) as error:
             if not self._missed:
                 _log.warning(
-                    "secret.unreadable", reason=str(error), advice="the last one is used on"
+                    "process.warning",
+                    what="a secret is unreadable",
+                    reason=str(error),
+                    advice="the last one is used on",
                 )
             self._missed = True
         else:

@@ -153,7 +153,7 @@ class Sender:
             answers = await self._ask(outlet.url, lanes)
             aside = self._take_answers(lanes, answers)
         except FeedUnavailable as error:
-            _log.debug("producer.unanswered", broker=outlet.url, reason=str(error))
+            _log.debug("producer.waits", broker=outlet.url, reason=str(error))
             aside = lanes
         except Exception as error:
             for lane in lanes:
@@ -272,7 +272,7 @@ class Sender:
                 try:
                     answers = await self._ask_once(url, some)
                 except FeedUnavailable as error:
-                    _log.debug("producer.unanswered", broker=url, reason=str(error))
+                    _log.debug("producer.waits", broker=url, reason=str(error))
                     break
                 self._take_answers(some, answers)
 

@@ -26,7 +26,7 @@ async def broker(cwd: Path, name: str, port: int, *more: str) -> AsyncIterator[R
     """Run a broker over the directory ``cluster``, and give it once it takes records."""
     flags = (f"--cluster=file://{cwd}/cluster", f"--name={name}", f"--set=web.port={port}")
     async with running("broker", *flags, *QUICK_BROKER, *more, cwd=cwd) as process:
-        await process.says("broker.listening")
+        await process.says("web.listening")
         yield process
 
 

@@ -17,7 +17,7 @@ SERVING = {
     ("run", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
     ("run", "--processes=2", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
     ("monitor", *PLACES): '"event": "web.listening"',
-    (*BROKER, "--cluster=file:///{place}/cluster"): '"event": "broker.listening"',
+    (*BROKER, "--cluster=file:///{place}/cluster"): '"event": "web.listening"',
     ("emulator", "--port=0"): "serving Cosmos DB",
 }
 

@@ -56,7 +56,7 @@ class Cluster:
             f"--set=web.port={port}",
         )
         async with running("broker", *flags, *QUICK, cwd=self.home) as process:
-            await process.says("broker.listening")
+            await process.says("web.listening")
             yield
 
     @asynccontextmanager

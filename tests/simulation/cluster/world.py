@@ -52,7 +52,7 @@ class Bugs(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.msg in ("broker.loop_failed", "broker.row_failed"):
+        if record.msg == "broker.failed" and record.levelno >= logging.ERROR:
             self.found.append(self.format(record))
 
     def check(self) -> None:

@@ -70,7 +70,7 @@ def test_a_task_that_no_one_awaits_ends_alone_and_is_in_the_log(
         return repr(task.exception())
 
     assert run_main_task(runner, main()) == "SystemExit(3)"
-    (line,) = [x for x in caplog.records if "task.exit_ignored" in x.getMessage()]
+    (line,) = [x for x in caplog.records if "an exit was ignored" in x.getMessage()]
     assert "SystemExit(3)" in line.getMessage()
 
 
