@@ -61,7 +61,7 @@ def killed_between_the_commits(count: int, cwd: Path) -> None:
     """Kill a pipeline when a batch is in the table, which Spark does not know yet."""
     with started(cwd) as process:
         until(
-            lambda: commits_of_the_table(cwd) > count, process, cwd / "said"
+            lambda: commits_of_the_table(cwd) > count, process, cwd / "said", patience=PATIENCE
         )  # the first makes it
 
 
@@ -119,12 +119,17 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     checkpoint = str(tmp_path / "tables/_checkpoints/changes")
     assert (committed(checkpoint), is_owned(checkpoint)) == (None, False)
     with started(tmp_path, "--set=web.port=0") as process:
-        until(lambda: in_a_batch(tmp_path, 2), process, tmp_path / "said")
+        until(lambda: in_a_batch(tmp_path, 2), process, tmp_path / "said", patience=PATIENCE)
         with pytest.raises(PipelineRefused, match="stop it first"), owned(checkpoint):
             pass
-        until(lambda: metric(served(tmp_path), "batches_total") > 0, process, tmp_path / "said")
+        until(
+            lambda: metric(served(tmp_path), "batches_total") > 0,
+            process,
+            tmp_path / "said",
+            patience=PATIENCE,
+        )
         assert_metrics_are_right(served(tmp_path))
-        until(lambda: in_a_batch(tmp_path, 3), process, tmp_path / "said")
+        until(lambda: in_a_batch(tmp_path, 3), process, tmp_path / "said", patience=PATIENCE)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, (tmp_path / "said").read_text()
     said = (tmp_path / "said").read_text()
