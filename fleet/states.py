@@ -177,7 +177,8 @@ def _state(lease: Lease, *, idle: bool, waits: bool, expired: bool) -> _Said:
         return "unowned", f"no host has its lease{_left_behind(lease.health)}", None
     if expired:
         return "expired", "its owner gives no sign of life", lease.stamp
-    return _observer_state(lease.health) or ("idle" if idle else "reading", None, None)
+    state: RangeState = "idle" if idle else "reading"
+    return _observer_state(lease.health) or (state, lease.deaths.note, None)
 
 
 def _left_behind(health: RangeHealth) -> str:

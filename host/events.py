@@ -154,6 +154,8 @@ class HostEvents(FailureLog):
             self._metrics.count(m.STEALS)
         deaths = lease.deaths
         suspect = {"suspect": deaths.suspect, "times": deaths.with_suspect}
+        if deaths.count and deaths.with_suspect and how != "stolen":
+            self._metrics.count(m.KILLED, range=lease.range_id)
         self._log.log(
             logging.WARNING if deaths.care else logging.DEBUG,
             "lease.acquired",

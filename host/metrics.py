@@ -34,6 +34,11 @@ GAVE_UP = Instrument(
 DEAD_LETTERS = Instrument(
     "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
 )
+KILLED = Instrument(
+    "changefeed.range.killed",
+    "{process}",
+    "Processes that died while they delivered one change alone",
+)
 CHECKPOINTS = Instrument("changefeed.checkpoints", "{checkpoint}", "Checkpoints written")
 RENEWALS = Instrument("changefeed.lease.renewals", "{renewal}", "Leases renewed")
 CONFLICTS = Instrument(
@@ -60,6 +65,7 @@ _COUNTERS = (
     STUCK,
     GAVE_UP,
     DEAD_LETTERS,
+    KILLED,
     CHECKPOINTS,
     RENEWALS,
     CONFLICTS,

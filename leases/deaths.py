@@ -84,5 +84,13 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         times = "1 time" if self.with_suspect == 1 else f"{self.with_suspect} times"
         return f"killed its process {times}{by}"
 
+    @property
+    def note(self) -> str | None:
+        """What to tell people of a range, ``None`` while it is delivered like all others."""
+        if not self.care:
+            return None
+        suspect = f": change {self.suspect} {self.reason}" if self.with_suspect else ""
+        return f"its owners died, so it is delivered with care{suspect}"
+
 
 NO_DEATHS = Deaths()

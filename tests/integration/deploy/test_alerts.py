@@ -16,9 +16,12 @@ import yaml
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause
+from changefeed.leases.deaths import Deaths
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.observer import Context
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Sections
+from tests.support import make
 from tests.support.promtool import RULES, check_alerts, check_expressions, promtool
 from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
@@ -106,6 +109,14 @@ async def the_lease_container_goes_away(fleet: RecordedFleet) -> None:
     await fleet.live(30, changes=6)
 
 
+async def an_owner_has_died_with_a_change(fleet: RecordedFleet) -> None:
+    (found, *_) = await fleet.feed.ranges()
+    deaths = Deaths(count=1, care=9, noted=0)
+    taken = make.lease(found, at="0").taken_by(HostName("z"), Incarnation("z-1"), deaths)
+    await fleet.container.create(taken)
+    await an_hour(fleet)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """What a fleet lives through, and the alerts that fire meanwhile."""
@@ -131,6 +142,9 @@ SCENARIOS = {
         observer=Fastidious,
         parts={"observer": {"on_failure": "dead-letter"}},
         fires={"ChangefeedDeadLetters"},
+    ),
+    "a change kills": Scenario(
+        story=an_owner_has_died_with_a_change, fires={"ChangefeedFailing"}
     ),
     "paused": Scenario(
         story=a_range_is_paused,

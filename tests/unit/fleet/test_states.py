@@ -9,6 +9,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.states import Listing, fleet_status
 from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
+from changefeed.leases.deaths import Deaths
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
@@ -56,6 +57,9 @@ def owned(of: str = "anna-1", *, stamp: float | None = NOW) -> Lease:
 OWNED = owned()
 FREE = make.lease("r", epoch=1)
 FAILING = RangeHealth(failing_since=7.0, last_error="ValueError: no")
+SUSPECTED = replace(
+    OWNED, deaths=Deaths(count=3, care=9, suspect=17, with_suspect=3, cause="SIGSEGV")
+)
 STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
 
 
@@ -68,6 +72,13 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
         (OWNED, Figures(lag=5), "reading", None, None),
         (OWNED.with_health(FAILING), Figures(lag=0), "failing", "ValueError: no", 7.0),
         (OWNED.with_health(STUCK), Figures(), "stuck", "does not come back", 9.0),
+        (
+            SUSPECTED,
+            Figures(),
+            "reading",
+            "change 17 killed its process 3 times (SIGSEGV)",
+            None,
+        ),
         (OWNED.with_health(FAILING).paused_because("disk"), Figures(), "paused", "disk", None),
         (make.closed(FREE), Figures(), "ended", None, None),
         (FREE, Figures(lag=0), "unowned", "no host has its lease", None),
