@@ -197,13 +197,13 @@ async def test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed(
         world.check(repeated=2 * 2 * PAGE)
 
 
-async def by_hand(world: World, name: str, *arguments: str) -> list[str]:
+async def by_hand(world: World, command: str, *arguments: str) -> list[str]:
     """Run a command of an operator; return the words it says."""
     places = (f"--feed=cosmos+{world.url}d/orders", f"--leases=cosmos+{world.url}d/leases")
     prefix = f"{places[1]}?prefix=fleet"
     done = await asyncio.to_thread(
         partial(changefeed, cwd=world.cwd, patience=PATIENCE),
-        name,
+        *command.split(),
         places[0],
         prefix,
         *QUICK,
@@ -223,13 +223,13 @@ async def test_a_range_is_split_and_merged_by_hand_while_hosts_read_it(tmp_path:
         await world.write(3)
         await world.all_handled(first)
         writing = asyncio.create_task(world.write(20, pause=0.1))
-        *_, low, middle, high = await by_hand(world, "range", "split", "0", "--into=3")
+        *_, low, middle, high = await by_hand(world, "range split", "0", "--into=3")
         assert (low[0], middle[-32:], high[-3:]) == ("-", high[:32], "-FF")
         await world.split()  # in the middle of one of the parts
         await writing
         await world.all_handled(first)
         *_, merged = await by_hand(
-            world, "range", "merge", "--wait=50", "--", low, middle[:32] + "-1F" + "F" * 30
+            world, "range merge", "--wait=50", "--", low, middle[:32] + "-1F" + "F" * 30
         )
         assert merged == "1", "all of a range of the feed has its name"
         await world.write(3)
