@@ -1,6 +1,6 @@
 """Observers on Spark executors: the Spark sink ``changefeed_observer``.
 
-A task has whole ranges (the source must not cut them into slices: ``whole_ranges``), one
+A task has whole ranges (the source must not cut them into slices: ``WHOLE_RANGES``), one
 after the other. For each it makes an observer, opens it, hands it the changes in order,
 and closes it. So an observer lives for one batch, not for as long as a lease. It is called
 as a host calls it: with retries, a time limit, concurrent keys, dead letters.
@@ -31,7 +31,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -52,7 +51,7 @@ from changefeed.observers.registry import load_observer
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
-from changefeed.pipeline.source.spark import freeze_gc, stream
+from changefeed.pipeline.source.spark import freeze_gc
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.settings import LogSettings
@@ -61,22 +60,14 @@ _log = get_logger()
 
 NAME: Final = "changefeed_observer"
 _PAGE: Final = 1000
-_NEVER_CUT: Final = 2**62
+WHOLE_RANGES: Final = str(2**62)
+"""The option ``sliceChanges`` of the source, for tasks that read whole ranges."""
 _CLOSE_TIMEOUT: Final = 10.0
 _BATCH: Final = "streaming.sql.batchId"
 
 # Kept for as long as the process, which Spark uses for one task after the other: in an
 # outage that outlives batches, each change would else be the first under suspicion.
 _suspicions = defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
-
-
-def whole_ranges(spark: SparkSession, feed: str, **options: str) -> DataFrame:
-    """Return a feed as a stream in which a task reads whole ranges; see ``options``."""
-    return stream(spark, feed, **options, sliceChanges=str(_NEVER_CUT))
-
-
-def register_observers(spark: SparkSession) -> None:
-    spark.dataSource.register(ObserverSink)
 
 
 class ObserverSink(DataSource):

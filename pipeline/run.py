@@ -14,9 +14,8 @@ from changefeed.observers.registry import load_observer
 from changefeed.pipeline import start_offset
 from changefeed.pipeline.checkpoint_dir import all_owned
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.lost import try_again
 from changefeed.pipeline.metrics import PipelineListener
-from changefeed.pipeline.observer_sink import NAME, register_observers, whole_ranges
+from changefeed.pipeline.observer_sink import NAME, WHOLE_RANGES, ObserverSink
 from changefeed.pipeline.progress import ProgressLog, TableProgress
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
@@ -25,6 +24,8 @@ from changefeed.pipeline.source.addresses import identity_at, open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.spark import stream
+from changefeed.pipeline.spark_errors import try_again
 from changefeed.pipeline.supervisor import Filler, Starter, keep_running, started
 from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.pipeline.web import served
@@ -63,7 +64,7 @@ def run_tables(
         process.run(starters, stop, fillers=queries.fillers())
 
 
-def observe(
+def run_observer(
     settings: PipelineSettings,
     stop: Stopping,
     *,
@@ -101,14 +102,15 @@ class Observing:
     once: bool = False
 
     def started(self) -> StreamingQuery:
-        register_observers(self.spark)
+        self.spark.dataSource.register(ObserverSink)
         settings = self.settings
-        changes = whole_ranges(
+        changes = stream(
             self.spark,
             settings.feed,
             startingAt=self.start.as_text(),
             maxChangesPerTrigger=str(settings.max_changes),
             holdFile=self.hold.file(OBSERVER),
+            sliceChanges=WHOLE_RANGES,
         )
         writer = changes.writeStream.format(NAME).options(
             observer=settings.observer.model_dump_json(),

@@ -1,7 +1,7 @@
 """Run the queries of a pipeline until it is stopped.
 
 A query that failed because the feed did not answer is restarted, after a delay that grows;
-so is one of which Spark has lost a Python process, a few times in a row (``lost``).
+so is one of which Spark has lost a Python process, a few times in a row (``spark_errors``).
 Any other failure ends the pipeline: a table that silently stops growing is worse.
 
 To stop, no batch begins any more, and running ones may end (see ``source.drain``) for as
@@ -23,10 +23,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
+from changefeed.pipeline.spark_errors import (
+    TRIES,
+    WorkerLost,
+    delay_after,
+    try_again,
+    worker_lost_reason,
+)
 from changefeed.runtime.errors import Failure, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger
 
@@ -49,7 +55,7 @@ def _nothing() -> None:
 
 
 @dataclass(kw_only=True)
-class _Kept:
+class _RunningQuery:
     """One table: how to start its query, and the query that runs, or when to start one.
 
     ``filled``: nothing is to be filled any more, so the query is the one that goes on.
@@ -111,7 +117,7 @@ def keep_running(
     and ``PipelineRefused`` if a later start helps only after a person has changed something.
     """
     kept = [
-        _Kept(
+        _RunningQuery(
             name=name,
             start=partial(try_again, start, stop, partial(failed, name)),
             fill=partial(try_again, fillers[name], stop, partial(failed, name))
@@ -136,7 +142,7 @@ def keep_running(
                 one.query.stop()
 
 
-def _look(one: _Kept, progress: TableProgress, now: float, tries: int | None) -> None:
+def _look(one: _RunningQuery, progress: TableProgress, now: float, tries: int | None) -> None:
     if one.done or (one.query is None and now < one.due):
         return
     if one.query is None:
@@ -174,7 +180,7 @@ def _helps_to_wait(kind: type[Exception], failures: int, tries: int | None) -> b
 
 
 def _come_to_rest(
-    kept: list[_Kept], stop: Stopping, hold: DrainGate, stop_timeout: float
+    kept: list[_RunningQuery], stop: Stopping, hold: DrainGate, stop_timeout: float
 ) -> None:
     """Wait until no query is in a batch, for a limited time."""
     working = [x for x in kept if x.runs]
@@ -197,7 +203,7 @@ def _come_to_rest(
         )
 
 
-def _rests(one: _Kept, hold: DrainGate) -> bool:
+def _rests(one: _RunningQuery, hold: DrainGate) -> bool:
     """Say whether no batch runs and none will: one that would begin meets the hold."""
     assert one.query is not None, "it runs"
     return hold.noticed(one.name) or not one.query.status["isTriggerActive"]
@@ -211,7 +217,7 @@ def advice(text: str) -> tuple[type[Exception], str]:
     for path, said in reversed(_ADVICE.findall(text)):
         if (kind := _known_error(path)) is not None:
             return kind, said.strip()
-    if (reason := lost(text)) is not None:
+    if (reason := worker_lost_reason(text)) is not None:
         return WorkerLost, reason
     return Exception, text.strip().splitlines()[0]
 

@@ -5,9 +5,8 @@ Spark is imported by the commands that need it, and only once it is known to be 
 
 import typer
 
-from changefeed.cli.pipeline.observe import observe
+from changefeed.cli.pipeline.queries import observe, run
 from changefeed.cli.pipeline.status import status
-from changefeed.cli.pipeline.tables import run
 
 app = typer.Typer(
     name="pipeline",

@@ -15,9 +15,8 @@
     record_batches   the columns of a change, and record batches of them
     drain            ends a query between two batches
     options          the options that users set
-    backlog          what of a log Spark reads by itself, from segments
+    backlog          what of a log Spark reads by itself, from segments, also as a stream
     spark            the classes that Spark calls
-    fill             a stream of what tables that are far behind have Spark read by itself
     body_schema      parses bodies by a schema, in Spark
 
 Only the last four import pyspark, so everything else is tested without it.

@@ -1,31 +1,53 @@
-"""Reading with Spark's own Parquet reader what of an event log, or a cluster, is in segments.
+"""What of a log is in segments, read by Spark's own Parquet reader: at once, or as a stream.
 
 What is to be read is settled first, range by range: the pieces. Of each, what lies in
 segments is a scan of these files by Spark, without Python, and the rest is read through the
 source. The border between the two is a sequence of the piece, so each change is in one of
-them. A segment never changes, and what is sealed after the border was settled is
-read through the source nevertheless: so a query may be run again and again. Those of a log
-never go; a query over one of a cluster that has gone fails.
+them. A segment never changes, and what is compacted after the border was settled is read
+through the source nevertheless: so a query may be run again and again. One over a segment
+that has gone fails. Spark checks Parquet's own checksums of the pages it reads; the size and
+the footer of each file are checked before.
 
-Spark checks Parquet's own checksums of the pages it reads; the size and the footer of each
-file are checked before.
+A table that starts far behind is filled by a stream of this, up to the end of the last
+segment of each range, as it is when the query starts. What lies behind it comes through
+the source, in the query after. Both keep the same offsets in one checkpoint, so the border is
+wherever the last batch of the fill has ended, and a batch that is repeated has the same
+changes, whichever of the two queries repeats it. A batch of the fill has a row for each of
+its slices, and no changes: ``foreachBatch`` gets the rows, and has Spark read the slices.
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.readwriter import DataFrameReader
+from pyspark.sql.types import StringType, StructField, StructType
 
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.options import Options, pieces_text
-from changefeed.pipeline.source.reader import Access, FilePart, HasFiles, Slice
+from changefeed.pipeline.source.advice import query_advice
+from changefeed.pipeline.source.lineage import ancestors
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.options import Options, pieces_of, pieces_text
+from changefeed.pipeline.source.planning import Target, batches, next_offset, slices
+from changefeed.pipeline.source.reader import Access, FilePart, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
-from changefeed.pipeline.source.spark import NAME, pieces_between, register
+from changefeed.pipeline.source.spark import (
+    NAME,
+    ChangefeedSource,
+    SlicePartition,
+    StreamReader,
+    pieces_between,
+    register,
+    start_of,
+)
+from changefeed.pipeline.source.stored_reader import StoredAccess
 
 _READING: Final[Mapping[str, str]] = {
     # What a session may be set to would leave out files that cannot be read, or change times.
@@ -35,6 +57,8 @@ _READING: Final[Mapping[str, str]] = {
     "parquet.page.verify-checksum.enabled": "true",
 }
 
+FILL: Final = "changefeed_fill"
+_COLUMN: Final = "slice"
 _GENERATION: Final = "generation"
 
 _PATTERNS: Final = frozenset("{}[]*?\\")
@@ -69,9 +93,9 @@ def read(spark: SparkSession, feed: str, **options: str) -> DataFrame:
     return rows_of(spark, plan, wanted.feed, wanted.envelope, options)
 
 
-def scannable(access: Access) -> HasFiles | None:
+def scannable(access: Access) -> StoredAccess | None:
     """Return the feed whose segments Spark may read by itself, if it is such a feed."""
-    if not isinstance(access, HasFiles) or not access.place:
+    if not isinstance(access, StoredAccess) or not access.place:
         return None
     return access if _PATTERNS.isdisjoint(access.place) else None
 
@@ -159,3 +183,94 @@ def _left(
         )
         .load()
     )
+
+
+def border(access: StoredAccess) -> Target:
+    """Return how far a fill reads: to the end of what is in segments.
+
+    A range that has ended is read to its end where there are segments of ranges that go on
+    with its keys: these come after.
+    """
+    sealed = access.sealed()
+    known = {x.id: x for x in access.ranges()}
+    before = ancestors(sealed, known)
+    points = {**sealed, **access.starts(before, "now")}
+    return Target.of({x: Mark(position=at) for x, at in points.items() if x in known})
+
+
+def waiting(feed: str, done: Offset | None, options: Mapping[str, str]) -> int:
+    """Return how many changes a fill would read: those between an offset and the border.
+
+    Without an offset, from where the options say. None, for a feed of which Spark can read
+    nothing by itself.
+    """
+    wanted = Options.of({"feed": feed, **options})
+    with query_advice(), closing(open_access(wanted.feed, wanted.ranges)) as access:
+        log = scannable(access)
+        if log is None or not log.sealed():
+            return 0
+        start = start_of(access, wanted) if done is None else done
+        return sum(
+            access.positions.distance(x.start, x.end)
+            for begin, end in batches(access, start, border(log))
+            for x in slices(access, begin, end, changes=sys.maxsize)
+        )
+
+
+def fill_stream(spark: SparkSession, feed: str, **options: str) -> DataFrame:
+    """Return the slices of a feed as a stream; the options are those of the source."""
+    spark.dataSource.register(FillSource)
+    return spark.readStream.format(FILL).option("feed", feed).options(**options).load()
+
+
+def changes_of(batch: DataFrame, feed: str, envelope: Envelope) -> DataFrame:
+    """Return the changes of the slices in a batch, read in the way that suits each."""
+    pieces = [x for row in batch.collect() for x in pieces_of(row[_COLUMN])]
+    with query_advice(), closing(open_access(feed)) as access:
+        plan = planned(access, pieces)
+    return rows_of(batch.sparkSession, plan, feed, envelope)
+
+
+class FillSource(ChangefeedSource):
+    """The format ``changefeed_fill``, for streams that end at the border."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FILL
+
+    def schema(self) -> StructType:
+        return StructType([StructField(_COLUMN, StringType())])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's
+        return FillReader(self._options)
+
+
+class FillReader(StreamReader):
+    """Plans as the source does, up to the border, and hands out its plan."""
+
+    @query_advice()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        access = self._opened()
+        assert isinstance(access, StoredAccess), "nothing else has segments"
+        self._within = border(access)
+
+    @query_advice()
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return where the feed is now, also behind the border."""
+        if self._newest is None:
+            return None
+        return next_offset(self._opened(), self._newest).as_json()
+
+    @query_advice()
+    def partitions(
+        self, start: Mapping[str, Any], end: Mapping[str, Any]
+    ) -> list[InputPartition]:
+        begin, goal = self._offset(start), self._offset(end)
+        found = slices(self._opened(), begin, goal, changes=sys.maxsize)
+        return [SlicePartition(tuple(found))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
+        rows = [pieces_text([x]) for x in partition.slices]
+        if rows:
+            yield pa.RecordBatch.from_pydict({_COLUMN: rows})

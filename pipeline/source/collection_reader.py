@@ -30,13 +30,13 @@ from changefeed.feeds.eventlog.block_format import Columns, joined
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
-from changefeed.pipeline.source.feed_reader import PATIENCE
+from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Availability, Slice
-from changefeed.pipeline.source.retries import by_name, patiently
+from changefeed.pipeline.source.retries import by_name, retry_for
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class CollectionAccess:
         opening: Opening,
         *,
         only: Collection[RangeId] = (),
-        patience: float = PATIENCE,
+        patience: float = RETRY_SECONDS,
         behind: float = _BEHIND,
     ) -> None:
         self._opening = opening
@@ -102,7 +102,7 @@ class CollectionAccess:
         self._loop = LoopThread()
         try:
             self._reader: CollectionReader = self._loop.run(
-                patiently(self._open, min(patience, _OPENING))
+                retry_for(self._open, min(patience, _OPENING))
             )
             self._routes = self._ask(self._reader.routes)
         except BaseException:
@@ -211,10 +211,10 @@ class CollectionAccess:
         self, name: RangeId, after: int, end: int
     ) -> Sequence[Block] | StoredSegment:
         ask = partial(self._reader.part, name, after, end, _READ_BYTES)
-        return await patiently(ask, self._patience)
+        return await retry_for(ask, self._patience)
 
     def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        return self._loop.run(patiently(call, self._patience))
+        return self._loop.run(retry_for(call, self._patience))
 
     def _refresh(self) -> None:
         self._routes = self._ask(self._reader.routes)

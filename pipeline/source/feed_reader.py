@@ -44,12 +44,12 @@ from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Availability, Slice
-from changefeed.pipeline.source.retries import RetryingFeed, by_name, patiently
+from changefeed.pipeline.source.retries import RetryingFeed, by_name, retry_for
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractAsyncContextManager[Feed]]
 
-PATIENCE: Final = 60.0
+RETRY_SECONDS: Final = 60.0
 _CALL_SECONDS: Final = 60.0
 _OPENING: Final = 20.0
 _PAGE: Final = 10_000
@@ -73,7 +73,7 @@ class FeedAccess:
         traits: PositionTraits,
         *,
         only: Collection[RangeId] = (),
-        patience: float = PATIENCE,
+        patience: float = RETRY_SECONDS,
     ) -> None:
         self._opening = opening
         self._traits = traits
@@ -86,7 +86,7 @@ class FeedAccess:
         self._stack = AsyncExitStack()
         self._loop = LoopThread()
         try:
-            self._inner = self._loop.run(patiently(self._open, min(patience, _OPENING)))
+            self._inner = self._loop.run(retry_for(self._open, min(patience, _OPENING)))
         except BaseException:
             self._loop.close()
             raise

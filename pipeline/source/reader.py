@@ -7,7 +7,7 @@ and reads columns; ``FeedAccess`` (``access_feed``) does with the contract of fe
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from changefeed.feeds.feed import Change, Child, FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.offsets import Mark, Offset
@@ -117,25 +117,3 @@ class Access(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class HasFiles(Access, Protocol):
-    """An access to a feed of which Spark may read some files by itself."""
-
-    @property
-    def place(self) -> str:
-        """The directory that they are in, empty where there is none."""
-        ...
-
-    def has_segments(self) -> bool:
-        """Whether something of the feed is in segments."""
-        ...
-
-    def sealed(self) -> Mapping[RangeId, Position]:
-        """Return where the last segment of each range ends, for those that have segments."""
-        ...
-
-    def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
-        """Return what of a slice is in files of text, and what is left of it."""
-        ...

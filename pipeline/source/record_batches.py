@@ -76,15 +76,6 @@ class Envelope:
             raise PipelineRefused(f"columns={text!r}: name each column once, and at least one")
         return cls(columns=names)
 
-    @classmethod
-    def of_schema(cls, schema: StructType) -> "Envelope | None":
-        """Return the columns of a schema, if all are ours."""
-        names = tuple(x.name for x in schema.fields)
-        ours = all(
-            x.name in _ARROW and x.dataType == _SPARK[_ARROW[x.name]] for x in schema.fields
-        )
-        return cls(columns=names) if ours and 0 < len(set(names)) == len(names) else None
-
     def spark_schema(self) -> StructType:
         """Return the columns as Spark knows them."""
         return StructType([StructField(x, _SPARK[_ARROW[x]]) for x in self.columns])

@@ -66,10 +66,10 @@ class RetryingFeed(Feed):
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await ``call()`` until the feed answers; it asks ``once``, not this."""
         async with self._few:
-            return await patiently(call, self._patience)
+            return await retry_for(call, self._patience)
 
 
-async def patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
+async def retry_for(call: Callable[[], Awaitable[T]], seconds: float) -> T:
     """Await ``call()`` until it does not raise ``FeedUnavailable``, or a refusal that a server
     has answered, or so long.
     """

@@ -50,7 +50,7 @@ from changefeed.pipeline.source.planning import (
     tasks,
 )
 from changefeed.pipeline.source.reader import Access, Slice
-from changefeed.pipeline.source.record_batches import ENVELOPE, EVERYTHING, Envelope
+from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.task_access import task_access
 
 NAME = "changefeed"
@@ -84,7 +84,8 @@ class ChangefeedSource(DataSource):
         return self._options.envelope.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(with_schema(self._options, schema))
+        refuse_schema(self._options, schema)
+        return BatchReader(self._options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         if "endingat" in {name.lower() for name in self.options}:
@@ -93,34 +94,22 @@ class ChangefeedSource(DataSource):
                 "the feed is now with .trigger(availableNow=True); or read up to a point with "
                 "spark.read"
             )
-        return StreamReader(with_schema(self._options, schema))
+        refuse_schema(self._options, schema)
+        return StreamReader(self._options)
 
     @property
     def _options(self) -> Options:
         return Options.of(self.options)
 
 
-def with_schema(options: Options, schema: StructType) -> Options:
-    """Return the options with the columns of a schema, which may be the user's own.
-
-    Raise ``PipelineRefused``, with advice, for columns that a change does not have.
-    """
-    envelope = Envelope.of_schema(schema)
-    if envelope is not None and options.envelope in (envelope, Envelope()):
-        return replace(options, envelope=envelope)
-    body = ", ".join(
-        f"{x.name} {x.dataType.simpleString().upper()}"
-        for x in schema.fields
-        if x.name not in EVERYTHING
-    )
-    parse = (
-        f", and parse bodies from what was loaded: changefeed.pipeline.source.body_schema."
-        f"with_bodies(changes, {body!r})"
-    )
-    raise PipelineRefused(
-        f"changes have columns of their own, and not those of .schema(...). Leave .schema(...) "
-        f"out, choose with .option('columns', '{','.join(ENVELOPE)}'){parse if body else ''}"
-    )
+def refuse_schema(options: Options, schema: StructType) -> None:
+    """Raise ``PipelineRefused`` for another schema than that of the columns."""
+    if schema != options.envelope.spark_schema():
+        raise PipelineRefused(
+            f"changes have columns of their own, and not those of .schema(...): leave it out, "
+            f"and choose with .option('columns', '{','.join(ENVELOPE)}'). Parse bodies with "
+            f"changefeed.pipeline.source.body_schema.with_bodies(changes, 'n INT')"
+        )
 
 
 class SlicePartition(InputPartition):

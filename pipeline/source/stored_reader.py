@@ -21,9 +21,9 @@ from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.eventlog.log import open_stored_log
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.source.collection_reader import CollectionAccess
-from changefeed.pipeline.source.feed_reader import PATIENCE
+from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.reader import FilePart, Slice
-from changefeed.pipeline.source.retries import patiently
+from changefeed.pipeline.source.retries import retry_for
 from changefeed.pipeline.source.segment_reader import (
     SegmentGone,
     read_footer,
@@ -58,14 +58,14 @@ async def open_log(place: str) -> AsyncIterator[StoredCollection]:
 
 
 class StoredAccess(CollectionAccess):
-    """See ``Access`` and ``HasFiles``."""
+    """See ``Access``. Of what is in files, Spark may read some by itself."""
 
     def __init__(
         self,
         opening: Callable[[], AbstractAsyncContextManager[StoredCollection]],
         *,
         only: Collection[RangeId] = (),
-        patience: float = PATIENCE,
+        patience: float = RETRY_SECONDS,
         **more: float,
     ) -> None:
         @asynccontextmanager
@@ -101,18 +101,18 @@ class StoredAccess(CollectionAccess):
 
     @property
     def place(self) -> str:
+        """The directory that the files are in, empty where there is none."""
         directory = self._stored.directory
         return "" if directory is None else str(directory.absolute())
 
-    def has_segments(self) -> bool:
-        return bool(self.sealed())
-
     def sealed(self) -> Mapping[RangeId, Position]:
+        """Return where the last segment of each range ends, for those that have segments."""
         self._refresh()
         found = self._ask(self._stored.segment_ends)
         return {name: self.positions.position(x) for name, x in found.items()}
 
     def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
+        """Return what of a slice is in files of text, and what is left of it."""
         name = piece.range_id
         begin, end = self.positions.order(piece.start), self.positions.order(piece.end)
         parts = self._twice(name, lambda: list(self._files(name, begin, end)))
@@ -164,4 +164,4 @@ class StoredAccess(CollectionAccess):
 
     def _fetch(self, key: str, begin: int, end: int) -> "Future[bytes | None]":
         ask = partial(self._stored.read_object, key, begin, end)
-        return self._loop.start(patiently(ask, self._seconds))
+        return self._loop.start(retry_for(ask, self._seconds))

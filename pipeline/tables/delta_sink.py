@@ -19,6 +19,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -122,7 +123,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         with pq.ParquetWriter(
             place, self._schema, filesystem=files, compression=COMPRESSION
         ) as writer:
-            for batch in _all(first, iterator):
+            for batch in chain([first], iterator):
                 writer.write_table(pa.Table.from_batches([batch]).cast(self._schema))
                 rows += batch.num_rows
         size = files.get_file_info(place).size
@@ -203,8 +204,3 @@ def file_system(uri: str) -> tuple[FileSystem, str]:
     """Return where a table is, and its path there."""
     files, root = FileSystem.from_uri(uri)
     return files, root.rstrip("/")
-
-
-def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

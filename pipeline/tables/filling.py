@@ -1,9 +1,9 @@
 """Filling the tables ``changes`` and ``latest`` when they are far behind.
 
-What is in segments of an event log Spark reads by itself (``source.fill``), in batches of the
-same size and with the same offsets as in a stream. For ``changes`` Spark writes the files by
-itself, too, so that no row passes through Python; the commit that adds them is the same as
-that of the sink (``delta_sink``): it names the query and the batch, and is made once.
+What is in segments of an event log Spark reads by itself (``source.backlog``), in batches
+of the same size and with the same offsets as in a stream. For ``changes`` Spark writes the
+files by itself, too, so that no row passes through Python; the commit that adds them is the
+same as that of the sink (``delta_sink``): it names the query and the batch, and is made once.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.checkpoint_dir import committed, is_elsewhere
 from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.source.backlog import changes_of, fill_stream, waiting
 from changefeed.pipeline.source.body_schema import VALUE, VARIANT, with_bodies
-from changefeed.pipeline.source.fill import changes_of, fill_stream, waiting
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from changefeed.pipeline.supervisor import started
 from changefeed.pipeline.tables.delta_sink import (

@@ -15,7 +15,7 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.fill import FillReader, waiting
+from changefeed.pipeline.source.backlog import FillReader, waiting
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options, pieces_of
 from changefeed.pipeline.source.planning import first_offset

@@ -4,7 +4,6 @@ import pickle
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import (
@@ -94,36 +93,16 @@ def test_a_stream_refuses_an_end(tmp_path: Path) -> None:
     assert source.reader(a_schema(*zip(ENVELOPE, KINDS, strict=True))) is not None
 
 
-def test_a_schema_of_our_columns_chooses_columns(tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 3}, parts=1)
-    source = ChangefeedSource({"feed": feed})
-    one = source.reader(a_schema(("body", TEXT), ("sequence", LongType())))
-    (batch,) = [x for piece in one.partitions() for x in one.read(piece)]
-    assert isinstance(batch, pa.RecordBatch)
-    assert batch.to_pylist()[0] == {"body": '{"n": 0}', "sequence": 1}
-
-
 @pytest.mark.parametrize(
-    ("schema", "advice"),
-    [
-        (
-            [("kind", TEXT), ("total", DoubleType())],
-            r"with_bodies\(changes, 'kind STRING, total DOUBLE'\)",
-        ),
-        ([("key", TEXT), ("kind", TEXT)], r"with_bodies\(changes, 'kind STRING'\)"),
-        ([("sequence", TEXT)], "columns', 'range,sequence,key,id"),
-    ],
+    "schema", [[("kind", TEXT), ("total", DoubleType())], [("key", TEXT)], [("sequence", TEXT)]]
 )
 def test_another_schema_is_refused_with_what_to_do_instead(
-    tmp_path: Path, schema: list[tuple[str, DataType]], advice: str
+    tmp_path: Path, schema: list[tuple[str, DataType]]
 ) -> None:
-    feed = a_log(tmp_path / "log", {})
-    source = ChangefeedSource({"feed": feed})
+    source = ChangefeedSource({"feed": a_log(tmp_path / "log", {})})
     for make in (source.reader, source.streamReader):
-        with pytest.raises(PipelineRefused, match=advice):
+        with pytest.raises(PipelineRefused, match=r"columns', 'range,.*with_bodies"):
             make(a_schema(*schema))
-    with pytest.raises(PipelineRefused, match="columns"):  # which say it already
-        ChangefeedSource({"feed": feed, "columns": "key"}).reader(a_schema(*schema))
 
 
 def test_other_columns_on_an_existing_checkpoint_are_refused(tmp_path: Path) -> None:

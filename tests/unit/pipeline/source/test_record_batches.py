@@ -113,5 +113,4 @@ def test_wrong_options_are_refused(given: dict[str, str], named: str) -> None:
 def test_a_schema_is_that_of_the_columns() -> None:
     envelope = Envelope.of("key, body")
     schema = envelope.spark_schema()
-    assert Envelope.of_schema(schema) == envelope
     assert arrow_schema(schema).equals(envelope.schema)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.pipeline.lost import TRIES, WorkerLost, lost, try_again
 from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.spark_errors import TRIES, WorkerLost, try_again, worker_lost_reason
 
 TOO_LATE = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect "
@@ -34,9 +34,9 @@ def failing(times: int, text: str = TOO_LATE) -> Callable[[], str]:
 
 
 def test_a_process_that_spark_lost_is_recognized_and_other_failures_are_not() -> None:
-    assert "Python worker failed to connect back." in str(lost(TOO_LATE))
-    assert lost("Python worker exited unexpectedly (crashed): EOF") is not None
-    assert lost("Java heap space") is None
+    assert "Python worker failed to connect back." in str(worker_lost_reason(TOO_LATE))
+    assert worker_lost_reason("Python worker exited unexpectedly (crashed): EOF") is not None
+    assert worker_lost_reason("Java heap space") is None
 
 
 def test_what_spark_lost_is_tried_again_later_and_later_and_each_time_counts() -> None:

@@ -30,7 +30,7 @@ class WorkerLost(Failure):
     """Spark has lost a Python process before it answered. The same may work later."""
 
 
-def lost(text: str) -> str | None:
+def worker_lost_reason(text: str) -> str | None:
     """Return what Spark says of a process that it has lost, if it is that."""
     found = _LOST.search(text)
     if found is None:
@@ -57,7 +57,7 @@ def try_again(
         try:
             return call()
         except Exception as error:
-            reason = lost(str(error))
+            reason = worker_lost_reason(str(error))
             if reason is None:
                 raise
             failed()
