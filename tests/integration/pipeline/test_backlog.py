@@ -3,7 +3,7 @@
 import asyncio
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -179,16 +179,20 @@ def segments(path: Path) -> Sequence[Path]:
     return sorted(path.glob("segments/log/e1.p02*/*.parquet"))
 
 
-def test_a_segment_that_is_gone_or_was_cut_is_refused_before_anything_is_read(
-    path: Path,
-) -> None:
+def test_a_segment_that_was_cut_is_refused_before_anything_is_read(path: Path) -> None:
     one = segments(path)[1]
     one.write_bytes(one.read_bytes()[:-1])
     with pytest.raises(RangeDamaged, match=r"e1\.p02"):
         next(iter(plan_of(path)))
-    one.unlink()
-    with pytest.raises(RangeDamaged, match=r"e1\.p02"):
-        next(iter(plan_of(path)))
+
+
+def test_a_segment_that_is_gone_is_refused_by_who_reads_it(path: Path) -> None:
+    segments(path)[1].unlink()
+    feed = f"eventlog:{path}"
+    with closing(open_access(feed)) as access:
+        pieces = pieces_between(access, Options.of({"feed": feed}))
+        with pytest.raises(RangeDamaged, match=r"e1\.p02"):
+            sum(len(columns) for piece in pieces for _, columns in access.read(piece))
 
 
 def test_a_byte_that_was_changed_in_a_segment_ends_the_query(
