@@ -4,7 +4,7 @@ import errno
 import signal
 import sys
 
-from changefeed.cli.streams import leave, prepare_streams, write_error
+from changefeed.cli.streams import discard_output, prepare_streams, write_error
 
 _FAILED = 1
 _INTERRUPTED = 130  # as shells have it: 128, and the number of SIGINT
@@ -28,7 +28,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except OSError as error:
-        leave(sys.stdout)
+        discard_output(sys.stdout)
         if error.errno != errno.EPIPE:  # who reads our output has enough of it
             write_error(f"changefeed: {error}\n")
         sys.exit(_FAILED)

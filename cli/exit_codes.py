@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from changefeed.cli.streams import leave_full_output, write_error
+from changefeed.cli.streams import discard_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.printable import printable
@@ -56,5 +56,5 @@ def exit_on_error() -> Iterator[None]:
 
 def _end(text: str, code: int) -> NoReturn:
     print_error(text)
-    leave_full_output()
+    discard_full_output()
     raise typer.Exit(code) from None

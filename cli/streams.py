@@ -37,25 +37,25 @@ def write_error(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
-        leave(sys.stderr)
+        discard_output(sys.stderr)
 
 
-def leave(stream: IO[str]) -> None:
+def discard_output(stream: IO[str]) -> None:
     """Let nothing more be written, also not what is left, by Python at the end of it all."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def leave_full_output() -> None:
+def discard_full_output() -> None:
     """Leave standard output if it does not take what it was given: it was said, and once."""
     try:
         sys.stdout.flush()
     except OSError:
-        leave(sys.stdout)
+        discard_output(sys.stdout)
 
 
-def lead_output_to_errors() -> None:
+def send_output_to_errors() -> None:
     """Let standard error have all that standard output is given from now on."""
-    leave(sys.stdout)
+    discard_output(sys.stdout)
     with suppress(OSError):
         sys.stdout.flush()  # a part of a line, perhaps
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

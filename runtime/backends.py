@@ -77,7 +77,7 @@ class BuiltIn:
 class BackendTable(Generic[BackendT]):
     """All backends of one group of entry points.
 
-    ``what`` completes "... is no address of ...". ``refuse`` makes the error that is raised
+    ``what`` completes "... is not an address of ...". ``refuse`` makes the error that is raised
     for an address that cannot be used, from its text.
     """
 
@@ -105,7 +105,7 @@ class BackendTable(Generic[BackendT]):
         backend = self._backend(scheme) if colon else None
         if backend is None:
             raise self._refuse(
-                f"{text!r} is no address of {self._what}; there are: "
+                f"{text!r} is not an address of {self._what}. Known schemes: "
                 f"{', '.join(self._listed())}"
             )
         if not place and backend.place:

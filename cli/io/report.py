@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from changefeed.cli.exit_codes import print_error
 from changefeed.cli.io.tables import print_whole
-from changefeed.cli.streams import lead_output_to_errors, output_was_closed, write_error
+from changefeed.cli.streams import output_was_closed, send_output_to_errors, write_error
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.printable import printable
 
@@ -49,5 +49,5 @@ def _print_somewhere(printing: Callable[[], None]) -> None:
         printing()
     except OSError as error:
         print_error(f"standard output: {error.strerror}. What it does not take is said here")
-        lead_output_to_errors()
+        send_output_to_errors()
         printing()

@@ -176,10 +176,10 @@ def _split(scheme: str, place: str) -> SplitResult:
         parts.port  # noqa: B018 - raises for a port that is none
     except ValueError as error:
         raise AddressWrong(
-            f"this is no address of Cosmos DB ({error}): write {_FORM}"
+            f"this is not an address of Cosmos DB ({error}): write {_FORM}"
         ) from None
     if not place.startswith("//"):
-        raise AddressWrong(f"{scheme}:{place} is no address of Cosmos DB: write {_FORM}")
+        raise AddressWrong(f"{scheme}:{place} is not an address of Cosmos DB: write {_FORM}")
     return parts
 
 

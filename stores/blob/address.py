@@ -77,5 +77,5 @@ def _path(place: str) -> list[str]:
 
 def _no_address(scheme: str, place: str) -> StoreRefused:
     return StoreRefused(
-        f"{scheme}:{place} is no address of leases in Azure Blob Storage: {_FORMS[scheme]}"
+        f"{scheme}:{place} is not an address of leases in Azure Blob Storage: {_FORMS[scheme]}"
     )

@@ -83,7 +83,9 @@ def answers(port: int) -> bool:
 async def test_from_dotnet_or_java_nothing_is_read_again(tmp_path: Path) -> None:
     async with emulator_process(tmp_path) as (_, url):
         there = {"cosmos://ACCOUNT.documents.azure.com/": f"cosmos+{url}", "PREFIX": "p"}
-        page = Tutorial("docs/coming-from.md", tmp_path, there)
+        page = Tutorial(
+            "docs/coming-from.md#Take over a fleet of .NET or Java", tmp_path, there
+        )
         await a_fleet_that_has_read_two_of_three(url)
         await in_thread(lambda: page.type("changefeed doctor"))
         await in_thread(lambda: only_the_third_comes(page))
