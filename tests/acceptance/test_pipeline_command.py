@@ -136,7 +136,7 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     assert "pipeline.stopped" in said
     assert "broken off" not in said
     done = pipeline("status", "--config=pipeline.toml", "--json", cwd=tmp_path)
-    after = json.loads(done.stdout)
+    after = json.loads(done.stdout)["tables"]
     assert [(x["table"], x["running"]) for x in after] == [
         ("changes", False),
         ("latest", False),
