@@ -334,9 +334,11 @@ class OwnedLease:
     async def _create_again(self) -> None:
         """Go on with a lease that was deleted by hand: only its owner knows how far the range
         was read, and others leave it to the owner for an expiration. Raise ``LeaseLost`` where
-        that may be over.
+        that may be over, and where its keys are another lease's: it was taken, has ended, and
+        was deleted as what is over, while this host slept.
         """
-        if not self.may_act:
+        listed = await self._container.list()
+        if not self.may_act or any(self._goes_on_in(x) for x in listed):
             self.lose("it was deleted")
         wanted = replace(
             self._lease.released(),
@@ -349,6 +351,11 @@ class OwnedLease:
         if made.owner is not None or made.ended:
             self.lose(f"it was deleted, and is now held by {made.owner!r}")
         await self._claim_again(made)
+
+    def _goes_on_in(self, other: Lease) -> bool:
+        own = self._lease.range
+        before = other.ended and other.range.generation <= own.generation
+        return other.range.shares_keys_with(own) and not before
 
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"

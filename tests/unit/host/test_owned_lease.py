@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Position
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict, LeaseLost
-from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
@@ -370,6 +370,24 @@ async def test_an_owner_whose_lease_was_deleted_creates_it_again_at_its_checkpoi
     await owned.checkpoint(Checkpoint.of_text("8"))
     assert (await lease_in(leases)).position == "8"
     assert not owned.lost
+
+
+@pytest.mark.parametrize("child", ["is read", "has ended"])
+async def test_an_owner_that_slept_through_the_end_of_its_range_creates_nothing(
+    child: str,
+) -> None:
+    whole = FeedRange(id=RangeId("r0"), low="00", high="80")
+    later = FeedRange(id=RangeId("r1"), low="00", high="80", generation=(1, 0))
+    leases = await make.leases(Lease(range=whole, checkpoint=Checkpoint(C5)))
+    owned = await make.owned(leases)
+    found = await leases.create(Lease(range=later, checkpoint=Checkpoint(C5)))
+    if child == "has ended":
+        taken = await leases.acquire(found.taken_by(B, B1))
+        await leases.replace(taken.ended_in(End(children=())))
+    await leases.delete(await lease_in(leases, "r0"))
+    with pytest.raises(LeaseLost):
+        await owned.renew()
+    assert await leases.read(whole.id) is None
 
 
 async def test_a_creation_without_an_answer_is_known_for_its_own() -> None:
