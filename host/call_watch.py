@@ -12,7 +12,7 @@ It begins again after an attempt that failed, too. While it counts there is one 
 batches, which looks at the newest beginning when it is due.
 
 Limits: nothing is ended here; ``observer.timeout`` ends calls, and nothing ends the other. Of
-several partitions that are called at once (``observer.concurrency``) the last to begin counts.
+several calls at once (``observer.concurrency``) the last to begin counts.
 """
 
 import asyncio
@@ -43,27 +43,27 @@ class CallWatch:
         self._loop = asyncio.get_running_loop()
         self._overdue: set[Overdue] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._watching = False
+        self._calls = 0
         self._unacknowledged_since: float | None = None
         self._look: asyncio.TimerHandle | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Let the time of a call count within the block."""
-        assert not self._watching, "one call at a time is under way"
-        self._watching = True
+        self._calls += 1
         self.attempt()
         try:
             yield
         finally:
-            self._watching = False
-            self._stop_timer()
+            self._calls -= 1
+            if not self._calls:
+                self._stop_timer()
         self._over("call")  # what was cut off has not come back
 
     def attempt(self) -> None:
         """Count from now: the observer is called, or called again."""
         self._stop_timer()
-        if self._watching:
+        if self._calls:
             self._timer = self._loop.call_later(self._longest, self._become_overdue, "call")
 
     def rest(self) -> None:

@@ -15,12 +15,12 @@ from contextlib import asynccontextmanager
 
 from changefeed.feeds.feed import Change
 from changefeed.host.checkpointer import Checkpointer
-from changefeed.host.context import Drain
+from changefeed.host.drain import Drain
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.retries import Retrier
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.observers.call import Blame
-from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.errors import AttemptFailed
 
 
 class Care:
@@ -48,7 +48,7 @@ class Care:
                 await self._tell(owned)
             try:
                 yield _blame(change, owned)
-            except ObserverFailed:
+            except AttemptFailed:
                 await self._settle(owned, checkpoints)
                 raise
             await self._settle(owned, checkpoints)

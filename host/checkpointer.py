@@ -1,7 +1,8 @@
 """What of one range is done, when it is written, and the one writer of it.
 
 Changes are acknowledged one by one and in any order, or all up to one of them, or by the return
-of the observer. Only the unbroken beginning counts: its last change is the low watermark.
+of the observer. What is done behind a change that is not done is written as well
+(``leases.checkpoint``).
 
 The newest position wins: while a write is under way, later positions replace each other,
 and only the last is written. After a write the writer rests for a few times as long as the
@@ -12,8 +13,7 @@ repeats, is bounded by the delivery (``room_for``).
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from changefeed.feeds.feed import Change, Feed, Position
 from changefeed.host.events import HostEvents
 from changefeed.host.owned_lease import OwnedLease
+from changefeed.host.progress import Progress
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Checkpoint
@@ -28,72 +29,6 @@ from changefeed.runtime.light_event import LightEvent
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
 _LONGEST_REST = 0.1
-
-
-class Acknowledgements:
-    """What one observer was given that is not yet known to be done. No I/O."""
-
-    def __init__(self) -> None:
-        self._open: deque[Change] = deque()
-        self._done: set[int] = set()  # sequences of open changes behind a gap
-        self._last = -1
-
-    @property
-    def unacknowledged(self) -> int:
-        """How many delivered changes are at or behind the first that is not done."""
-        return len(self._open)
-
-    def deliver(self, changes: Sequence[Change]) -> None:
-        """Count ``changes``, in order and later than all before, as in hand.
-
-        What is delivered again after a failure is in hand once.
-        """
-        assert changes, "an empty batch is nothing to acknowledge"
-        if changes[0].sequence <= self._last:
-            changes = [x for x in changes if x.sequence > self._last]
-        self._open.extend(changes)
-        if changes:
-            self._last = changes[-1].sequence
-
-    def all_done(self) -> int:
-        """Count everything that was delivered as done; return how much was not before."""
-        changes = len(self._open)
-        self._open.clear()
-        self._done.clear()
-        return changes
-
-    def was_delivered(self, change: Change) -> bool:
-        return change.sequence <= self._last
-
-    def done_up_to(self, change: Change) -> Change | None:
-        """Count ``change`` and all before it as done; return the watermark if it moved."""
-        moved = None
-        while self._open and self._open[0].sequence <= change.sequence:
-            moved = self._pop()
-        moved = self._follow() or moved
-        assert not self._open or self._open[0].sequence > change.sequence, (
-            f"{self._open[0].sequence} is open, and all up to {change.sequence} is done"
-        )
-        return moved
-
-    def done(self, change: Change) -> Change | None:
-        """Count ``change`` alone as done; return the watermark if it moved."""
-        if not self._open or change.sequence < self._open[0].sequence:
-            return None
-        self._done.add(change.sequence)
-        return self._follow()
-
-    def _follow(self) -> Change | None:
-        """Pass over what was acknowledged early, now that nothing before it is missing."""
-        moved = None
-        while self._open and self._open[0].sequence in self._done:
-            moved = self._pop()
-        return moved
-
-    def _pop(self) -> Change:
-        change = self._open.popleft()
-        self._done.discard(change.sequence)
-        return change
 
 
 class Checkpointer:
@@ -120,10 +55,10 @@ class Checkpointer:
         self._events = events
         self._retrier = retrier
         self._clock = asyncio.get_running_loop().time
-        self.in_hand = Acknowledgements()
-        """What the observer was given that is not done."""
-        self._wanted = self.reached = owned.stored
-        """How far everything is done; it only moves forward."""
+        self.progress = Progress(owned.stored, feed.position_after)
+        self.failures: Callable[[], Mapping[str, int]] = dict
+        """Returns what counts against the first changes of keys."""
+        self._moved = False  # since the last that was said
         self._said = 0
         self._written = 0
         self._changes = 0  # done since the last position that was said
@@ -139,59 +74,49 @@ class Checkpointer:
     @property
     def unwritten(self) -> Checkpoint | None:
         """The newest checkpoint, if it is not stored yet."""
-        return self._wanted if self._written < self._said else None
+        return self.reached if self._written < self._said else None
+
+    @property
+    def reached(self) -> Checkpoint:
+        """What is done by now."""
+        return self.progress.checkpoint(self.failures())
 
     @property
     def at_rest(self) -> bool:
         """Whether everything that was delivered is done, and stored."""
-        return (
-            self._written == self._said
-            and self.reached == self._wanted
-            and not self.in_hand.unacknowledged
-        )
+        is_written = self._written == self._said and not self._moved
+        return is_written and not self.progress.unacknowledged
 
     # what is done
 
-    def begin(self) -> None:
-        """Have nothing in hand: another observer is given again what is not done."""
-        self.in_hand = Acknowledgements()
-
-    def returned(self, changes: Sequence[Change], end: Position | None) -> None:
-        """Count what the observer returned from as done, unless that is for the user to say.
-
-        ``end`` is the position behind it, where that is known.
-        """
-        if self._settings.checkpoint == "manual":
-            return
-        self._reach(end or self._feed.position_after(changes[-1]), self.in_hand.all_done())
+    def returned(self, changes: Sequence[Change]) -> None:
+        """Count what the observer returned from as done."""
+        self._count(self.progress.done(changes))
         if self._is_due():
             self.advance()
 
-    def acknowledge(self, change: Change, *, up_to: bool) -> bool:
-        """Count a change as done, or all ``up_to`` it; return whether the watermark moved."""
-        before = self.in_hand.unacknowledged
-        count = self.in_hand.done_up_to if up_to else self.in_hand.done
-        watermark = count(change)
-        if watermark is None:
-            return False
-        left = self.in_hand.unacknowledged
-        assert left < before, f"{watermark.sequence} is done, and {left} of {before} are left"
-        self._reach(self._feed.position_after(watermark), before - left)
-        self.advance()
-        return True
+    def acknowledge(self, changes: Sequence[Change]) -> bool:
+        """Count changes as done, in whatever order; return whether one of them was not."""
+        count = self.progress.done(changes)
+        self._count(count)
+        if count:
+            self.advance()
+        return count > 0
 
-    def pass_over(self, position: Position) -> None:
-        """Count a page without changes; it ends the feed for now, so that there is time to
-        write what policy had put off.
+    def read(self, changes: Sequence[Change], end: Position | None) -> Sequence[Change]:
+        """Take in what was read; return what is not done of it. ``end`` is the position behind
+        it, where that is known. A page without changes ends the feed for now, so that there is
+        time to write what policy had put off.
         """
-        if not self.in_hand.unacknowledged:
-            self._reach(position, 0)
-        self.advance()
+        before = self.progress.end
+        left = self.progress.read(changes, end)
+        self._moved = self._moved or (not left and self.progress.end != before)
+        if not changes:
+            self.advance()
+        return left
 
-    def _reach(self, position: Position, changes: int) -> None:
-        """Count everything below ``position`` as done: so many changes more than before."""
-        assert changes >= 0, f"{changes} changes were done of {self._owned.range_id!r}"
-        self.reached = Checkpoint(position)
+    def _count(self, changes: int) -> None:
+        self._moved = self._moved or changes > 0
         self._changes += changes
 
     def _is_due(self) -> bool:
@@ -212,7 +137,7 @@ class Checkpointer:
         What policy had put off is written for that; what is larger than ``limit`` waits
         until everything else is stored.
         """
-        changes += self.in_hand.unacknowledged
+        changes += self.progress.unacknowledged
         while 0 < self._changes + self._changes_unwritten > limit - changes:
             self.advance()
             if self._written == self._said:
@@ -222,8 +147,8 @@ class Checkpointer:
 
     def advance(self) -> int:
         """Have what was reached written soon; return its number for ``written``."""
-        if self.reached != self._wanted:
-            self._wanted = self.reached
+        if self._moved:
+            self._moved = False
             self._changes_unwritten += self._changes
             self._changes = 0
             self._said += 1
@@ -257,10 +182,11 @@ class Checkpointer:
         self._runs = False
 
     async def _write(self) -> None:
-        wanted, number, changes = self._wanted, self._said, self._changes_unwritten
+        wanted, number, changes = self.reached, self._said, self._changes_unwritten
         assert number > self._written, f"position {number} of {self._owned.range_id!r} again"
         self._idle.clear()
-        await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
+        if wanted != self._owned.stored:
+            await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
         self._events.checkpointed(self._owned.range_id, wanted.position)
         self._written = number

@@ -1,30 +1,26 @@
-"""From the pages of one range to one observer, and from there to checkpoints.
+"""From the pages of one range to its observers, and from there to checkpoints.
 
-The observer is opened, handed page after page, and closed, under whatever lease the worker
-keeps. Nothing is handed to it once the worker drains. An observer that has failed for good
-is closed, and after a rest another one begins at the last checkpoint; or, if the settings
-say so, the range is paused. So is a range that the feed refuses to read on: the others can
-be read, and a host that ended for it would leave the next host the same.
+The observers are opened, handed what the keys of the range allow (``observers.keys``), and
+closed, under whatever lease the worker keeps. Once the worker drains, what was read is
+finished, but for keys that wait: the checkpoint says what of these is not done. Observers on
+which everything fails are closed, and others go on. If the settings say so, a range is paused
+at a change that would be put aside. So is a range that the feed refuses to read on: the others
+can be read, and a host that ended for it would leave the next host the same.
 
-Limits: a range whose observer leaves something unacknowledged at the end of each page is not
-split by its owner.
+Limits: a range with a key that waits, or of which something is unacknowledged, is not split by
+its owner.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    nullcontext,
-    suppress,
-)
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Change, Page, Position, RangeEnded
+from changefeed.feeds.feed import Change, Position, RangeEnded
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.checkpointer import Checkpointer
-from changefeed.host.context import Drain, WorkerContext
+from changefeed.host.drain import Drain
 from changefeed.host.events import STUCK_AFTER
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
@@ -35,13 +31,16 @@ from changefeed.leases.lease import End
 from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
+    AttemptFailed,
     LeaseFenced,
     ObserverExhausted,
     ObserverFailed,
     ObserverStuck,
     ran_out_of_memory,
 )
-from changefeed.observers.observer import CloseReason, Observer
+from changefeed.observers.observer import CloseReason
+from changefeed.observers.range_observers import RangeObservers
+from changefeed.runtime.light_event import LightEvent
 
 _CLOSE_TIMEOUT = 10.0
 _LOOK = 0.25  # seconds between two looks whether the lease can be written again
@@ -49,7 +48,11 @@ _LONGEST_REASON = 500
 
 
 class Delivery:
-    """Feeds one observer after the other, until there is a reason to stop."""
+    """Hands a range to its observers, until there is a reason to stop. It is what all of them
+    are told of the range (``observers.call``).
+    """
+
+    blamed: Blame | None = None
 
     def __init__(
         self,
@@ -60,12 +63,17 @@ class Delivery:
         checkpoints: Checkpointer,
         meter: LoadMeter,
     ) -> None:
+        self.range = owned.lease.range
+        self.host: str = shared.host
+        self.epoch = owned.lease.epoch
+        self.handing_over = False
         self._owned = owned
         self._shared = shared
         self._settings = shared.settings
         self._events = shared.events
         self._drain = drain
         self._checkpoints = checkpoints
+        self._progress = checkpoints.progress
         self._meter = meter
         self._clock = asyncio.get_running_loop().time
         self._watch = CallWatch(
@@ -73,8 +81,24 @@ class Delivery:
             overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
             returned=partial(self._events.health.returned, owned.range_id),
         )
-        self._context = self._make_context()
-        self._pages: Reader | None = None
+        self._room = self._settings.observer.max_unacknowledged
+        largest = min(self._room, self._settings.feed.page_size)
+        self._keys = shared.make_observer.keys_of(owned.range_id, largest)
+        checkpoints.failures = lambda: self._keys.failures
+        self._moved = LightEvent()
+        self._pages = Reader(
+            shared.feed,
+            owned.lease.range,
+            self._settings.feed,
+            retrier=shared.retrier,
+            idle=shared.idle,
+            at_rest=self._at_rest,
+            meter=meter,
+            came=self._moved.set,
+        )
+        self._unread: tuple[Sequence[Change], Position] = (), owned.stored.position
+        """What there was no room for of the last page, and the position behind that."""
+        self._ended: RangeEnded | None = None
         self.split_into: int | None = None
         """Into how many sub-ranges the range is to be split, as it is too much for one host."""
         self._cooldown = self._settings.leases.timing.cooldown
@@ -88,47 +112,42 @@ class Delivery:
 
     @property
     def in_hand(self) -> bool:
-        """Whether the observer was given changes that are not done."""
-        return self._checkpoints.in_hand.unacknowledged > 0
+        """Whether an observer was given changes that are not done."""
+        return self._progress.unacknowledged > self._keys.held
 
     def stop(self) -> None:
-        """Deliver nothing more; what was read ahead is dropped."""
-        self._context.announce_handover()
-        if self._pages is not None:
-            self._pages.stop()
+        """Hand over nothing more than what is ready; what was read ahead is dropped."""
+        self.handing_over = True
+        self._pages.stop()
+        self._moved.set()
 
     async def run(self, group: asyncio.TaskGroup) -> CloseReason:
-        """Feed observers; return why no more. ``group`` gets the task that reads ahead."""
-        while True:
-            observer = self._shared.make_observer(self._owned.lease.range, self._context)
-            try:
-                return await self._open_and_deliver(observer, group)
-            except RangeRefused as refused:
-                self._checkpoints.advance()
-                return self._pause(text_of(refused))
-            except ObserverFailed as failed:
-                self._checkpoints.advance()
-                await self._checkpoints.written()  # reading begins there again
-                self._checkpoints.begin()
-                self._context = self._make_context()
-                if self._drain.reason is None:
-                    reason = await self._after_failure(failed)
-                    if reason is not None:
-                        return reason
-            if self._drain.reason is not None:
-                return self._drain.reason
+        """Hand over; return why no more. ``group`` gets the task that reads ahead."""
+        reading = group.create_task(self._pages.fill(self._owned.stored.position))
+        try:
+            while True:
+                reason = await self._run_observers()
+                if reason is not None:
+                    return reason
+                self._keys.restart(self._progress.open)
+        finally:
+            reading.cancel()
 
-    def _make_context(self) -> WorkerContext:
-        return WorkerContext(
-            self._owned,
-            self._shared.host,
-            checkpoints=self._checkpoints,
-            drain=self._drain,
-            watch=self._watch,
-        )
+    async def _run_observers(self) -> CloseReason | None:
+        """Let observers work; return ``None`` if others are to go on."""
+        make = self._shared.make_observer
+        observers = make.observers_of(self, self._keys, self._moved)
+        try:
+            return await self._open_and_deliver(observers)
+        except RangeRefused as refused:
+            self._checkpoints.advance()
+            return self._pause(text_of(refused))
+        except ObserverFailed as failed:
+            self._checkpoints.advance()
+            return self._drain.reason or await self._after_failure(failed)
 
     async def _after_failure(self, failed: ObserverFailed) -> CloseReason | None:
-        """Rest, so that another observer begins; or return why none is to.
+        """Rest, so that other observers begin; or return why none are to.
 
         Raise ``ObserverExhausted`` where only a fresh process can help.
         """
@@ -139,34 +158,21 @@ class Delivery:
         rest = self._settings.observer.retry.max_delay
         self._events.observer_gave_up(self._owned.range_id, failed, rest)
         await self._drain.sleep(rest)
-        return None
+        return self._drain.reason
 
     def _pause(self, reason: str) -> CloseReason:
         self.pause_reason = reason[:_LONGEST_REASON]
         self._events.range_paused(self._owned.range_id, self.pause_reason)
         return CloseReason.PAUSED
 
-    async def _open_and_deliver(
-        self, observer: Observer, group: asyncio.TaskGroup
-    ) -> CloseReason:
+    async def _open_and_deliver(self, observers: RangeObservers) -> CloseReason | None:
         reason: CloseReason | None = None
-        assert self._pages is None, f"{self._owned.range_id!r} has a reader already"
-        pages = self._pages = Reader(
-            self._shared.feed,
-            self._owned.lease.range,
-            self._settings.feed,
-            retrier=self._shared.retrier,
-            idle=self._shared.idle,
-            at_rest=self._at_rest,
-            meter=self._meter,
-        )
-        reading = group.create_task(pages.fill(self._owned.stored.position))
         try:
-            if self._drain.reason is not None:
-                pages.stop()
-            async with self._in_hand("open"):
-                await observer.open(self._context)
-            reason = await self._deliver(observer, pages)
+            try:
+                await observers.open()
+                reason = await self._deliver(observers)
+            finally:
+                await observers.end()
         except ObserverFailed:
             reason = self._drain.reason or CloseReason.FAILED
             raise
@@ -175,13 +181,10 @@ class Delivery:
             self._events.observer_stuck(self._owned.range_id, error)
             raise
         finally:
-            reading.cancel()
-            self._pages = None
             try:
                 if not self.stuck:
-                    await self._close(observer, reason or self._reason_of_cancellation())
+                    await self._close(observers, reason or self._reason_of_cancellation())
             finally:
-                self._context.observer_closed()
                 self._watch.end()
         return reason
 
@@ -189,48 +192,54 @@ class Delivery:
         """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
         return (
             self._checkpoints.at_rest
+            and not self._unread[0]
             and self._owned.deaths == NO_DEATHS
             and not self._events.health.of(self._owned.range_id).in_trouble
         )
 
-    async def _deliver(self, observer: Observer, pages: Reader) -> CloseReason:
-        """Hand page after page to the observer, until there is a reason to stop."""
-        while (page := await pages.next()) is not None:
-            if isinstance(page, RangeEnded):
-                await self._until_acknowledged()
-                if self.in_hand:
-                    break  # the worker drains: the next owner finds the end again
-                self._checkpoints.advance()
-                self.end = End(children=page.children)
-                self._events.ended(page.range_id, self.end)
+    async def _deliver(self, observers: RangeObservers) -> CloseReason | None:
+        """Read on and hand over, until there is a reason to stop, or to open others."""
+        while observers.worn_out is None:
+            self._moved.clear()
+            await self._until_written_again()
+            if self._drain.reason is not None:
+                self._keys.stop()
+            elif await self._splits():
                 return CloseReason.RANGE_ENDED
-            if page.changes:
-                await self._hand_over(observer, page)
             else:
-                if not self.in_hand:
-                    self._events.health.caught_up(self._owned.range_id)
-                self._checkpoints.pass_over(page.position)
-                if not self.in_hand and self._owned.deaths != NO_DEATHS:
-                    await self._shared.care.caught_up(self._owned)
-            if self.split_into is not None and await self._splits(self.split_into):
-                return CloseReason.RANGE_ENDED
-        assert self._drain.reason is not None, "only a drain stops the reading"
-        await self._until_acknowledged()
-        self._checkpoints.advance()
+                await self._read_on()
+            if await observers.give() or observers.worn_out is not None:
+                continue
+            if not observers.are_busy and (reason := self._reason_to_end()) is not None:
+                self._checkpoints.advance()
+                return reason
+            await observers.wait(self._drain.deadline)
+        self._events.observer_gave_up(self._owned.range_id, observers.worn_out, 0.0)
         return self._drain.reason
 
-    async def _splits(self, into: int) -> bool:
-        """End the range here, if all that was delivered is done, and its feed can split it.
+    def _reason_to_end(self) -> CloseReason | None:
+        if self._ended is not None and not self._progress.unacknowledged:
+            self.end = End(children=self._ended.children)
+            self._events.ended(self._ended.range_id, self.end)
+            return CloseReason.RANGE_ENDED
+        if self._drain.reason is not None and (not self.in_hand or self._drain.overdue):
+            return self._drain.reason
+        return None
+
+    async def _splits(self) -> bool:
+        """End the range here, if all that was read is done, and its feed can split it.
 
         Each listing asks for a split, or takes that back; nothing is stopped for it. A range is
         not split before its owner has read it for a cooldown, nor for as long after a refusal.
         """
         too_early = self._clock() < self._split_not_before
-        if too_early or self.in_hand or self._drain.reason is not None:
+        in_between = self._progress.unacknowledged or self._unread[0]
+        if self.split_into is None or too_early or in_between:
             return False
         self._checkpoints.advance()
         await self._checkpoints.written()
-        if self.split_into is None:  # taken back meanwhile
+        into = self.split_into
+        if into is None or self._drain.reason is not None:  # taken back meanwhile
             return False
         lease, at = self._owned.lease, self._owned.stored.position
         assert self._checkpoints.at_rest, (
@@ -245,88 +254,141 @@ class Delivery:
         self._events.ended(lease.range_id, self.end)
         return True
 
-    async def _hand_over(self, observer: Observer, page: Page) -> None:
-        """Hand over a page, in pieces that there is room for, or with care."""
-        rest = page.changes
-        while rest and self._drain.reason is None:
-            careful = self._owned.deaths.care > 0
-            size = 1 if careful else self._settings.observer.max_unacknowledged
-            changes, rest = rest[:size], rest[size:]
-            await self._until_room_for(len(changes))
-            async with self._alone(changes[0]) if careful else nullcontext() as blamed:
-                if self._drain.reason is not None:
+    async def _read_on(self) -> None:
+        """Take in what was read ahead, while nothing else is ready and there is room for it."""
+        while self._ended is None and self._keys.want_more and self._drain.reason is None:
+            changes, _ = self._unread
+            if changes:
+                # As much as there would be without what waits: crumbs would cost more calls.
+                most = 1 if self._owned.deaths.care > 0 else self._room - self._keys.held
+                wanted = min(len(changes), max(1, most))
+                if wanted > self._room - self._progress.unacknowledged:
                     return
-                self._context.blamed = blamed
-                await self._hand_over_piece(observer, changes, None if rest else page.position)
+                await self._checkpoints.room_for(wanted, limit=self._room)
+                self._take_in(wanted)
+            elif not self._take_page():
+                return
+            elif self._owned.deaths != NO_DEATHS and self._is_caught_up:
+                await self._shared.care.caught_up(self._owned)
 
-    def _alone(self, change: Change) -> AbstractAsyncContextManager[Blame | None]:
-        care = self._shared.care
-        return care.alone(change, self._owned, self._drain, self._checkpoints)
+    @property
+    def _is_caught_up(self) -> bool:
+        """Whether the last page was empty, and all before it is done."""
+        nothing_left = not self._progress.unacknowledged and not self._unread[0]
+        return nothing_left and self._ended is None
 
-    async def _hand_over_piece(
-        self, observer: Observer, changes: Sequence[Change], end: Position | None
-    ) -> None:
-        """Hand over some changes at once; ``end`` is the position behind, where it is known."""
-        tracing, context = self._shared.tracing, self._context
-        self._owned.check()
-        began = self._clock()
-        limit = self._settings.observer.max_unacknowledged
-        open_ = self._checkpoints.in_hand.unacknowledged
-        assert open_ == 0 or open_ + len(changes) <= limit, (
-            f"{self._owned.range_id!r}: {open_} + {len(changes)} changes in hand, of {limit}"
-        )
-        self._checkpoints.in_hand.deliver(changes)
-        async with self._in_hand("process", len(changes)):
-            with nullcontext() if tracing is None else tracing.batch(context, changes):
-                await observer.process(context, changes)
-        self._checkpoints.returned(changes, end)
-        if self.in_hand:
-            self._watch.unacknowledged()
-        self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
+    def _take_in(self, count: int) -> None:
+        changes, end = self._unread
+        taken = changes[:count] if count < len(changes) else changes
+        self._unread = changes[count:], end
+        left = self._checkpoints.read(taken, end if count == len(changes) else None)
+        assert self._progress.unacknowledged <= self._room, f"{count} are too many"
+        self._keys.add(left, self._progress.failures(left))
+
+    def _take_page(self) -> bool:
+        page = self._pages.next_nowait()
+        if page is None:
+            return False
+        if isinstance(page, RangeEnded):
+            self._ended = page
+        else:
+            self._unread = page.changes, page.position
+            if not page.changes:
+                self._checkpoints.read((), page.position)
+                if not self._progress.unacknowledged:
+                    self._events.health.caught_up(self._owned.range_id)
+        return True
+
+    # what its observers are told, and say
+
+    def check(self) -> None:
+        """Raise ``LeaseFenced`` from the moment on that another host may own the lease."""
+        if not self._owned.may_act:
+            raise LeaseFenced(f"the lease of range {self.range.id!r} is not ours")
+        self._watch.attempt()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait before the next attempt; raise ``ObserverFailed`` once the worker drains."""
+        self._watch.rest()
+        await self._drain.sleep(seconds)
+        if self._drain.reason is not None:
+            reason = f"given up: {self._drain.reason.value}"
+            raise ObserverFailed(self.range.id, None, 0, reason)
+
+    async def flush(self) -> None:
+        await self._checkpoints.written()
+
+    def was_read(self, change: Change) -> bool:
+        return self._progress.was_read(change)
+
+    def is_open(self, change: Change) -> bool:
+        return self._progress.is_open(change)
+
+    def returned(self, changes: Sequence[Change]) -> None:
+        self._checkpoints.returned(changes)
+
+    def acknowledge(self, changes: Sequence[Change]) -> None:
+        oldest = self._progress.lowest
+        if self._checkpoints.acknowledge(changes):
+            if self._progress.lowest != oldest or self._keys.held:
+                self._watch.acknowledged(left=self.in_hand)
+            self._moved.set()
 
     @asynccontextmanager
-    async def _in_hand(self, call: str, changes: int = 0) -> AsyncIterator[None]:
-        """Bound a call of the observer by the deadline of the drain."""
+    async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
+        """Bound a call of an observer by the deadline of the drain, and count it."""
+        careful = call == "process" and self._owned.deaths.care > 0
+        alone = self._alone(changes[0]) if careful else nullcontext()
+        async with alone, self._counted(call, changes):
+            yield
+
+    @asynccontextmanager
+    async def _alone(self, change: Change) -> AsyncIterator[None]:
+        """Have a change in hand that the owners before may have died of."""
+        care = self._shared.care
+        async with care.alone(change, self._owned, self._drain, self._checkpoints) as blamed:
+            if self._drain.reason is not None:
+                reason = f"given up: {self._drain.reason.value}"
+                raise ObserverFailed(self.range.id, None, 0, reason)
+            self.blamed = blamed
+            try:
+                yield
+            finally:
+                self.blamed = None
+
+    @asynccontextmanager
+    async def _counted(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
+        began, tracing = self._clock(), self._shared.tracing if changes else None
         try:
-            with self._watch.watching(), self._meter.observing(changes):
+            with self._watch.watching(), self._meter.observing(len(changes)):
                 async with self._drain.bounded():
-                    yield
+                    with tracing.batch(self, changes) if tracing else nullcontext():
+                        yield
         except LeaseFenced:
             self._owned.lose("it could not be renewed in time")
+        except AttemptFailed:
+            self._watch.rest()
+            raise
         except TimeoutError as error:
             if not self._drain.overdue:
                 raise
             reason = f"{call} did not end in time for the handoff"
             raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
+        if call == "process":
+            if self._settings.observer.checkpoint == "manual" and self.in_hand:
+                self._watch.unacknowledged()
+            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
 
-    async def _until_room_for(self, changes: int) -> None:
-        """Wait until ``changes`` more make no more than a crash may repeat, and while the
-        lease cannot be written: its owner ends, or the store is back.
-        """
-        limit = self._settings.observer.max_unacknowledged
-        while (
-            self.in_hand
-            and self._checkpoints.in_hand.unacknowledged + changes > limit
-            and self._drain.reason is None
-        ):
-            await self._context.acknowledged()
-        if self._drain.reason is None:
-            await self._checkpoints.room_for(changes, limit=limit)
+    async def _until_written_again(self) -> None:
+        """Wait while the lease cannot be written: its owner ends, or the store is back."""
         while self._owned.failing and self._drain.reason is None:
             self._owned.check()
             await self._drain.sleep(_LOOK)
 
-    async def _until_acknowledged(self) -> None:
-        """Wait until all that was delivered is done, or the deadline of the drain."""
-        with suppress(TimeoutError):
-            async with self._drain.bounded():
-                while self.in_hand:
-                    await self._context.acknowledged()
-
-    async def _close(self, observer: Observer, reason: CloseReason) -> None:
+    async def _close(self, observers: RangeObservers, reason: CloseReason) -> None:
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await observer.close(self._context, reason)
+                await observers.close(reason)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
             self._events.close_failed(self._owned.range_id, error)
 

@@ -112,8 +112,8 @@ class IdleRanges:
 class Reader:
     """A bounded queue of pages of one range, from one position on.
 
-    Limits: what was fetched and not delivered when the reading stops is dropped; the
-    next reader of the range fetches it again.
+    ``came`` is called when there is another page. Limits: what was fetched and not delivered
+    when the reading stops is dropped; the next reader of the range fetches it again.
     """
 
     def __init__(
@@ -126,6 +126,7 @@ class Reader:
         idle: IdleRanges,
         at_rest: Callable[[], bool],
         meter: LoadMeter,
+        came: Callable[[], None],
         ahead: int = 1,
     ) -> None:
         self._feed = feed
@@ -136,21 +137,17 @@ class Reader:
         self._idle = idle
         self._at_rest = at_rest
         self._meter = meter
+        self._came = came
         self._pages: list[Page | RangeEnded | RangeRefused] = []
-        self._moved = LightEvent()  # a page came or went, or the reading was stopped
+        self._moved = LightEvent()  # a page went, or the reading was stopped
         self._stopped = False
         self._unknown_since: float | None = None
 
-    async def next(self) -> Page | RangeEnded | None:
-        """Return the next page, the news that the range has ended, or ``None`` once stopped.
-
-        Raise ``RangeRefused`` where the range cannot be read on.
+    def next_nowait(self) -> Page | RangeEnded | None:
+        """Return the next page, the news that the range has ended, or ``None`` if there is no
+        page yet. Raise ``RangeRefused`` where the range cannot be read on.
         """
-        while not self._pages and not self._stopped:
-            self._moved.clear()
-            await self._moved.wait()
-        if self._stopped:
-            assert not self._pages, f"{self._range_id!r}: a page came after the end of reading"
+        if not self._pages:
             return None
         page = self._pages.pop(0)
         self._moved.set()
@@ -159,7 +156,7 @@ class Reader:
         return page
 
     def stop(self) -> None:
-        """Drop what was fetched; a call that waits in ``next`` gets ``None``."""
+        """Drop what was fetched."""
         self._stopped = True
         self._pages.clear()
         self._moved.set()
@@ -187,7 +184,7 @@ class Reader:
             assert len(self._pages) <= self._ahead, (
                 f"{self._range_id!r}: {len(self._pages)} pages were read ahead"
             )
-            self._moved.set()
+            self._came()
 
     async def _read(self, after: Position) -> Page:
         clock, limit = asyncio.get_running_loop().time, self._settings.page_size

@@ -168,19 +168,23 @@ class ObserverSettings(Section):
     """When positions are written: after each batch (``batch``), every so many seconds, or only
     when the observer says so (``manual``)."""
     max_unacknowledged: int = Field(default=10_000, ge=1, le=MOST)
-    """How many changes of a range may be delivered and not yet be checkpointed, whatever
-    ``checkpoint`` says: what a crash repeats at most. No batch is larger."""
+    """How many changes of a range may be read and not yet be checkpointed, those of keys that
+    wait among them: what a crash repeats at most, while no more than 64 keys wait. No batch is
+    larger."""
+    ordering: Literal["key", "range"] = "key"
+    """What has to be handled in order: the changes of each key, so that one that fails holds up
+    its key; or all changes of a range, so that it holds up the range."""
     concurrency: int = Field(default=1, ge=1, le=10_000)
-    """How many keys of one range to handle at once, each in order: so many observers are
-    made for each range."""
+    """How many calls of observers of one range to make at once, each with other keys: so many
+    observers are made for each range."""
     timeout: Seconds | None = None
     """How long the observer may take for one batch (or to open) before the attempt counts
     as failed. A plain function that does not end even then stops the host."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
     on_failure: Literal["retry", "dead-letter", "stop-range"] = "retry"
-    """When the attempts are used up: open the observer again after ``retry.max_delay``,
-    again and again; or find the change it fails on, put that to the dead letters and go on; or
-    pause the range, for all hosts, until it is resumed."""
+    """What becomes of a change that fails again and again where others succeed: its key waits
+    for ever; or it is put to the dead letters, and its key goes on; or the range is paused, for
+    all hosts, until it is resumed."""
     trace_context: str | None = None
     """Where the body of a change says the trace that it belongs to, as a JSON pointer: to a
     ``traceparent``, or to an object that has one. With traces on, the span of a batch has
@@ -188,6 +192,15 @@ class ObserverSettings(Section):
     dead_letters: Place = "sqlite:data/dead-letters.db"
     """Where failed changes are put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine;
     for all hosts, any other address that leases can have (``postgresql://``, ``cosmos://``)."""
+
+    @model_validator(mode="after")
+    def _order_calls(self) -> Self:
+        if self.ordering == "range" and self.concurrency > 1:
+            raise ValueError(
+                "in the order of the range there is one call at once: set concurrency to 1, or "
+                "ordering to key"
+            )
+        return self
 
     @model_validator(mode="after")
     def _point_into_bodies(self) -> Self:

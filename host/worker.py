@@ -29,8 +29,8 @@ from typing import Any
 
 from changefeed.feeds.feed import Position
 from changefeed.host.checkpointer import Checkpointer
-from changefeed.host.context import Drain
 from changefeed.host.delivery import Delivery
+from changefeed.host.drain import Drain
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.shared import Shared

@@ -13,8 +13,8 @@ from typing import Annotated, Final
 import msgspec
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
-from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import End, Lease, require_position
+from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole
+from changefeed.leases.lease import End, Lease, require_checkpoint
 from changefeed.runtime.errors import StoreRefused
 
 FORMAT: Final = 1
@@ -32,10 +32,16 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 
 class PositionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One range: up to where it is done, under which epoch, and what it has ended in."""
+    """One range: up to where it is done, under which epoch, and what it has ended in.
+
+    Behind the position all up to the sequence ``done_up_to`` is done, but the ``holes``, as in
+    a checkpoint. Who moves the position takes both out.
+    """
 
     range: _Name
     position: Position
+    done_up_to: int | None = None
+    holes: Annotated[tuple[Hole, ...], msgspec.Meta(max_length=MAX_HOLES)] = ()
     low: str = ""
     high: str = ""
     parents: tuple[_Name, ...] = ()
@@ -97,9 +103,12 @@ def read_document(document: bytes) -> Positions:
 
 
 def _position(lease: Lease) -> PositionEntry:
+    checkpoint = require_checkpoint(lease)
     return PositionEntry(
         range=lease.range_id,
-        position=require_position(lease),
+        position=checkpoint.position,
+        done_up_to=checkpoint.high,
+        holes=checkpoint.holes,
         low=lease.range.low,
         high=lease.range.high,
         parents=lease.range.parents,
@@ -121,7 +130,7 @@ def _lease(x: PositionEntry) -> Lease:
             of=x.of,
             generation=x.generation,
         ),
-        checkpoint=Checkpoint(x.position),
+        checkpoint=Checkpoint(x.position, x.done_up_to, x.holes),
         end=x.end,
         epoch=x.epoch,
         paused=x.paused,

@@ -35,6 +35,7 @@ the event loop stops the clock of its time limit, too.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -59,14 +60,17 @@ class Blame(NamedTuple):
     reason: str
 
 
-class Fence(Protocol):
-    """What the caller of the observers of one range allows.
-
-    ``blamed`` says why the change that comes alone is not to be given to the observer.
+class RangeContext(Protocol):
+    """Who reads the range of some observers: what they are told of it, whether they may be
+    called, and what is done. ``blamed`` says why the change that comes alone is not to be given
+    to the observer.
     """
 
-    @property
-    def blamed(self) -> Blame | None: ...
+    range: FeedRange
+    host: str
+    epoch: int
+    handing_over: bool
+    blamed: Blame | None
 
     def check(self) -> None:
         """Raise ``LeaseFenced`` if nothing may be delivered any more."""
@@ -76,9 +80,29 @@ class Fence(Protocol):
         """Wait; raise ``ObserverFailed`` when waiting has lost its point."""
         ...
 
+    def in_call(
+        self, call: str, changes: Sequence[Change]
+    ) -> AbstractAsyncContextManager[None]:
+        """Surround a call of an observer."""
+        ...
 
-ObserverMaker = Callable[[FeedRange, Fence], Observer]
-"""Makes the observer of one range, wrapped as the settings say, behind a fence."""
+    def was_read(self, change: Change) -> bool: ...
+
+    def is_open(self, change: Change) -> bool:
+        """Whether it is read, and not done."""
+        ...
+
+    def acknowledge(self, changes: Sequence[Change]) -> None:
+        """Count changes as done, because the observer says so."""
+        ...
+
+    def returned(self, changes: Sequence[Change]) -> None:
+        """Count changes as done, because the observer has returned from them."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until what is done is stored."""
+        ...
 
 
 class CalledObserver:
@@ -91,7 +115,11 @@ class CalledObserver:
     """
 
     def __init__(
-        self, observer: Observer, *, fence: Fence | None = None, seconds: float | None = None
+        self,
+        observer: Observer,
+        *,
+        fence: RangeContext | None = None,
+        seconds: float | None = None,
     ) -> None:
         self._observer = observer
         self._fence = fence
@@ -114,7 +142,7 @@ async def _call(
     context: Context,
     code: _Code,
     *,
-    fence: Fence | None = None,
+    fence: RangeContext | None = None,
     seconds: float | None = None,
 ) -> None:
     if fence is not None:

@@ -7,7 +7,7 @@ from structlog.typing import FilteringBoundLogger
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import kind_of, text_of
-from changefeed.observers.tracing import record_attempt, record_dead_letter
+from changefeed.observers.tracing import record_dead_letter
 
 
 class FailureLog:
@@ -19,7 +19,6 @@ class FailureLog:
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        record_attempt(attempt, error, delay)
         self._log.warning(
             "observer.failed",
             what="attempt",

@@ -1,10 +1,10 @@
-"""A span for each batch that an observer is handed, linked to those that made its changes.
+"""A span for each call that hands an observer changes, linked to those that made them.
 
 The names are those of OpenTelemetry's semantic conventions for messaging: the span is called
 ``process FEED``, of kind consumer, and begins a trace of its own: a batch has changes of many
 traces. Each of those it has a link to, where the bodies say their contexts. The span is current
-while the observer works, so that what it calls is below it. Failed attempts and dead letters
-are events of it.
+while the observer works, so that what it calls is below it. What it raises, and the dead letter
+of a change, are events of it.
 
 Limits: a span has 128 links, unless ``OTEL_SPAN_LINK_COUNT_LIMIT`` says more, and no more
 bodies are read than it takes to find so many. Links are added to a span that is recorded only,
@@ -23,10 +23,10 @@ from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_span
 
 from changefeed.feeds.feed import Change
+from changefeed.observers.call import RangeContext
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.observers.errors import ObserverError
-from changefeed.observers.observer import Context
 from changefeed.observers.trace_context import TraceContextPointer
 
 _MOST_LINKS = 128
@@ -51,7 +51,7 @@ class BatchTracing:
     most_links: int = field(default_factory=lambda: SpanLimits().max_links or _MOST_LINKS)
 
     @contextmanager
-    def batch(self, context: Context, changes: Sequence[Change]) -> Iterator[None]:
+    def batch(self, context: RangeContext, changes: Sequence[Change]) -> Iterator[None]:
         """Have a span while the block runs, and let it say how that ended."""
         span = self.tracer.start_span(
             f"process {self.feed}",
@@ -87,13 +87,6 @@ class BatchTracing:
             _batch.reset(token)
 
 
-def record_attempt(attempt: int, error: BaseException, delay: float) -> None:
-    """Record a failed attempt that is followed by another in ``delay`` seconds."""
-    span = _batch.get()
-    if span is not None:
-        _record_error(span, error, attempt=attempt, again_after=round(delay, 3))
-
-
 def record_dead_letter(letter: DeadLetter) -> None:
     span = _batch.get()
     if span is not None:
@@ -122,7 +115,7 @@ def _record_end(span: Span, error: BaseException) -> None:
     _record_error(span, cause)
 
 
-def _record_error(span: Span, error: BaseException, **more: float) -> None:
+def _record_error(span: Span, error: BaseException) -> None:
     """Add it as an event, as the conventions have it."""
     if not span.is_recording():
         return
@@ -132,6 +125,5 @@ def _record_error(span: Span, error: BaseException, **more: float) -> None:
             "exception.type": kind_of(error),
             "exception.message": text_of(error),
             "exception.stacktrace": trace_of(error),
-            **{f"changefeed.{name}": value for name, value in more.items()},
         },
     )

@@ -6,9 +6,11 @@ and closes it. So an observer lives for one batch, not for as long as a lease. I
 as a host calls it: with retries, a time limit, concurrent keys, dead letters.
 
 Delivery is at least once. A task that fails is tried again by Spark, and a batch after a
-crash, each from its beginning: (range, sequence) identifies a repeat.
+crash, each from its beginning: (range, sequence) identifies a repeat. Within a task only
+what is not done comes again.
 
-Spark keeps the positions, so what the context is told is done changes nothing. The epoch is
+Spark keeps the positions. What the context is told is done does not come again to this task;
+``flush`` has nothing to do. The epoch is
 the number of the batch, from 1 on, counted from what ``epoch`` says. It fences off tasks of
 earlier batches that Spark took for dead; two attempts at one batch have the same.
 
@@ -21,10 +23,8 @@ executor's log.
 import asyncio
 import os
 import socket
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from random import Random
 from typing import Any, Final
@@ -40,18 +40,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
-from changefeed.observers.call import Blame, ObserverMaker
+from changefeed.observers.call import Blame
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
-from changefeed.observers.middleware.poison import PoisonSuspicion
-from changefeed.observers.middleware.stack import wrap
-from changefeed.observers.observer import CloseReason, Observer
+from changefeed.observers.judge import Successes
+from changefeed.observers.middleware.stack import ObserverMaker, wrap
+from changefeed.observers.observer import CloseReason
+from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.spark import freeze_gc
+from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.settings import LogSettings
@@ -67,7 +69,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 # Kept for as long as the process, which Spark uses for one task after the other: in an
 # outage that outlives batches, each change would else be the first under suspicion.
-_suspicions = defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
+_successes = Successes()
 
 
 class ObserverSink(DataSource):
@@ -167,34 +169,28 @@ async def delivered(
             Random(),  # noqa: S311 - spreads delays, guards nothing
             dead_letters=letters,
             origin=origin,
-            suspicions=_suspicions,
+            successes=_successes,
         )
         rest = None if settings.on_failure == "stop" else settings.retry.max_delay
         for name, of_range in groupby(changes, lambda page: page[0].range_id):
-            context = RangeContext(range=FeedRange(id=name), host=host, epoch=epoch)
-            await _deliver(make, context, of_range, failures, rest)
+            await _deliver(make, TaskRange(name, host, epoch), of_range, failures, rest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeContext:
-    """What an observer may know in a task. Nothing takes a range away from it; Spark keeps the
-    positions, and counts no deaths.
+class TaskRange:
+    """A range in a task: what its observers are told, and what of it is not done. Nothing takes
+    it away from the task.
     """
 
-    range: FeedRange
-    host: str
-    epoch: int
-    handing_over: bool = False
+    handing_over = False
     blamed: Blame | None = None
 
-    def acknowledge(self, change: Change) -> None:
-        """Do nothing."""
-
-    def checkpoint(self, change: Change) -> None:
-        """Do nothing."""
-
-    async def flush(self) -> None:
-        """Do nothing."""
+    def __init__(self, name: RangeId, host: str, epoch: int) -> None:
+        self.range = FeedRange(id=name)
+        self.host = host
+        self.epoch = epoch
+        self.open: dict[int, Change] = {}
+        self._read_to = -1
+        self.moved = LightEvent()
 
     def check(self) -> None:
         """Let everything pass."""
@@ -202,58 +198,106 @@ class RangeContext:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    async def flush(self) -> None:
+        """Do nothing: Spark keeps the positions."""
+
+    def read(self, changes: Sequence[Change]) -> None:
+        self.open |= {x.sequence: x for x in changes}
+        self._read_to = changes[-1].sequence
+
+    def was_read(self, change: Change) -> bool:
+        return change.sequence <= self._read_to
+
+    def is_open(self, change: Change) -> bool:
+        return change.sequence in self.open
+
+    def acknowledge(self, changes: Sequence[Change]) -> None:
+        for x in changes:
+            self.open.pop(x.sequence, None)
+        self.moved.set()
+
+    def returned(self, changes: Sequence[Change]) -> None:
+        self.acknowledge(changes)
+
+    @asynccontextmanager
+    async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
+        """Bound nothing: Spark ends tasks."""
+        del call, changes
+        yield
+
 
 async def _deliver(
     make: ObserverMaker,
-    context: RangeContext,
+    found: TaskRange,
     pages: Iterator[Sequence[Change]],
     failures: FailureLog,
     rest: float | None,
 ) -> None:
-    """Hand over the pages of a range. An observer whose attempts are used up is closed, and
-    another one is opened after ``rest`` seconds; without these, raise ``ObserverFailed``.
+    """Hand over the pages of a range. Observers on which everything fails are closed, and
+    others are opened, after ``rest`` seconds if these could not be opened; without these,
+    raise ``ObserverFailed``.
     """
-    page = next(pages, None)
-    while page is not None:
+    keys = make.keys_of(found.range.id, _PAGE)
+    is_over = False
+    while not is_over:
+        observers = make.observers_of(found, keys, found.moved)
         try:
-            async with _opened(make, context, failures) as observer:
-                while page is not None:
-                    await observer.process(context, page)
-                    page = next(pages, None)
+            async with _opened(observers, failures):
+                await _hand_over(observers, found, pages)
+                is_over = True
         except ObserverFailed as error:
             if rest is None:
                 raise
-            failures.observer_gave_up(context.range.id, error, rest)
-            await context.sleep(rest)
+            pause = rest if error.sequences is None else 0.0
+            failures.observer_gave_up(found.range.id, error, pause)
+            await found.sleep(pause)
+            keys.restart(list(found.open.values()))
+
+
+async def _hand_over(
+    observers: RangeObservers, found: TaskRange, pages: Iterator[Sequence[Change]]
+) -> None:
+    """Return when all is done. Raise ``ObserverFailed`` where the observers are worn out."""
+    while True:
+        while found.open:
+            found.moved.clear()
+            given = await observers.give()
+            if observers.worn_out is not None:
+                raise observers.worn_out
+            if not given:
+                await observers.wait()
+        page = next(pages, None)
+        if page is None:
+            return
+        found.read(page)
+        observers.keys.add(page)
 
 
 @asynccontextmanager
-async def _opened(
-    make: ObserverMaker, context: RangeContext, failures: FailureLog
-) -> AsyncIterator[Observer]:
-    """Open the observer of a range, and close it with the reason why the block is left; one
-    that is stuck is not called any more.
+async def _opened(observers: RangeObservers, failures: FailureLog) -> AsyncIterator[None]:
+    """Open the observers of a range, and close them with the reason why the block is left;
+    those that are stuck are not called any more.
     """
-    observer = make(context.range, context)
     try:
-        await observer.open(context)
-        yield observer
+        try:
+            await observers.open()
+            yield
+        finally:
+            await observers.end()
     except ObserverStuck:
         raise
     except BaseException:
-        await _close(observer, context, CloseReason.FAILED, failures)
+        await _close(observers, CloseReason.FAILED, failures)
         raise
-    await _close(observer, context, CloseReason.STOPPING, failures)
+    await _close(observers, CloseReason.STOPPING, failures)
 
 
-async def _close(
-    observer: Observer, context: RangeContext, reason: CloseReason, failures: FailureLog
-) -> None:
+async def _close(observers: RangeObservers, reason: CloseReason, failures: FailureLog) -> None:
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT):
-            await observer.close(context, reason)
+            await observers.close(reason)
     except Exception as error:  # noqa: BLE001 - the border to the user's code
-        failures.close_failed(context.range.id, error)
+        failures.close_failed(observers.context.range.id, error)
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:

@@ -75,19 +75,23 @@ class ObserverSettings(Section):
     options: Mapping[str, Any] = {}
     """Arguments for the observer's constructor."""
     concurrency: int = Field(default=1, ge=1, le=10_000)
-    """How many keys of one range to handle at once, each in order."""
+    """How many calls of observers of one range to make at once, each with other keys."""
     timeout: float | None = Field(default=None, gt=0)
     """How long the observer may take for one call before the attempt counts as failed."""
     retry: RetrySettings = RetrySettings()
     on_failure: Literal["retry", "dead-letter", "stop"] = "retry"
-    """When the attempts are used up: open the observer again after ``retry.max_delay``; or find
-    the change it fails on, put that to the dead letters and go on; or end the command, where
+    """What becomes of a change that fails again and again where others succeed: its key waits
+    for ever; or it is put to the dead letters, and its key goes on; or the command ends, where
     a host would pause the range: Spark finishes a batch for all ranges or for none."""
     dead_letters: Place = "sqlite:dead-letters.db"
     """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run; or any other address that leases
     can have."""
     interval: float = Field(default=0.0, ge=0)
     """How often a batch begins; 0 for one after the other."""
+
+    @property
+    def ordering(self) -> Literal["key"]:
+        return "key"
 
     @property
     def checkpoint(self) -> str:

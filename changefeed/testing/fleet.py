@@ -38,10 +38,9 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.call import ObserverMaker
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.middleware.stack import ObserverMaker, wrap
 from changefeed.observers.observer import CloseReason, Context, Observer, ObserverFactory
 from changefeed.observers.registry import spelled
 from changefeed.runtime.clock import Clock, elapsed_time

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Child, FeedRange, RangeId
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.leases.checkpoint import Checkpoint, Hole
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import (
@@ -91,6 +91,21 @@ async def test_a_write_without_a_position_leaves_the_stored_one(
     assert written.version != owned.version
     assert await whole(leases) == replace(written, checkpoint=Checkpoint(C1))
     assert written.checkpoint_epoch == 1
+
+
+async def test_what_is_done_behind_a_position_is_kept_until_a_checkpoint_says_otherwise(
+    leases: LeaseContainer,
+) -> None:
+    owned = await owned_by_a(leases)
+    behind = Checkpoint(C1, 7, (Hole("00ff00ff00ff00ff", 3, 2),))
+    owned = await leases.checkpoint(owned.with_checkpoint(behind))
+    assert (await whole(leases)).checkpoint == behind
+    owned = await leases.replace(owned.without_position().renewed())
+    assert (await whole(leases)).checkpoint == behind
+    owned = await leases.replace(owned.with_checkpoint(behind))
+    assert (await whole(leases)).checkpoint == behind
+    await leases.checkpoint(owned.advanced_to(C1))
+    assert (await whole(leases)).checkpoint == Checkpoint(C1)
 
 
 async def test_a_write_with_a_position_stores_it(leases: LeaseContainer) -> None:
@@ -398,7 +413,7 @@ async def test_names_and_positions_may_be_any_text(leases: LeaseContainer, text:
         owner=HostName(text),
         incarnation=Incarnation(text),
         next_owner=HostName(text),
-        checkpoint=Checkpoint.of_text(text),
+        checkpoint=Checkpoint(Position(text)),
         write_id=WriteId(text),
     )
     await leases.create(lease)

@@ -1,17 +1,19 @@
 """Calling an observer without a host: changes to give it, and what it did with them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
-from changefeed.host.checkpointer import Acknowledgements
+from changefeed.feeds.feed import Change, FeedRange, Operation, Position, RangeId
+from changefeed.host.progress import Progress
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.observers.adapters import adapt
 from changefeed.observers.observer import CloseReason
 
 _NEW_YEAR_US = 1_767_225_600_000_000
+_NOTHING = Position("")
 
 
 @dataclass(kw_only=True)
@@ -114,8 +116,13 @@ class _CountingContext:
     def __init__(self, inner: RecordingContext, *, manual: bool) -> None:
         self._inner = inner
         self._manual = manual
-        self._acknowledgements = Acknowledgements()
-        self.watermark: int | None = None
+        self._progress = Progress(Checkpoint(_NOTHING), lambda x: Position(str(x.sequence)))
+
+    @property
+    def watermark(self) -> int | None:
+        """Up to which sequence all is done."""
+        position = self._progress.checkpoint({}).position
+        return None if position == _NOTHING else int(position)
 
     @property
     def range(self) -> FeedRange:
@@ -134,34 +141,32 @@ class _CountingContext:
         return self._inner.handing_over
 
     def deliver(self, batch: Sequence[Change]) -> None:
-        self._acknowledgements.deliver(batch)
+        self._progress.read(batch, None)
 
     def returned(self, batch: Sequence[Change]) -> None:
         if not self._manual:
-            self._acknowledgements.all_done()
-            self.watermark = batch[-1].sequence
+            self._progress.done(batch)
 
     def checkpoint(self, change: Change) -> None:
         self._inner.checkpoint(change)
-        self._count(self._acknowledgements.done_up_to, change)
+        self._count(change, up_to=True)
 
     def acknowledge(self, change: Change) -> None:
         self._inner.acknowledge(change)
-        self._count(self._acknowledgements.done, change)
+        self._count(change, up_to=False)
 
     async def flush(self) -> None:
         await self._inner.flush()
 
-    def _count(self, count: Callable[[Change], Change | None], change: Change) -> None:
-        known = self._acknowledgements.was_delivered(change)
+    def _count(self, change: Change, *, up_to: bool) -> None:
+        known = self._progress.was_read(change)
         if change.range_id not in {self.range.id, self.range.whole} or not known:
             raise ValueError(
                 f"change {change.sequence} of range {change.range_id!r} was not delivered to "
                 f"the observer of range {self.range.id!r}, so it cannot be done"
             )
-        moved = count(change)
-        if moved is not None:
-            self.watermark = moved.sequence
+        before = [x for x in self._progress.open if x.sequence <= change.sequence]
+        self._progress.done(before if up_to else [change])
 
 
 def make_changes(*given: tuple[str, Any], range_id: str = "r1", begin: int = 1) -> list[Change]:

@@ -151,12 +151,15 @@ class CosmosLeases(StoredMembers):
             )
 
         etag = await self._written(lease, patch, of=lambda x: str(x["_etag"]))
+        before = documents.seen_in(lease.version)
+        behind = lease.checkpoint is not None and lease.checkpoint.high is not None
         seen = VersionToken(
             etag=etag,
             epoch=lease.epoch,
             low=lease.range.low,
             high=lease.range.high,
             has_properties=True,
+            has_behind=behind or (before is not None and before.has_behind),
         )
         return replace(lease, version=documents.version_of(seen))
 

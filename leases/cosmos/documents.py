@@ -1,11 +1,12 @@
 """Lease documents of the .NET change feed processor v3, to leases and back. No I/O.
 
 A document holds what every processor reads: token, owner, position, timestamp. What
-is ours alone (epoch, renewals, a request for the lease) is JSON text in two entries of
+is ours alone (epoch, renewals, a request for the lease) is JSON text in entries of
 its ``properties``, a table of strings that other processors carry along untouched. So a
-fleet of ours and one of theirs can share the leases. One entry is about ownership, the
-other about the last write and the checkpoint, so that a checkpoint need not write what it
-does not know.
+fleet of ours and one of theirs can share the leases. One entry is about ownership, another
+about the last write and the checkpoint, so that a checkpoint need not write what it
+does not know. A third, where there was ever need for it, has what is done behind the position;
+it counts as long as the position is the one that it was written with.
 
 They do not know our part, so it may be out of date. Ours repeats the owner and timestamp
 that were written with it: if they are unchanged, no other processor has written. If not,
@@ -43,7 +44,7 @@ Operation: TypeAlias = dict[str, Any]
 
 INCREMENTAL = "Incremental Feed"
 FULL_FIDELITY = "Full-Fidelity Feed"
-OWNERSHIP, WRITTEN = "changefeed", "changefeed-written"
+OWNERSHIP, WRITTEN, BEHIND = "changefeed", "changefeed-written", "changefeed-behind"
 """The entries of ``properties`` that are ours."""
 
 LISTED = (
@@ -87,7 +88,14 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
     checkpoint_epoch: int = 0
 
 
-Entry = TypeVar("Entry", _Ownership, _Written)
+class _Behind(msgspec.Struct, frozen=True):
+    """The text of a checkpoint of the range ``of``; empty if its position says all."""
+
+    of: str
+    checkpoint: str
+
+
+Entry = TypeVar("Entry", _Ownership, _Written, _Behind)
 
 
 class VersionToken(msgspec.Struct, frozen=True, array_like=True):
@@ -98,6 +106,7 @@ class VersionToken(msgspec.Struct, frozen=True, array_like=True):
     low: str
     high: str
     has_properties: bool
+    has_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +139,11 @@ def new_document(form: Form, lease: Lease, attempt: str) -> Document:
         "FeedRange": _feed_range(lease.range),
         "Owner": lease.owner,
         "ContinuationToken": lease.position,
-        "properties": {OWNERSHIP: _ownership_text(lease), WRITTEN: _written(lease, attempt)},
+        "properties": {
+            OWNERSHIP: _ownership_text(lease),
+            WRITTEN: _written(lease, attempt),
+            **_behind(lease, has_behind=False),
+        },
         "timestamp": timestamp_of(lease.stamp),
         "Mode": form.mode,
     }
@@ -146,7 +159,12 @@ def changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
         _set("/Owner", lease.owner),
         _set("/timestamp", timestamp_of(lease.stamp)),
         *_set_properties(
-            {OWNERSHIP: _ownership_text(lease), WRITTEN: _written(lease, attempt)}, seen
+            {
+                OWNERSHIP: _ownership_text(lease),
+                WRITTEN: _written(lease, attempt),
+                **_behind(lease, has_behind=seen.has_behind),
+            },
+            seen,
         ),
     ]
     if (place.low, place.high) != (seen.low, seen.high):
@@ -164,7 +182,10 @@ def checkpoint_changes(lease: Lease, seen: VersionToken, attempt: str) -> list[O
         f"{lease.epoch}"
     )
     return [
-        *_set_properties({WRITTEN: _written(lease, attempt)}, seen),
+        *_set_properties(
+            {WRITTEN: _written(lease, attempt), **_behind(lease, has_behind=seen.has_behind)},
+            seen,
+        ),
         _set("/ContinuationToken", lease.position),
     ]
 
@@ -235,6 +256,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
         low=low,
         high=high,
         has_properties=isinstance(document.get("properties"), dict),
+        has_behind=_entry(document, BEHIND, _Behind) is not None,
     )
     return replace(lease, version=version_of(seen))
 
@@ -267,7 +289,13 @@ def _checkpoint_in(document: Mapping[str, Any]) -> Checkpoint | None:
     token = document.get("ContinuationToken")
     if token is None:
         return None
-    return Checkpoint.of_text(raw_token(token) if "feedRange" in document else token)
+    position = Position(raw_token(token) if "feedRange" in document else token)
+    behind = _entry(document, BEHIND, _Behind)
+    if behind is not None and behind.checkpoint:
+        ours = Checkpoint.of_text(behind.checkpoint)
+        if ours.position == position:  # else another processor has read on, or it was reset
+            return ours
+    return Checkpoint(position)
 
 
 def is_part(place: FeedRange) -> bool:
@@ -411,12 +439,21 @@ def _written(lease: Lease, attempt: str) -> str:
     )
 
 
-def _text(entry: _Ownership | _Written) -> str:
+def _behind(lease: Lease, *, has_behind: bool) -> dict[str, str]:
+    """Return the entry of what is done behind a position, where there is any, or was."""
+    checkpoint = lease.checkpoint
+    if checkpoint is None or (checkpoint.high is None and not has_behind):
+        return {}
+    text = "" if checkpoint.high is None else checkpoint.text
+    return {BEHIND: _text(_Behind(lease.range_id, text))}
+
+
+def _text(entry: _Ownership | _Written | _Behind) -> str:
     return msgspec.json.encode(entry).decode()
 
 
 def _set_properties(entries: Mapping[str, str], seen: VersionToken) -> Sequence[Operation]:
-    assert entries.keys() <= {OWNERSHIP, WRITTEN}, f"{entries.keys()} are not all ours"
+    assert entries.keys() <= {OWNERSHIP, WRITTEN, BEHIND}, f"{entries.keys()} are not all ours"
     if seen.has_properties:
         return [_set(f"/properties/{name}", text) for name, text in entries.items()]
     return [_set("/properties", dict(entries))]

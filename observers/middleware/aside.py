@@ -12,7 +12,7 @@ from changefeed.observers.dead_letters.letter import (
     Origin,
 )
 from changefeed.observers.error_text import describe, text_of
-from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import Context
 from changefeed.runtime.cancellation import keep_cancellation
 
@@ -47,7 +47,7 @@ class Aside:
     ) -> None:
         """Put a change aside, and acknowledge it.
 
-        Raise ``ObserverFailed`` if it could not be put to the dead letters.
+        Raise ``AttemptFailed`` if it could not be put to the dead letters.
         """
         letter = DeadLetter(
             feed=self._origin.feed,
@@ -65,11 +65,7 @@ class Aside:
                 await keep_cancellation(self._letters.put(letter))
         except Exception as error:  # whatever a place of letters is made of
             text = text_of(error) or describe(error)
-            reason = (
-                f"{failure.kind}: {failure.text}; and it could not be put to the dead letters: "
-                f"{text}"
-            )
-            sequences = (change.sequence, change.sequence)
-            raise ObserverFailed(context.range.id, sequences, attempts, reason) from error
+            reason = f"{failure.text}; and it could not be put to the dead letters: {text}"
+            raise AttemptFailed(failure.kind, reason) from error
         context.acknowledge(change)
         self._on_dead_letter(letter)

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
-from changefeed.observers.call import Blame, Fence
+from changefeed.observers.call import Blame, RangeContext
 from changefeed.observers.dead_letters.letter import Failure
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.observer import CloseReason, Context, Observer
@@ -24,7 +24,7 @@ class ReadableOnly:
         self,
         observer: Observer,
         aside: Aside | None,
-        gate: Fence,
+        gate: RangeContext,
         *,
         acknowledges: bool = True,
     ) -> None:

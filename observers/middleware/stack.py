@@ -1,27 +1,25 @@
-"""The wrappers around the user's observer, on hosts and in tasks of Spark."""
+"""From the user's observer to those of a range, on hosts and in tasks of Spark."""
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Literal, Protocol
 
-from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.observers.call import CalledObserver, Fence, ObserverMaker
+from changefeed.feeds.feed import RangeId
+from changefeed.observers.call import CalledObserver, RangeContext
 from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.given import GivenContext
+from changefeed.observers.judge import Successes
+from changefeed.observers.keys import Keys
 from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.concurrency import KeyedConcurrency
-from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.readable import ReadableOnly
-from changefeed.observers.middleware.retry import Retrying, RetrySettings
-from changefeed.observers.observer import Observer, ObserverFactory
+from changefeed.observers.middleware.retry import GrowingDelays, RetrySettings
+from changefeed.observers.observer import ObserverFactory
+from changefeed.observers.range_observers import Hand, RangeObservers
+from changefeed.runtime.light_event import LightEvent
 
-_PROBING_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
 
-
-class MiddlewareSettings(Protocol):
+class ObservingSettings(Protocol):
     """What the settings say about it."""
 
     @property
@@ -38,87 +36,94 @@ class MiddlewareSettings(Protocol):
     @property
     def retry(self) -> RetrySettings: ...
 
+    @property
+    def on_failure(self) -> str:
+        """With ``retry`` nothing is put aside."""
+        ...
+
+    @property
+    def ordering(self) -> Literal["key", "range"]: ...
+
 
 def wrap(
     make: ObserverFactory,
-    settings: MiddlewareSettings,
+    settings: ObservingSettings,
     events: FailureLog,
     random: Random,
     *,
     dead_letters: DeadLetters | None = None,
     origin: Origin | None = None,
-    suspicions: Mapping[RangeId, PoisonSuspicion] | None = None,
-) -> ObserverMaker:
-    """Put around each observer what the settings ask for, the innermost first.
+    successes: Successes | None = None,
+) -> "ObserverMaker":
+    """Put around each observer what the settings ask for.
 
     Without ``dead_letters`` nothing is put aside; with them, ``origin`` distinguishes these
-    letters from those of others in the same place. ``suspicions`` has one for each range asked
-    for; give it where what is returned does not live as long as the process.
+    letters from those of others in the same place. Give ``successes`` where what is returned
+    does not live as long as the process.
     """
-    known = (
-        defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
-        if suspicions is None
-        else suspicions
-    )
-    return _Stack(
+    aside = None
+    if dead_letters is not None:
+        assert origin is not None, "letters of several fleets may lie in one place"
+        aside = Aside(dead_letters, origin, on_dead_letter=events.dead_letter)
+    return ObserverMaker(
         make=make,
         settings=settings,
         events=events,
         random=random,
-        dead_letters=dead_letters,
-        origin=origin,
-        suspicions=known,
+        aside=aside,
+        successes=Successes() if successes is None else successes,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stack:
-    """Makes the observer of one range, wrapped."""
+class ObserverMaker:
+    """Makes what delivers the ranges of one process: their keys, and their observers."""
 
     make: ObserverFactory
-    settings: MiddlewareSettings
+    settings: ObservingSettings
     events: FailureLog
     random: Random
-    dead_letters: DeadLetters | None
-    origin: Origin | None
-    suspicions: Mapping[RangeId, PoisonSuspicion]
-
-    def __call__(self, feed_range: FeedRange, gate: Fence) -> Observer:
-        one_partition = partial(self._one_partition, feed_range, gate)
-        if self.settings.concurrency == 1:
-            return one_partition()
-        return KeyedConcurrency(
-            one_partition, self.settings.concurrency, manual=self._is_manual
-        )
+    aside: Aside | None
+    successes: Successes
 
     @property
     def _is_manual(self) -> bool:
         return self.settings.checkpoint == "manual"
 
-    def _one_partition(self, feed_range: FeedRange, gate: Fence) -> Observer:
-        called = CalledObserver(self.make(), fence=gate, seconds=self.settings.timeout)
-        wrap_in_retries = partial(
-            Retrying,
-            called,
+    def keys_of(self, range_id: RangeId, largest: int) -> Keys:
+        """Make the scheduler of a range, of batches of so many changes at the most."""
+        settings = self.settings
+        return Keys(
+            range_id,
+            attempts=None if settings.on_failure == "retry" else settings.retry.attempts,
+            delays=GrowingDelays(settings.retry, self.random),
+            successes=self.successes,
             random=self.random,
-            on_retry=partial(self.events.observer_retrying, feed_range.id),
-            sleep=gate.sleep,
+            observers=settings.concurrency,
+            sticky=self._is_manual and settings.concurrency > 1,
+            by_key=settings.ordering == "key",
+            largest=largest,
         )
-        observer: Observer = wrap_in_retries(self.settings.retry)
-        aside = self._aside()
-        if aside is not None:
-            observer = PoisonIsolation(
-                observer,
-                wrap_in_retries(replace(self.settings.retry, attempts=_PROBING_ATTEMPTS)),
-                aside,
-                suspicion=self.suspicions[feed_range.id],
-                acknowledges=not self._is_manual,
-            )
-        return ReadableOnly(observer, aside, gate, acknowledges=not self._is_manual)
 
-    def _aside(self) -> Aside | None:
-        if self.dead_letters is None:
-            return None
-        assert self.origin is not None, "letters of several fleets may lie in one place"
-        report = self.events.dead_letter
-        return Aside(self.dead_letters, self.origin, on_dead_letter=report)
+    def observers_of(
+        self, context: RangeContext, keys: Keys, moved: LightEvent
+    ) -> RangeObservers:
+        """Make the observers of a range; they are not open yet."""
+        return RangeObservers(
+            context=context,
+            keys=keys,
+            moved=moved,
+            hands=[self._hand(context) for _ in range(self.settings.concurrency)],
+            manual=self._is_manual,
+            attempts=self.settings.retry.attempts,
+            delays=GrowingDelays(self.settings.retry, self.random),
+            events=self.events,
+            aside=self.aside,
+        )
+
+    def _hand(self, context: RangeContext) -> Hand:
+        called = CalledObserver(self.make(), fence=context, seconds=self.settings.timeout)
+        return Hand(
+            ReadableOnly(called, self.aside, context, acknowledges=not self._is_manual),
+            GivenContext(context, keeps=self._is_manual),
+        )

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,15 +18,18 @@ from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.status import Point, Totals
 from changefeed.host.endpoints import Answers
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.page.page import Page as PageOf
 from changefeed.host.page.state import PageState
 from changefeed.host.page.stream import EventStream
 from changefeed.host.settings import Settings, WebSettings, load_settings
 from changefeed.host.web import listening_socket, serving, serving_application, url_of
+from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
+from changefeed.observers.middleware.stack import wrap
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
@@ -59,7 +63,7 @@ async def nothing(changes: Sequence[Change]) -> None:
 async def a_host(
     settings: Settings, feed: MemoryFeed, leases: MemoryLeases
 ) -> AsyncIterator[tuple[Host, str]]:
-    observer = LoggingObserver(FleetLog())
+    observer, events = LoggingObserver(FleetLog()), HostEvents(HostName(settings.host.name))
     answers = Answers(settings.host.name, None, make_observer=adapt(nothing, {}))
     with listening_socket(WebSettings()) as listening:
         async with serving(listening, answers):
@@ -67,7 +71,7 @@ async def a_host(
                 settings,
                 feed=feed,
                 container=leases,
-                make_observer=lambda *_: observer,
+                make_observer=wrap(lambda: observer, settings.observer, events, Random(1)),
                 address=url_of(listening),
             )
             running = asyncio.create_task(host.run())

@@ -1,15 +1,18 @@
 """Breaks of rules 12 and 13: stopping, and what is delivered how often."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from changefeed.feeds.feed import Position
-from changefeed.host.checkpointer import Acknowledgements, Checkpointer
+from changefeed.feeds.feed import Change, Position
+from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.host import Host
 from changefeed.host.membership import Membership
 from changefeed.host.pool import WorkerPool
+from changefeed.host.progress import Progress
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
+from changefeed.observers.given import GivenContext
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.stop import Stop
 
@@ -17,6 +20,9 @@ from .mutant import Patch, mutant, nothing
 
 _STORIES = "unit/host/test_fleet_stories.py"
 _WORKER = "unit/host/test_worker.py"
+_PROGRESS = "unit/host/test_progress.py"
+_KEYS = "unit/host/test_keys_of_a_range.py"
+_OBSERVERS = "unit/observers/test_range_observers.py"
 _CONTAINERS = "contract/test_lease_containers.py"
 
 
@@ -65,23 +71,34 @@ def a_host_that_stops_does_not_let_observers_finish(m: Patch) -> None:
     m.patch(Host, "_shut_down", shut_down)
 
 
-@mutant(rule=13, kills="unit/host/test_checkpointer.py")
+@mutant(rule=13, kills=_OBSERVERS)
 def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
-    m.patch(Acknowledgements, "done", Acknowledgements.done_up_to)
+    m.patch(GivenContext, "_count", GivenContext._count_up_to)
 
 
-@mutant(rule=13, kills=_WORKER)
+@mutant(rule=13, kills=_PROGRESS)
 def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
-    def pass_over(self: Checkpointer, position: Position) -> None:
-        self._reach(position, 0)
-        self.advance()
+    old = Progress.read
 
-    m.patch(Checkpointer, "pass_over", pass_over)
+    def read(
+        self: Progress, changes: Sequence[Change], end: Position | None
+    ) -> Sequence[Change]:
+        if not changes:
+            self.done(self.open)
+        return old(self, changes, end)
+
+    m.patch(Progress, "read", read)
 
 
-@mutant(rule=13, kills="unit/host/test_drain.py")
-def reading_begins_again_before_its_checkpoint_is_stored(m: Patch) -> None:
-    m.patch(Checkpointer, "written", nothing)
+@mutant(rule=13, kills=f"{_PROGRESS} {_KEYS}")
+def what_a_former_owner_has_done_is_forgotten_before_it_is_read(m: Patch) -> None:
+    m.patch(Progress, "_resuming", property(lambda _: False))
+
+
+@mutant(rule=13, kills=f"{_PROGRESS} {_KEYS}")
+def a_key_that_waits_is_no_hole(m: Patch) -> None:
+    old = Progress._holes
+    m.patch(Progress, "_holes", lambda self, failures: (old(self, failures)[0], ()))
 
 
 @mutant(rule=13, kills=f"{_CONTAINERS}::test_a_position_that_is_carried_along")

@@ -5,8 +5,8 @@ from typing import Any
 
 from changefeed.host import owned_lease
 from changefeed.host.checkpointer import Checkpointer
-from changefeed.host.context import WorkerContext
 from changefeed.host.coordinator import Coordinator
+from changefeed.host.delivery import Delivery
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.apart import Apart
@@ -56,7 +56,7 @@ def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
 
 @mutant(rule=5, kills="unit/host/test_worker.py")
 def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
-    m.patch(WorkerContext, "check", lambda _: None)
+    m.patch(Delivery, "check", lambda _: None)
 
 
 @mutant(rule=5, kills=f"{_CONTAINERS}::test_nor_can_one_that_has_read_the_new_version")

@@ -13,7 +13,6 @@ from changefeed.feeds.feed import Change
 from changefeed.host import coordinator, decide, reader, retries
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.care import Care
-from changefeed.host.context import WorkerContext
 from changefeed.host.delivery import Delivery
 from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
@@ -22,20 +21,22 @@ from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
 from changefeed.leases.lease import End, Lease
-from changefeed.observers import call
+from changefeed.observers import call, keys
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
-from changefeed.observers.errors import ObserverFailed, ObserverStuck
-from changefeed.observers.middleware import concurrency, poison
+from changefeed.observers.errors import AttemptFailed, ObserverStuck
+from changefeed.observers.given import GivenContext
+from changefeed.observers.judge import Judge, Waiting
+from changefeed.observers.keys import Keys
 from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.poison import PoisonIsolation, Verdict
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.exit_codes import FAILED
 
 from .mutant import Patch, mutant, nothing
 
 _WORKER = "unit/host/test_worker.py"
-_POISON = "unit/observers/middleware/test_poison.py"
+_OBSERVERS = "unit/observers/test_range_observers.py"
+_KEYS = "unit/host/test_keys_of_a_range.py"
 _KILLING = "unit/host/test_killing_changes.py"
 _KEYMAP = "unit/leases/test_keymap.py"
 
@@ -50,7 +51,10 @@ def a_plain_observer_blocks_the_event_loop(m: Patch) -> None:
 
 @mutant(rule=8, kills="unit/host/test_worker_threads.py")
 def threads_write_into_the_event_loop(m: Patch) -> None:
-    m.patch(WorkerContext, "_say", WorkerContext._count)
+    def say(self: GivenContext, change: Change, *, up_to: bool) -> None:
+        (self._count_up_to if up_to else self._count)(change, self._number)
+
+    m.patch(GivenContext, "_say", say)
 
 
 @mutant(rule=8, kills="unit/host/test_heartbeats.py::test_leases_are_renewed")
@@ -129,36 +133,43 @@ def a_range_ends_and_goes_on_in_nothing(m: Patch) -> None:
     m.patch(Worker, "_ended", lambda _, lease: lease.ended_in(End(children=())))
 
 
-@mutant(rule=9, kills="unit/observers/middleware/test_concurrency.py")
-def the_changes_of_one_key_are_in_several_lanes(m: Patch) -> None:
-    m.patch(
-        concurrency,
-        "spread_evenly",
-        lambda changes, lanes: [changes[n::lanes] for n in range(lanes)],
-    )
+@mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
+def a_key_is_ready_while_an_observer_has_changes_of_it(m: Patch) -> None:
+    m.patch(keys._Key, "is_ready", property(lambda self: self.queue and self.waiting is None))
 
 
-@mutant(rule=9, kills=_POISON)
-def a_change_of_the_same_key_is_tried_before_its_turn(m: Patch) -> None:
-    m.patch(
-        poison, "_first_of_other_keys", lambda _, rest: [x for piece in rest for x in piece][:1]
-    )
+@mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
+def what_is_behind_a_change_that_failed_is_tried_before_it(m: Patch) -> None:
+    old = Keys.put_back
+
+    def put_back(self: Keys, change: Change) -> None:
+        old(self, change)
+        self._keys[change.key].queue.rotate(-1)
+
+    m.patch(Keys, "put_back", put_back)
 
 
-@mutant(rule=10, kills=f"{_POISON}::test_an_outage")
+@mutant(rule=10, kills=f"{_OBSERVERS}::test_an_outage")
 def an_outage_is_taken_for_poison(m: Patch) -> None:
-    async def judge(*_: object) -> Verdict:
-        return Verdict.POISON
-
-    m.patch(PoisonIsolation, "_judge", judge)
+    m.patch(Judge, "_is_outage", lambda *_: False)
 
 
-@mutant(rule=10, kills=_POISON)
+@mutant(rule=10, kills=_KEYS)
+def an_outage_counts_with_each_try(m: Patch) -> None:
+    m.patch(Judge, "_counts", lambda _, why, __: _count(why))
+
+
+def _count(why: Waiting) -> bool:
+    why.failures += 1
+    return why.failures > 4
+
+
+@mutant(rule=10, kills=_OBSERVERS)
 def what_cannot_be_put_aside_is_dropped(m: Patch) -> None:
     old = Aside.put
 
     async def put(self: Aside, *change: Any, **attempts: Any) -> None:
-        with suppress(ObserverFailed):
+        with suppress(AttemptFailed):
             await old(self, *change, **attempts)
 
     m.patch(Aside, "put", put)

@@ -58,8 +58,6 @@ class Checker:
         self._suspended = set[str]()  # processes whose clocks stood still
         self.neighbours = set[str]()
         """The processes of another kind: they steal at once, and know no ended ranges."""
-        self._failed = set[Call]()  # whose observers have failed for good, and stop the range
-        self._exhausted = set[Call]()  # those that leave it to a fresh process
         self._active: Counter[Call] = Counter()
         self.now: Callable[[], float] = lambda: 0.0
         """The time of the world, in seconds."""
@@ -79,8 +77,6 @@ class Checker:
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.events += 1
         self.calls[call.process] += 1
-        if self._is_stopped(call):
-            raise Violation(f"{call} began, and its observer has failed for good")
         for other in self._active:
             same = (other.range_id, other.epoch) == (call.range_id, call.epoch)
             if call.range_id in self._begun_anew:
@@ -107,16 +103,6 @@ class Checker:
         self._active[call] -= 1
         if self._active[call] <= 0:
             del self._active[call]
-
-    def failed_for_good(self, call: Call, *, without_memory: bool) -> None:
-        """An observer was closed as failed where that is to stop its range. Of several that
-        were made for the range, one may be what ran out of memory.
-        """
-        self.events += 1
-        (self._exhausted if without_memory else self._failed).add(call)
-
-    def _is_stopped(self, call: Call) -> bool:
-        return call in self._failed and call not in self._exhausted
 
     def is_under_way(self, call: Call) -> bool:
         return bool(self._active[call])
@@ -186,7 +172,7 @@ class Checker:
             position = self.progress.place(after.position)
             if writer == OPERATOR:
                 self.progress.moved(found, position)
-            self.progress.checkpoint_stored(found, position)
+            self.progress.checkpoint_stored(found, position, after.checkpoint)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -284,7 +270,7 @@ class Checker:
             self._stays_paused(before, after, writer)
             self._stays_ended(before, after, writer)
         if before.owner is not None and before.owner != after.owner:
-            self._given_up(before, after, writer)
+            self._given_up(before, writer)
 
     def _see_signs_of_life(self, before: Lease | None, after: Lease) -> None:
         if before is not None and before.sign_of_life == after.sign_of_life:
@@ -300,14 +286,11 @@ class Checker:
         """Whether its lease was written since then, as an owner does that has come and gone."""
         return self._moved_at.get(range_id, since) > since
 
-    def _given_up(self, before: Lease, after: Lease, writer: str) -> None:
+    def _given_up(self, before: Lease, writer: str) -> None:
         """A lease is its owner's no more, whichever process has written that."""
         range_id = before.range_id
         own = Call(process=writer, range_id=range_id, epoch=before.epoch)
         of_owner = before.incarnation is not None and writer.startswith(f"{before.owner}/")
-        asked_for = before.next_owner is not None  # the next one finds it out
-        if of_owner and self._is_stopped(own) and after.paused is None and not asked_for:
-            raise Violation(f"{own} is over as its observer has failed, and it is not paused")
         if of_owner and self.is_under_way(own):
             raise Violation(f"{writer} gave up {range_id} while {own} was under way")
 

@@ -118,8 +118,7 @@ class CheckedLetters(MemoryDeadLetters):
 
 class SimulatedObserver:
     """One observer of ``process``. ``check`` keeps the first violation that a claim raises;
-    ``block`` lets nothing of the process run for some seconds. With ``stops_range`` one that
-    has failed for good is the last to be called until an operator resumes its range.
+    ``block`` lets nothing of the process run for some seconds.
     """
 
     def __init__(
@@ -131,7 +130,6 @@ class SimulatedObserver:
         *,
         check: Callable[[Callable[[], None]], None],
         block: Callable[[float], None],
-        stops_range: bool,
     ) -> None:
         self._process = process
         self._moods = moods
@@ -139,8 +137,6 @@ class SimulatedObserver:
         self._random = random
         self._check = check
         self._block = block
-        self._stops_range = stops_range
-        self._raised: BaseException | None = None
         self._closed = False
 
     async def open(self, context: Context) -> None:
@@ -162,11 +158,6 @@ class SimulatedObserver:
                 self._block(chance() * 45)
             self._fail(call.range_id, changes)
             self._check(lambda: self._checker.finished(call.range_id, changes))
-        except BaseException as error:
-            self._raised = error
-            raise
-        else:
-            self._raised = None
         finally:
             self._checker.ended(call)
         if moods.manual:
@@ -180,11 +171,8 @@ class SimulatedObserver:
             raise
 
     async def close(self, context: Context, reason: CloseReason) -> None:
+        del context, reason
         self._closed = True
-        if self._stops_range and reason is CloseReason.FAILED and not context.handing_over:
-            call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
-            without_memory = isinstance(self._raised, MemoryError)
-            self._checker.failed_for_good(call, without_memory=without_memory)
         await asyncio.sleep(0.01)
 
     def _fail(self, range_id: RangeId, changes: Sequence[Change]) -> None:

@@ -44,6 +44,9 @@ class Probe(StrEnum):
     CHECKPOINT_LOST = "a checkpoint that was lost was put back"
     CHECKPOINT_MOVED_BACK = "a person moved a checkpoint back"
 
+    HANDED_OVER_HOLES = "a lease with holes in its checkpoint changed hands"
+    HOLE_MET_SPLIT = "a hole met a split"
+
     # ranges come and go
     CHILD_WAITED = "a child waited for another range that held its keys"
     MERGED = "a range began that goes on from two"
@@ -61,7 +64,7 @@ class Probe(StrEnum):
     PAUSED_BY_HOST = "a host paused a range that it cannot read on"
     FEED_REFUSED = "the feed refused a range to its owner"
     RESUMED = "a paused range was resumed"
-    STOPPED_RANGE = "an observer failed for good, and its range stopped"
+    STOPPED_RANGE = "a range stopped at a change that its observer failed on"
     WITHOUT_MEMORY = "an observer ran out of memory, and its host ended"
     PUT_ASIDE = "a change was put aside"
     LETTER_REFUSED = "the dead letters did not take a change"

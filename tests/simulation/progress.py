@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
+from changefeed.leases.checkpoint import Checkpoint, hash_of
 from changefeed.testing.history import Checkpoints, Keys, Named
 from changefeed.testing.history import Violation as Broken
 
@@ -32,7 +33,7 @@ class Progress:
         self._named: dict[int, Named] = {}
         self._checkpoints = Checkpoints()
         self._passed: set[int] = set()  # by a checkpoint that was stored
-        self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
+        self._unstored: dict[RangeId, dict[int, Change]] = defaultdict(dict)
 
     def appended(self, key: str, number: int) -> None:
         self._named[number] = Named(key, number)
@@ -63,11 +64,11 @@ class Progress:
         unstored = self._unstored[range_id]
         for change in changes:
             if int(change.body) not in self._passed:
-                unstored[int(change.body)] = self._lines.transaction(change)
+                unstored[int(change.body)] = change
         if self.most_unstored is None or by_hand:
             return
-        first = min(unstored.values(), default=None)
-        cut = sum(x == first for x in unstored.values()) - 1 if unstored else 0
+        transactions = [self._lines.transaction(x) for x in unstored.values()]
+        cut = transactions.count(min(transactions)) - 1 if transactions else 0
         if len(unstored) - cut > self.most_unstored:
             raise Violation(
                 f"{len(unstored)} changes of {range_id} are done and not stored, "
@@ -85,13 +86,23 @@ class Progress:
         """How far the checkpoint is that is furthest on, whatever the range."""
         return self._checkpoints.furthest
 
-    def checkpoint_stored(self, found: FeedRange, position: int) -> None:
+    def checkpoint_stored(
+        self, found: FeedRange, position: int, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """``checkpoint`` says what is done behind the position, but for its holes."""
         numbers = self._lines.between(found, self.reached(found.id), position)
         passed = (self._named[x] for x in numbers)
         _raise(self._checkpoints.stored(found.id, position, passed, self._keys))
         self._passed.update(numbers)
         left = self._unstored[found.id]
-        self._unstored[found.id] = {x: y for x, y in left.items() if x not in self._passed}
+        high = -1 if checkpoint is None or checkpoint.high is None else checkpoint.high
+        holes = {} if checkpoint is None else {x.key: x.sequence for x in checkpoint.holes}
+        self._unstored[found.id] = {
+            n: x
+            for n, x in left.items()
+            if n not in self._passed
+            and x.sequence >= min(high + 1, holes.get(hash_of(x.key), high + 1))
+        }
 
     def moved(self, found: FeedRange, position: int) -> None:
         """An operator has moved a checkpoint: what lies after it comes again."""

@@ -59,6 +59,8 @@ class Scout(Checker):
         self._advanced_now: tuple[float, Call] | None = None
         self._advances = set[Call]()  # whose answers were lost
         self._listings: dict[str, tuple[float, Fate]] = {}
+        self._with_holes = set[RangeId]()
+        """The ranges whose checkpoints have holes, or had under the same owner."""
 
     # what the checker is told
 
@@ -82,11 +84,21 @@ class Scout(Checker):
         self.hit(Probe.DELETED_BY_HAND, where=range_id in self._begun_anew)
         self.hit(Probe.CREATED_LATE, where=self._late_at == self.now())
 
+    def _of_holes(self, before: Lease, after: Lease) -> None:
+        if after.checkpoint is not None and after.checkpoint.holes:
+            self._with_holes.add(after.range_id)
+        has_holes = after.range_id in self._with_holes
+        self.hit(Probe.HOLE_MET_SPLIT, where=has_holes and after.ended)
+        if before.owner != after.owner:
+            self.hit(Probe.HANDED_OVER_HOLES, where=has_holes)
+            self._with_holes.discard(after.range_id)
+
     def _of_lease(self, before: Lease, after: Lease, writer: str) -> None:
         if before.next_owner is None and after.next_owner is not None:
             self.on_request(after)
         for probe in (*requests(before, after, writer), *pauses(before, after, writer)):
             self.hit(probe)
+        self._of_holes(before, after)
         claim = self._call(writer, before)
         self.hit(Probe.CLAIM_WITHOUT_ANSWER, where=claim in self._claims)
         self._claims.discard(claim)
@@ -174,10 +186,6 @@ class Scout(Checker):
     def put_aside(self, change: Change) -> None:
         self.hit(Probe.PUT_ASIDE)
         super().put_aside(change)
-
-    def failed_for_good(self, call: Call, *, without_memory: bool) -> None:
-        self.hit(Probe.STOPPED_RANGE)
-        super().failed_for_good(call, without_memory=without_memory)
 
     def died(self, process: str) -> None:
         name = process.partition("/")[0]
@@ -303,6 +311,8 @@ def pauses(before: Lease, after: Lease, writer: str) -> Iterator[Probe]:
             yield Probe.HANDOFF_MET_PAUSE
         if before.paused is None and writer != OPERATOR:
             yield Probe.PAUSED_BY_HOST
+            if "the observer failed on" in after.paused:
+                yield Probe.STOPPED_RANGE
     elif before.paused is not None:
         yield Probe.RESUMED
 

@@ -169,16 +169,6 @@ def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
         checker.began(call_of(taken), found[1:])
 
 
-def test_an_observer_that_failed_for_good_begins_no_more_under_its_epoch() -> None:
-    checker, taken, found = watched(1)
-    checker.failed_for_good(call_of(taken), without_memory=False)
-    with pytest.raises(Violation, match="its observer has failed for good"):
-        checker.began(call_of(taken), found)
-    with pytest.raises(Violation, match="as its observer has failed, and it is not paused"):
-        checker.stored(taken, taken.released(), "a/1")
-    checker.stored(taken, taken.released().paused_because("it failed"), "a/1")
-
-
 @pytest.mark.parametrize("writer", [OPERATOR, "b/1"])
 def test_only_an_operator_resumes_what_is_paused(writer: str) -> None:
     checker, taken, _ = watched(1)

@@ -251,7 +251,6 @@ class World:
                 self.random,
                 check=self.check,
                 block=partial(self._faults.block, process_id),
-                stops_range=self._parts["observer"].get("on_failure") == "stop-range",
             ),
             own.observer,
             HostEvents(HostName(name)),

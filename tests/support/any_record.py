@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Child, FeedRange
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import End, KeptCheckpoint, Lease, Member
 
@@ -32,6 +32,12 @@ _ENDS = st.builds(
     children=st.lists(st.builds(Child, range=_RANGES, start=_TEXT), max_size=3).map(tuple),
     by=st.sampled_from(["feed", "split", "merge"]),
 )
+_HOLES = st.lists(
+    st.builds(Hole, _TEXT.map(hash_of), _COUNTS, st.integers(0, 100)), max_size=MAX_HOLES
+)
+CHECKPOINT = st.builds(Checkpoint, _TEXT) | st.builds(
+    Checkpoint, _TEXT, _COUNTS, _HOLES.map(tuple)
+)
 LEASES = st.builds(
     Lease,
     range=_RANGES,
@@ -46,7 +52,7 @@ LEASES = st.builds(
     load=st.none() | st.floats(min_value=0, max_value=1e3),
     cooling=st.booleans(),
     stamp=_STAMPS,
-    checkpoint=_TEXT.map(Checkpoint.of_text),
+    checkpoint=CHECKPOINT,
     checkpoint_epoch=_COUNTS,
     write_id=st.none() | _TEXT,
     version=st.just(""),

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.observers.call import Blame
 from changefeed.observers.errors import LeaseFenced
 from changefeed.observers.observer import CloseReason, Context
@@ -18,12 +19,16 @@ class Bare:
 
 
 class Gate:
-    """Lets so many calls pass."""
+    """Lets so many calls pass. It is what all observers of a range are told, as well."""
 
     blamed: Blame | None = None
 
     def __init__(self, calls: float = float("inf")) -> None:
         self._left = calls
+        self.range = FeedRange(id=RangeId("r1"))
+        self.host = "anna"
+        self.epoch = 1
+        self.handing_over = False
 
     def check(self) -> None:
         self._left -= 1
@@ -32,3 +37,6 @@ class Gate:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    async def flush(self) -> None:
+        """Have nothing to wait for."""

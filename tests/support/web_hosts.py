@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import WebSettings, load_settings
 from changefeed.host.web import listening_socket, serving, url_of
+from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.middleware.stack import wrap
 from changefeed.runtime.web_server import WebLimits
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 
@@ -23,11 +27,13 @@ def quick_host(name: str, feed: MemoryFeed, leases: MemoryLeases, **more: Any) -
     """Return a host that does everything often; ``more`` is for ``Host``."""
     observer = LoggingObserver(FleetLog())
     often = {"poll_interval": 0.05}
+    settings = load_settings(None, {"host": {"name": name}, "leases": QUICK, "feed": often})
+    events = HostEvents(HostName(name))
     return Host(
-        load_settings(None, {"host": {"name": name}, "leases": QUICK, "feed": often}),
+        settings,
         feed=feed,
         container=leases,
-        make_observer=lambda *_: observer,
+        make_observer=wrap(lambda: observer, settings.observer, events, Random(1)),
         **more,
     )
 

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import FeedRange
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import HostEvents
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.call import Fence
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.runtime.cancellation import CancelledByClient
 from changefeed.testing.fleet import Fleet
@@ -56,12 +59,13 @@ async def test_what_asking_again_cannot_mend_stops_the_host_and_is_raised() -> N
 async def test_a_worker_that_is_cancelled_though_nobody_asked_for_it_stops_the_host() -> None:
     calls = iter(range(10))
 
-    def cancels(_range: FeedRange, _gate: Fence) -> Observer:
+    def cancels() -> Observer:
         next(calls)  # at most so often: without a rest in between, no time would pass
         raise asyncio.CancelledError
 
     container = MemoryLeases()
-    async with Fleet(MemoryFeed(2), container, make_observer=cancels) as fleet:
+    make = wrap(cancels, ObserverSettings(), HostEvents(HostName("fleet")), Random(1))
+    async with Fleet(MemoryFeed(2), container, make_observer=make) as fleet:
         fleet.start("a")
         with pytest.raises(CancelledByClient):
             await asyncio.wait_for(fleet.running["a"], 60)

@@ -15,7 +15,6 @@ from changefeed.host.settings import FeedSettings
 from changefeed.leases.lease import HostName
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.looking import now
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -36,6 +35,7 @@ async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Reader]:
         retrier=retrier,
         idle=IdleRanges(asked, settings, retrier=retrier, random=random),
         at_rest=lambda: False,
+        came=lambda: None,
         ahead=2,
         meter=LoadMeter(make.lease(R0), cooldown=1, clock=clock, shared=SharedTime(clock)),
     )
@@ -49,7 +49,7 @@ async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
     async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(60)
         assert reads.count["read"] == 3  # two wait in the row, and one before it
-        await pages.next()
+        pages.next_nowait()
         await asyncio.sleep(60)
         assert reads.count["read"] == 4
 
@@ -59,17 +59,7 @@ async def test_once_stopped_nothing_more_is_given_out_and_nothing_more_is_read()
     async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(1)
         pages.stop()
-        assert await pages.next() is None
-        assert await pages.next() is None
+        assert pages.next_nowait() is None
+        assert pages.next_nowait() is None
         await asyncio.sleep(60)
         assert reads.count["read"] == 3
-
-
-async def test_whoever_waits_for_a_page_is_told_that_it_has_stopped() -> None:
-    async with reading(make.memory_feed(1, 0), Calls()) as pages:
-        await pages.next()
-        waiting = asyncio.ensure_future(pages.next())
-        await asyncio.sleep(0.1)
-        pages.stop()
-        assert await waiting is None
-        assert now() == 0.1

@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from random import Random
 
 import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.call import CalledObserver
 from changefeed.observers.errors import AttemptFailed, ObserverStuck
-from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
+from tests.support.handing import Handing
 from tests.support.logs import captured_logs
 from tests.support.observers import Bare
 
@@ -80,12 +79,14 @@ async def test_what_it_raises_when_it_is_cancelled_is_in_the_log() -> None:
 
 
 async def test_what_ends_not_even_then_is_stuck_and_not_tried_again() -> None:
-    inner = Slow(1000, after_cancel=1000)
-    settings = RetrySettings(attempts=5)
+    class Stuck(Slow):
+        async def open(self, _context: Context) -> None:
+            """Take no time."""
+
+    inner = Stuck(1000, after_cancel=1000)
+    handing = Handing(lambda: inner, timeout=10, retry={"attempts": 5})
     with pytest.raises(ObserverStuck, match=r"'process' did not end within 15 s"):
-        await Retrying(CalledObserver(inner, seconds=10), settings, random=Random(1)).process(
-            CONTEXT, BATCH
-        )
+        await handing.process(BATCH)
     assert now() == 15
     assert inner.calls == ["process"]
 

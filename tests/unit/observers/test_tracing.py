@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 
 import msgspec
@@ -15,21 +14,16 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_curren
 
 from changefeed import MemoryLeases, Settings, open_host
 from changefeed.feeds.feed import Change
-from changefeed.host.settings import ObserverSettings
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
-from changefeed.observers.errors import ObserverFailed
-from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.dead_letters import MemoryDeadLetters
 from changefeed.observers.middleware import retry
-from changefeed.observers.middleware.retry import RetrySettings
-from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
-from changefeed.runtime.logs import get_logger
 from tests.support import make
+from tests.support.handing import Handing
 from tests.support.observers import Gate
 
-RETRY = RetrySettings(max_delay=1, attempts=3)
+RETRY = {"max_delay": 1, "attempts": 3}
 
 
 @pytest.fixture(autouse=True)
@@ -56,23 +50,22 @@ class Scene:
             host="anna",
             pointer=None if pointer is None else TraceContextPointer(pointer),
         )
-        config = ObserverSettings(retry=RETRY, **settings)
-        context = self.context = make.context()
-        letters = self.letters if config.on_failure == "dead-letter" else None
-        build = wrap(
+        self.context = Gate()
+        self.handing = Handing(
             adapt(observe, {}),
-            config,
-            FailureLog(get_logger()),
-            Random(1),
-            dead_letters=letters,
-            origin=Origin(feed="f"),
+            letters=self.letters,
+            context=self.context,
+            tracing=self.tracing,
+            retry=RETRY,
+            **settings,
         )
-        self.observer = build(context.range, Gate())
 
     async def process(self, *changes: Change) -> None:
-        await self.observer.open(self.context)
-        with self.tracing.batch(self.context, changes):
-            await self.observer.process(self.context, changes)
+        await self.handing.process(changes)
+
+    @property
+    def spans(self) -> Sequence[ReadableSpan]:
+        return self.exporter.get_finished_spans()
 
     @property
     def span(self) -> ReadableSpan:
@@ -80,7 +73,8 @@ class Scene:
         return span
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        return [dict(x.attributes or {}) for x in self.span.events if x.name == name]
+        events = [y for x in self.spans for y in x.events]
+        return [dict(x.attributes or {}) for x in events if x.name == name]
 
 
 async def takes_all(_changes: Sequence[Change]) -> None:
@@ -154,8 +148,7 @@ async def test_what_the_observer_calls_is_below_the_span(
 
     scene = Scene(observe, concurrency=concurrency, timeout=limit)
     await scene.process(*(make.change(n, key=str(n)) for n in range(3)))
-    assert scene.span.context is not None
-    assert set(seen) == {scene.span.context.span_id}
+    assert set(seen) == {x.context.span_id for x in scene.spans if x.context is not None}
 
 
 async def test_the_span_begins_a_trace_whatever_runs_the_host() -> None:
@@ -167,28 +160,18 @@ async def test_the_span_begins_a_trace_whatever_runs_the_host() -> None:
     assert (ours.name, ours.parent) == ("process eventlog:data/log", None)
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
-async def test_failed_attempts_are_events_and_a_batch_that_is_done_is_no_error(
-    concurrency: int,
-) -> None:
-    scene = Scene(fails(2), concurrency=concurrency)
+async def test_a_call_that_failed_is_an_error_and_says_what_was_raised() -> None:
+    scene = Scene(fails(1))
     await scene.process(make.change(1))
-    first, second = scene.events("exception")
-    assert (first["exception.type"], second["changefeed.attempt"]) == ("KeyError", 2)
-    assert first["changefeed.again_after"] == 1
-    assert "no such table" in first["exception.message"]
-    assert "in observe" in first["exception.stacktrace"]
-    assert scene.span.status.status_code is StatusCode.UNSET
-
-
-async def test_a_batch_that_used_up_its_retries_is_an_error() -> None:
-    scene = Scene(fails(9))
-    with pytest.raises(ObserverFailed):
-        await scene.process(make.change(1))
-    assert len(scene.events("exception")) == 3
-    assert scene.span.status.status_code is StatusCode.ERROR
-    assert "no such table" in (scene.span.status.description or "")
-    assert (scene.span.attributes or {})["error.type"] == "KeyError"
+    failed, done = scene.spans
+    (raised,) = scene.events("exception")
+    assert raised["exception.type"] == "KeyError"
+    assert "no such table" in raised["exception.message"]
+    assert "in observe" in raised["exception.stacktrace"]
+    assert failed.status.status_code is StatusCode.ERROR
+    assert "no such table" in (failed.status.description or "")
+    assert (failed.attributes or {})["error.type"] == "KeyError"
+    assert done.status.status_code is StatusCode.UNSET
 
 
 async def test_a_change_that_was_put_aside_is_an_event() -> None:
@@ -201,7 +184,7 @@ async def test_a_change_that_was_put_aside_is_an_event() -> None:
     (letter,) = scene.events("changefeed.dead_letter")
     assert letter["changefeed.sequence"] == 2
     assert letter["changefeed.dead_letter.id"] == (await scene.letters.list())[0].id
-    assert scene.span.status.status_code is StatusCode.UNSET
+    assert scene.spans[-1].status.status_code is StatusCode.UNSET
 
 
 async def test_a_batch_that_was_cut_off_says_so() -> None:
@@ -229,5 +212,5 @@ async def test_bodies_are_not_read_for_a_span_that_is_not_sampled() -> None:
         host="anna",
         pointer=Untouchable(""),
     )
-    with tracing.batch(make.context(), [make.change(1)]):
+    with tracing.batch(Handing(adapt(takes_all)), [make.change(1)]):
         pass

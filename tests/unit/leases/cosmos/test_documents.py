@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.health import RangeHealth
@@ -283,6 +284,16 @@ def test_a_request_of_ours_does_not_keep_an_owner_of_dotnet_alive() -> None:
     moved = documents.lease_in(renewed)
     assert (moved.next_owner, moved.epoch) == (None, lease.epoch)
     assert moved.sign_of_life != lease.sign_of_life
+
+
+def test_what_is_done_behind_a_position_counts_until_dotnet_reads_on() -> None:
+    behind = Checkpoint(Position('"7052"'), 9000, (Hole(hash_of("k"), 8000, 2),))
+    lease = documents.lease_in(ours())
+    document = written(ours(), lease.with_checkpoint(behind).stamped(stamp=STAMP))
+    assert document["ContinuationToken"] == '"7052"'
+    assert documents.lease_in(document).checkpoint == behind
+    document["ContinuationToken"] = '"7100"'
+    assert documents.lease_in(document).checkpoint == Checkpoint(Position('"7100"'))
 
 
 def test_the_children_of_a_split_by_dotnet_do_not_inherit_our_part() -> None:

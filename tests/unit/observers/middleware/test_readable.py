@@ -7,11 +7,12 @@ import pytest
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetters, MemoryDeadLetters, Origin
-from changefeed.observers.errors import LeaseFenced, ObserverFailed
+from changefeed.observers.errors import AttemptFailed, LeaseFenced
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.readable import ReadableOnly
 from changefeed.observers.observer import Context
 from tests.support import make
+from tests.support.handing import Handing
 from tests.support.observers import Bare, Gate
 
 
@@ -31,7 +32,7 @@ def odd(sequence: int) -> Change:
 
 def keeping(observer: Handling, letters: DeadLetters | None, gate: Gate) -> ReadableOnly:
     aside = None if letters is None else Aside(letters, Origin(feed="f"))
-    return ReadableOnly(observer, aside, gate)
+    return ReadableOnly(observer, aside, Handing(Handling, context=gate))
 
 
 async def test_it_goes_to_the_dead_letters_as_it_came_and_the_others_go_on_in_order() -> None:
@@ -68,6 +69,6 @@ async def test_what_cannot_be_put_aside_is_not_done() -> None:
             raise OSError(28, "no space", str(letter))
 
     context = make.context()
-    with pytest.raises(ObserverFailed, match="no space"):
+    with pytest.raises(AttemptFailed, match="no space"):
         await keeping(Handling(), Full(), Gate()).process(context, [odd(1)])
     assert context.acknowledged == []

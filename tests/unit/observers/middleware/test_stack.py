@@ -3,25 +3,20 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Change, FeedRange, RangeId
-from changefeed.host.settings import ObserverSettings
+from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.adapters import adapt
-from changefeed.observers.errors import LeaseFenced, ObserverFailed, ObserverStuck
-from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.errors import LeaseFenced, ObserverStuck
 from changefeed.observers.middleware import retry
-from changefeed.observers.middleware.retry import RetrySettings
-from changefeed.observers.middleware.stack import wrap
-from changefeed.observers.observer import Observer
-from changefeed.runtime.logs import get_logger
 from tests.support import make
+from tests.support.handing import Handing
 from tests.support.observers import Gate
 
-RETRY = RetrySettings(max_delay=1, attempts=2)
+RETRY = {"max_delay": 1, "attempts": 2}
+BATCH = [make.change(1, key="a"), make.change(2, key="b")]
 
 
 @pytest.fixture(autouse=True)
@@ -30,20 +25,8 @@ def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "JITTER", 0.0)
 
 
-CONTEXT = make.context()
-BATCH = [make.change(1, key="a"), make.change(2, key="b")]
-
-
-async def opened(observe: Any, gate: Gate | None = None, **settings: Any) -> Observer:
-    build = wrap(
-        adapt(observe, {}),
-        ObserverSettings(retry=RETRY, **settings),
-        FailureLog(get_logger()),
-        Random(1),
-    )
-    observer = build(FeedRange(id=RangeId("r1")), gate or Gate())
-    await observer.open(CONTEXT)
-    return observer
+def handing(observe: Any, gate: Gate | None = None, **settings: Any) -> Handing:
+    return Handing(adapt(observe, {}), context=gate, retry=RETRY, **settings)
 
 
 STACKS = [{}, {"timeout": 10.0}, {"concurrency": 2}, {"timeout": 10.0, "concurrency": 2}]
@@ -79,10 +62,11 @@ async def test_whatever_the_observer_raises_it_is_tried_again_and_has_failed_the
         calls.append(changes[0].key)
         raise raising()
 
-    observer = await opened(observe, **settings)
-    with pytest.raises(ObserverFailed, match="2 attempts: "):
-        await observer.process(CONTEXT, BATCH)
-    assert calls.count("a") == 2
+    handed = handing(observe, **settings)
+    await handed.process(BATCH, seconds=5)
+    assert 2 < calls.count("a") < 10
+    assert handed.opened > 1
+    assert handed.left == [1, 2]
 
 
 @pytest.mark.parametrize("settings", STACKS)
@@ -94,9 +78,9 @@ async def test_the_fence_ends_the_attempts(settings: dict[str, Any]) -> None:
         raise ValueError("no")
 
     partitions = settings.get("concurrency", 1)
-    observer = await opened(observe, Gate(2 * partitions), **settings)
+    handed = handing(observe, Gate(2 * partitions), **settings)
     with pytest.raises(LeaseFenced, match="the lease is not ours"):
-        await observer.process(CONTEXT, BATCH)
+        await handed.process(BATCH)
     assert calls.count("a") == 1
 
 
@@ -105,10 +89,9 @@ async def test_what_swallows_the_end_of_its_time_has_failed() -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
 
-    observer = await opened(observe, timeout=10.0)
-    with pytest.raises(ObserverFailed, match="2 attempts: TimeoutError: 'process' did not"):
-        await observer.process(CONTEXT, BATCH)
-    assert asyncio.get_running_loop().time() == 21
+    handed = handing(observe, timeout=10.0)
+    await handed.process(BATCH[:1], seconds=21.5)
+    assert [n for n, error in handed.told.failures if "'process' did not" in error] == [1, 2]
 
 
 async def test_what_does_not_end_at_the_end_of_its_time_is_stuck() -> None:
@@ -117,7 +100,6 @@ async def test_what_does_not_end_at_the_end_of_its_time_is_stuck() -> None:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(3600)
 
-    observer = await opened(observe, timeout=10.0)
     with pytest.raises(ObserverStuck):
-        await observer.process(CONTEXT, BATCH)
+        await handing(observe, timeout=10.0).process(BATCH)
     assert asyncio.get_running_loop().time() == 15

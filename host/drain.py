@@ -1,0 +1,71 @@
+"""Whether a worker winds down, and by when what is in hand must have ended."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from changefeed.observers.observer import CloseReason
+from changefeed.runtime.light_event import LightEvent
+
+
+class Drain:
+    """Whether a worker winds down: why, and by when what is in hand must have ended.
+
+    It begins once: the first reason counts, and the first deadline.
+    """
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._begun = LightEvent()
+        self._in_hand = set[asyncio.Timeout]()
+        self._waiting = set[asyncio.Timeout]()
+        self.reason: CloseReason | None = None
+        """Why the worker winds down; ``None`` while it does not."""
+        self.deadline: float | None = None
+        """When, on the loop's clock, what is in hand must have ended; ``None`` for never."""
+
+    @property
+    def overdue(self) -> bool:
+        return self.deadline is not None and self._clock() >= self.deadline
+
+    def begin(self, reason: CloseReason, *, within: float | None) -> None:
+        """Wind down. ``within`` are seconds from now.
+
+        A drain that had no deadline gets one: a host that stops may still be asked to hand
+        a lease over.
+        """
+        self.reason = self.reason or reason
+        if within is not None and self.deadline is None:
+            self.deadline = self._clock() + within
+            for call in self._in_hand:
+                call.reschedule(self.deadline)
+        self._begun.set()
+        for wait in self._waiting:
+            wait.reschedule(self._clock())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, but not past the beginning of the drain."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._begun.wait()
+
+    @asynccontextmanager
+    async def until_begun(self) -> AsyncIterator[None]:
+        """Leave the block as soon as the drain begins."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if self.reason is None else 0) as wait:
+                self._waiting.add(wait)
+                try:
+                    yield
+                finally:
+                    self._waiting.discard(wait)
+
+    @asynccontextmanager
+    async def bounded(self) -> AsyncIterator[None]:
+        """Raise ``TimeoutError`` in the block at the deadline, also one that is set later."""
+        async with asyncio.timeout_at(self.deadline) as call:
+            self._in_hand.add(call)
+            try:
+                yield
+            finally:
+                self._in_hand.discard(call)

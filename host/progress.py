@@ -1,0 +1,161 @@
+"""What of a range is read and not done, and the checkpoint that says so. No I/O.
+
+Batches that are handed over whole, and return, cost nothing for each change. Once a part of a
+batch is done before the rest, what is left of it is kept change by change.
+
+``high`` never goes down where an owner parts in order: as long as this owner has not read up to
+the ``high`` that it began with, the holes of that checkpoint count too, each from where this
+owner knows it undone.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+
+from changefeed.feeds.feed import Change, Position
+from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
+
+_Before = Change | Position
+"""The last change before another one, or the position between them."""
+
+
+class Progress:
+    """Begins at ``resumed``, which another owner has left."""
+
+    def __init__(
+        self, resumed: Checkpoint, position_after: Callable[[Change], Position]
+    ) -> None:
+        self._position_after = position_after
+        self._resumed = {x.key: x for x in resumed.holes}
+        self._resumed_high = -1 if resumed.high is None else resumed.high
+        self._whole: deque[tuple[Sequence[Change], _Before]] = deque()
+        self._apart: OrderedDict[int, tuple[Change, _Before]] = OrderedDict()
+        self.end: _Before = resumed.position
+        """Behind all that is read."""
+        self._read_to = -1
+        self._highest_done = self._resumed_high
+        self.unacknowledged = 0
+        """How many changes are read and not done."""
+
+    @property
+    def _resuming(self) -> bool:
+        return self._read_to < self._resumed_high
+
+    def read(self, changes: Sequence[Change], end: Position | None) -> Sequence[Change]:
+        """Take in the next changes; return those that are not done. ``end`` is the position
+        behind them, where that is known.
+        """
+        if not changes:
+            self.end = end or self.end
+            return changes
+        assert changes[0].sequence > self._read_to, (
+            f"{changes[0].sequence} is read after {self._read_to}"
+        )
+        if self._resuming:
+            before = self.end
+            for x in changes:
+                if not self._was_done(x):
+                    self._apart[x.sequence] = x, before
+                before = x
+            left: Sequence[Change] = [x for x in changes if x.sequence in self._apart]
+        else:
+            self._whole.append((changes, self.end))
+            left = changes
+        self._read_to = changes[-1].sequence
+        self.end = end or changes[-1]
+        self.unacknowledged += len(left)
+        return left
+
+    def _was_done(self, change: Change) -> bool:
+        if change.sequence > self._resumed_high:
+            return False
+        hole = self._resumed.get(hash_of(change.key))
+        return hole is None or change.sequence < hole.sequence
+
+    def failures(self, changes: Sequence[Change]) -> Mapping[int, int]:
+        """Return what counted against changes for the owner before, by sequence."""
+        failures = dict[int, int]()
+        if self._resumed and changes and changes[0].sequence <= self._resumed_high:
+            for x in changes:
+                hole = self._resumed.get(hash_of(x.key))
+                if hole is not None and hole.sequence == x.sequence and hole.failures:
+                    failures[x.sequence] = hole.failures
+        return failures
+
+    def was_read(self, change: Change) -> bool:
+        return change.sequence <= self._read_to
+
+    def is_open(self, change: Change) -> bool:
+        """Whether it is read and not done."""
+        in_whole = bool(self._whole) and change.sequence >= self._whole[0][0][0].sequence
+        return in_whole or change.sequence in self._apart
+
+    @property
+    def open(self) -> Sequence[Change]:
+        """What is read and not done, in order."""
+        self._take_apart(self._read_to)
+        return [x for x, _ in self._apart.values()]
+
+    def done(self, changes: Sequence[Change]) -> int:
+        """Count changes as done, in whatever order; return how many were not before."""
+        if self._whole and self._whole[0][0] is changes:
+            self._whole.popleft()
+            count = len(changes)
+            last = changes[-1].sequence
+        else:
+            last = max((x.sequence for x in changes), default=-1)
+            self._take_apart(last)
+            count = sum(self._apart.pop(x.sequence, None) is not None for x in changes)
+        self._highest_done = max(self._highest_done, last)
+        self.unacknowledged -= count
+        assert self.unacknowledged >= 0, f"{count} changes were done that were not read"
+        return count
+
+    def _take_apart(self, up_to: int) -> None:
+        """Keep each change of the batches that begin up to that sequence by itself."""
+        while self._whole and self._whole[0][0][0].sequence <= up_to:
+            changes, before = self._whole.popleft()
+            for x in changes:
+                self._apart[x.sequence] = x, before
+                before = x
+
+    @property
+    def lowest(self) -> int:
+        """The sequence of the first change that is not done; none below is read if all are."""
+        return self._lowest()[0]
+
+    def _lowest(self) -> tuple[int, _Before]:
+        if self._apart:
+            change, before = next(iter(self._apart.values()))
+            return change.sequence, before
+        if self._whole:
+            changes, before = self._whole[0]
+            return changes[0].sequence, before
+        return self._read_to + 1, self.end
+
+    def checkpoint(self, failures: Mapping[str, int]) -> Checkpoint:
+        """Return what is done by now. ``failures`` count against the first changes of keys."""
+        lowest, before = self._lowest()
+        position = before if isinstance(before, str) else self._position_after(before)
+        if not self._resuming and self._highest_done < lowest:
+            return Checkpoint(position)
+        high, holes = self._holes(failures)
+        return Checkpoint(position, high, holes)
+
+    def _holes(self, failures: Mapping[str, int]) -> tuple[int, tuple[Hole, ...]]:
+        holes = dict[str, Hole]()
+        high = max(self._read_to, self._resumed_high)
+        if self._whole:
+            high = self._whole[0][0][0].sequence - 1
+        for x, _ in self._apart.values():
+            key = hash_of(x.key)
+            if key in holes:
+                continue
+            if len(holes) == MAX_HOLES:
+                high = x.sequence - 1
+                break
+            holes[key] = Hole(key, x.sequence, failures.get(x.key, 0))
+        if self._resuming:
+            for key, old in self._resumed.items():
+                unread = old if old.sequence > self._read_to else Hole(key, self._read_to + 1)
+                holes.setdefault(key, unread)
+        return high, tuple(sorted(holes.values(), key=lambda x: x.sequence))

@@ -1,0 +1,119 @@
+"""The context of one observer: what it may say of the changes that it was given.
+
+What lies before a change may be another observer's, may wait, or may have failed. So to
+checkpoint a change acknowledges what this observer was given up to it and has not failed on,
+and counts for no change that was given again after it: that one is in hand.
+"""
+
+import asyncio
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from functools import partial
+
+from changefeed.feeds.feed import Change, FeedRange
+from changefeed.observers.call import RangeContext
+
+_KEPT = 16  # batches that are done and not forgotten yet
+
+
+class GivenContext:
+    """May be used from any thread. With ``keeps`` what was returned from is not done."""
+
+    def __init__(self, context: RangeContext, *, keeps: bool) -> None:
+        self._context = context
+        self._keeps = keeps
+        self._given: list[tuple[int, Sequence[Change]]] = []
+        self._number = 0
+        self._most = _KEPT
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._closed = False
+
+    @property
+    def range(self) -> FeedRange:
+        return self._context.range
+
+    @property
+    def host(self) -> str:
+        return self._context.host
+
+    @property
+    def epoch(self) -> int:
+        return self._context.epoch
+
+    @property
+    def handing_over(self) -> bool:
+        return self._context.handing_over
+
+    # what is given
+
+    def give(self, changes: Sequence[Change]) -> None:
+        """Let what the observer says count for these, from now on."""
+        assert changes, "an empty batch is nothing to checkpoint"
+        self._number += 1
+        if not self._keeps:
+            self._given.clear()
+        elif len(self._given) >= self._most:
+            self._given = [x for x in self._given if any(map(self._context.is_open, x[1]))]
+            self._most = _KEPT + 2 * len(self._given)
+        self._given.append((self._number, changes))
+
+    def take_back(self, changes: Sequence[Change]) -> None:
+        """Let no checkpoint count for these: the observer has failed on them."""
+        self._given = [x for x in self._given if x[1] is not changes]
+
+    def close(self) -> None:
+        """Count nothing more that the observer says."""
+        self._closed = True
+
+    # what is said
+
+    def acknowledge(self, change: Change) -> None:
+        self._say(change, up_to=False)
+
+    def checkpoint(self, change: Change) -> None:
+        self._say(change, up_to=True)
+
+    async def flush(self) -> None:
+        await self._context.flush()
+
+    def _say(self, change: Change, *, up_to: bool) -> None:
+        of_this = change.range_id in {self.range.id, self.range.whole}
+        if not (of_this and self._context.was_read(change)):
+            raise ValueError(
+                f"change {change.sequence} of range {change.range_id!r} was not delivered to "
+                f"the observer of range {self.range.id!r}, so it cannot be done"
+            )
+        count = self._count_up_to if up_to else self._count
+        if threading.get_ident() == self._thread:
+            count(change, self._number)
+        else:
+            self._loop.call_soon_threadsafe(partial(count, change, self._number))
+
+    def _count(self, change: Change, _: int) -> None:
+        if not self._closed:
+            self._context.acknowledge([change])
+
+    def _count_up_to(self, change: Change, number: int) -> None:
+        """Count for the batches up to the last one that had the change by then."""
+        last = max((n for n, x in self._given if n <= number and _has(x, change)), default=0)
+        done, left = list[Sequence[Change]](), list[tuple[int, Sequence[Change]]]()
+        for n, changes in self._given:
+            cut = bisect_right(changes, change.sequence, key=_sequence) if n <= last else 0
+            if cut:
+                done.append(changes if cut == len(changes) else changes[:cut])
+            if cut < len(changes):
+                left.append((n, changes[cut:] if cut else changes))
+        self._given = left
+        for changes in done if not self._closed else ():
+            self._context.acknowledge(changes)
+
+
+def _has(changes: Sequence[Change], change: Change) -> bool:
+    at = bisect_left(changes, change.sequence, key=_sequence)
+    return at < len(changes) and changes[at].sequence == change.sequence
+
+
+def _sequence(change: Change) -> int:
+    return change.sequence

@@ -1,0 +1,169 @@
+"""What a failure is taken for: the change's own, or an outage. No I/O.
+
+What counts against a change is a try that failed, if something else of this observer has
+succeeded since the last one that counted: an outage counts once, however long it is. After
+``attempts`` of these comes the proof: a ready key is tried now and succeeds, the change fails
+once more, and is put aside. Successes in other ranges of the process count as well.
+
+Where there is nothing to compare with (all that is there, or may be in memory, is behind
+failing keys), one change is put aside on suspicion, and no second one before a success.
+
+Three keys that had not failed before, and no success between: an outage. One change is tried
+now and then until one succeeds; nothing counts, and nothing is put aside.
+"""
+
+import enum
+from dataclasses import dataclass
+from math import inf
+
+from changefeed.feeds.feed import RangeId
+from changefeed.observers.middleware.retry import GrowingDelays
+
+_AN_OUTAGE = 3
+"""So many keys fail for the first time, and nothing succeeds between."""
+_OTHERS = 2
+"""So many are tried for one proof, each time that the change has failed."""
+
+
+class Verdict(enum.Enum):
+    """What becomes of a change that has failed alone."""
+
+    WAITS = "its key waits"
+    ACCUSED = "its key waits, until another one was tried"
+    OUTAGE = "all keys wait"
+    PROVEN = "it is put aside: others succeed where it fails"
+    SUSPECTED = "it is put aside: there is nothing to compare it with"
+
+    @property
+    def puts_aside(self) -> bool:
+        return self in {Verdict.PROVEN, Verdict.SUSPECTED}
+
+
+class Successes:
+    """What the observers of one process have succeeded in, in whatever range."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._suspected: dict[RangeId, int] = {}
+
+    def may_suspect(self, range_id: RangeId) -> bool:
+        """Whether no change of this range was put aside on suspicion since the last success."""
+        return self._suspected.get(range_id) != self.count
+
+    def suspected(self, range_id: RangeId) -> None:
+        """One was put aside."""
+        self._suspected[range_id] = self.count
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Why a key waits. ``failures`` count against its first change; ``tries`` are all that
+    failed. Times are those of the caller's clock.
+    """
+
+    since: float
+    until: float
+    failures: int = 0
+    tries: int = 0
+    counted_at: int = -1
+    others: int = 0
+    """How many other keys may still be tried for a proof."""
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Outage:
+    """``until`` is when the next change is tried: at no time while one is."""
+
+    since: float
+    until: float
+    began_at: int
+    error: str
+
+    def end_try(self) -> None:
+        """Nothing is known of what was tried: another one may be."""
+        if self.until == inf:
+            self.until = self.since
+
+
+class Judge:
+    """Judges the failures of one range. Without ``attempts`` nothing is put aside."""
+
+    def __init__(
+        self,
+        range_id: RangeId,
+        attempts: int | None,
+        delays: GrowingDelays,
+        successes: Successes,
+    ) -> None:
+        self._range_id = range_id
+        self._attempts = attempts
+        self._delays = delays
+        self._successes = successes
+        self._fresh = set[str]()
+        self._fresh_at = -1
+        self.outage: Outage | None = None
+        self.failures_in_a_row = 0
+        """Tries of single changes that failed since anything of this range has succeeded."""
+
+    def suspected(self) -> None:
+        """A change was put aside on suspicion."""
+        self._successes.suspected(self._range_id)
+
+    def resumed(self, failures: int) -> Waiting:
+        """Return why a key waits for a new owner of its range: it is due at once."""
+        return Waiting(0.0, 0.0, failures, counted_at=self._successes.count)
+
+    def succeeded(self) -> None:
+        self._successes.count += 1
+        self.outage = None
+        self.failures_in_a_row = 0
+
+    def may_try_again(self, why: Waiting) -> bool:
+        """Whether something else has succeeded since the last failure that counted."""
+        return why.counted_at < self._successes.count
+
+    def failed(self, key: str, why: Waiting, now: float, *, others: bool) -> Verdict:
+        """Judge the first change of a key that has failed alone, and say in ``why`` when it is
+        due again. ``others`` says that other keys are ready.
+        """
+        count = self._successes.count
+        if self._fresh_at != count:
+            self._fresh.clear()
+            self._fresh_at = count
+        if why.failures <= 1:
+            self._fresh.add(key)
+        self.failures_in_a_row += 1
+        is_proven = self._counts(why, count)
+        why.tries += 1
+        why.until = now + self._delays.after(why.tries)
+        if self._is_outage(now, count, why.error):
+            return Verdict.OUTAGE
+        if self._attempts is None:
+            return Verdict.WAITS
+        if is_proven:
+            return Verdict.PROVEN
+        if others:
+            return Verdict.ACCUSED if why.failures == self._attempts else Verdict.WAITS
+        is_suspect = why.tries >= self._attempts and self._successes.may_suspect(self._range_id)
+        return Verdict.SUSPECTED if is_suspect else Verdict.WAITS
+
+    def _counts(self, why: Waiting, count: int) -> bool:
+        """Count the failure, if it does; return whether it had been convicted before."""
+        if why.counted_at == count:
+            return False
+        was_convicted = why.failures == self._attempts
+        if not was_convicted:
+            why.failures += 1
+        why.counted_at, why.others = count, _OTHERS
+        return was_convicted
+
+    def _is_outage(self, now: float, count: int, error: str) -> bool:
+        if self.outage is not None and self.outage.began_at != count:
+            self.outage = None  # there were successes elsewhere
+        if self.outage is None and len(self._fresh) < _AN_OUTAGE:
+            return False
+        since = now if self.outage is None else self.outage.since
+        until = now + self._delays.of_outage(now - since)
+        self.outage = Outage(since, until, count, error)
+        return True

@@ -1,0 +1,270 @@
+"""The observers of one range, and the calls of them that are under way.
+
+There is one for each call at once (``observer.concurrency``): what the user wrote sees one call
+at a time, and a plain observer has a thread for each. They are handed what the keys of the
+range allow (``observers.keys``).
+
+An observer on which everything fails may be what is broken. So after ``retry.attempts``
+failures without a success between they are worn out: others should go on with what is not done.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+from typing import Any
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.call import RangeContext
+from changefeed.observers.dead_letters.letter import failure_of
+from changefeed.observers.error_text import describe
+from changefeed.observers.errors import (
+    AttemptFailed,
+    ObserverExhausted,
+    ObserverFailed,
+    ObserverStuck,
+    ran_out_of_memory,
+)
+from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.given import GivenContext
+from changefeed.observers.judge import Verdict, Waiting
+from changefeed.observers.keys import Batch, Keys
+from changefeed.observers.middleware.aside import Aside
+from changefeed.observers.middleware.retry import GrowingDelays
+from changefeed.observers.observer import CloseReason, Observer
+from changefeed.runtime.light_event import LightEvent
+
+_TRIES_WITHOUT_MEMORY = 3
+
+
+@dataclass(slots=True, eq=False)
+class Hand:
+    """One observer, its view of the range, and the call of it that is under way."""
+
+    observer: Observer
+    context: GivenContext
+    call: "asyncio.Task[None] | None" = None
+
+
+@dataclass(kw_only=True)
+class RangeObservers:
+    """``close`` must be called once ``open`` was. Without ``aside``, a change that is to be put
+    aside is raised as ``ObserverFailed``. ``moved`` is set when a call has ended.
+    """
+
+    context: RangeContext
+    keys: Keys
+    moved: LightEvent
+    hands: Sequence[Hand]
+    manual: bool
+    attempts: int | None
+    delays: GrowingDelays
+    events: FailureLog
+    aside: Aside | None
+    worn_out: ObserverFailed | None = field(default=None, init=False)
+    """Why other observers should go on, once they should."""
+    _without_memory: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+
+    async def open(self) -> None:
+        """Raise ``ObserverFailed`` after the last attempt."""
+        async with self.context.in_call("open", ()):
+            await _all_of(self._open(x) for x in self.hands)
+
+    async def _open(self, hand: Hand) -> None:
+        for tries in count(1):
+            try:
+                await hand.observer.open(hand.context)
+            except AttemptFailed as error:
+                too_little = tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error)
+                if tries == self.attempts or too_little:
+                    raise self._failure(None, tries, error) from error
+                delay = self.delays.after(tries)
+                self.events.observer_retrying(self.context.range.id, tries, error, delay)
+                await self.context.sleep(delay)
+            else:
+                return
+
+    async def close(self, reason: CloseReason) -> None:
+        try:
+            await _all_of(x.observer.close(x.context, reason) for x in self.hands)
+        finally:
+            for x in self.hands:
+                x.context.close()
+
+    @property
+    def are_busy(self) -> bool:
+        return any(x.call is not None for x in self.hands)
+
+    async def give(self) -> bool:
+        """Hand over what may be handed over now, and return whether there was anything. One
+        observer alone is waited for. What a call has raised comes out.
+        """
+        self._raise_what_failed()
+        given = False
+        for n, hand in enumerate(self.hands):
+            batch = self.keys.next(self._now(), n) if hand.call is None else None
+            if batch is None:
+                continue
+            given = True
+            if len(self.hands) == 1:
+                await self._hand_over(hand, batch)
+            else:
+                hand.call = asyncio.create_task(self._hand_over(hand, batch))
+                hand.call.add_done_callback(lambda _: self.moved.set())
+        return given
+
+    async def wait(self, until: float | None = None) -> None:
+        """Wait until something has moved, or what waits is due; no longer than until then."""
+        is_free = any(x.call is None for x in self.hands)
+        times = (self.keys.due if is_free else None, until)
+        later = [x for x in times if x is not None and self._now() < x < inf]
+        if not later:  # the usual case, and a timer costs as much as all else here
+            await self.moved.wait()
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(min(later)):
+                await self.moved.wait()
+
+    def _raise_what_failed(self) -> None:
+        ended = [x for x in self.hands if x.call is not None and x.call.done()]
+        calls = [x.call for x in ended if x.call is not None]
+        for x in ended:
+            x.call = None
+        _raise_first(calls)
+
+    async def end(self) -> None:
+        """Cancel the calls that are under way, and wait until each has ended. Raise
+        ``ObserverStuck`` for one that is left behind.
+        """
+        calls = [x.call for x in self.hands if x.call is not None]
+        for x in self.hands:
+            x.call = None
+        await _cancelled(calls)
+        _raise_stuck(calls)
+
+    async def _hand_over(self, hand: Hand, batch: Batch) -> None:
+        changes = batch.changes
+        if batch.again:
+            changes = [x for x in changes if self.context.is_open(x)]
+            if not changes:
+                self.keys.settled(batch)
+                return
+        hand.context.give(changes)
+        try:
+            async with self.context.in_call("process", changes):
+                await hand.observer.process(hand.context, changes)
+                if not self.manual:
+                    self.context.returned(changes)
+        except AttemptFailed as error:
+            hand.context.take_back(changes)
+            await self._failed(hand, batch, error)
+            return
+        self._without_memory = 0
+        self.keys.done(batch)
+
+    async def _failed(self, hand: Hand, batch: Batch, error: AttemptFailed) -> None:
+        left = [x for x in batch.changes if self.context.is_open(x)]
+        verdict = self.keys.failed(batch, left, self._now(), describe(error))
+        if verdict is None:
+            if left and not batch.again:
+                self.events.observer_retrying(self.context.range.id, 1, error, 0.0)
+            return
+        (change,) = left
+        why = self.keys.why_waits(change)
+        if verdict.puts_aside:
+            await self._put_aside(hand, change, verdict, error)
+            return
+        self._report(why, error)
+        self._check_memory(verdict, error)
+        if self.attempts is not None and self.keys.failures_in_a_row >= self.attempts:
+            self.worn_out = self._failure(change, self.keys.failures_in_a_row, error)
+            self.worn_out.__cause__ = error
+
+    def _report(self, why: Waiting, error: AttemptFailed) -> None:
+        until = why.until if self.keys.outage is None else self.keys.outage.until
+        delay = max(0.0, until - self._now())
+        self.events.observer_retrying(self.context.range.id, why.tries, error, delay)
+
+    async def _put_aside(
+        self, hand: Hand, change: Change, verdict: Verdict, error: AttemptFailed
+    ) -> None:
+        """Put a change aside, lastingly, before anything behind it of its key goes on."""
+        why = self.keys.why_waits(change)
+        if self.aside is None:
+            raise self._failure(change, why.tries, error) from error
+        try:
+            async with self.context.in_call("put aside", [change]):
+                await self.aside.put(
+                    hand.context, change, failure_of(error), attempts=why.tries
+                )
+        except AttemptFailed as failed:
+            self.keys.put_back(change)
+            self._report(why, failed)
+        else:
+            self.keys.put_aside(change, verdict)
+
+    def _check_memory(self, verdict: Verdict, error: AttemptFailed) -> None:
+        """Give up where memory is what is missing, for everything, and time has not helped."""
+        if verdict is not Verdict.OUTAGE or not ran_out_of_memory(error):
+            return
+        self._without_memory += 1
+        if self._without_memory == _TRIES_WITHOUT_MEMORY:
+            raise ObserverExhausted(self.context.range.id, describe(error)) from error
+
+    def _failure(
+        self, change: Change | None, tries: int, error: AttemptFailed
+    ) -> ObserverFailed:
+        sequences = None if change is None else (change.sequence, change.sequence)
+        return ObserverFailed(self.context.range.id, sequences, tries, describe(error))
+
+
+async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait until all have ended; then raise what the first of them raised.
+
+    Not a ``TaskGroup``, which would cancel the others, and keep a second cancellation,
+    the one that gives up a plain call, to itself. Each of them is passed on, and the calls are
+    waited for until each has ended or is left behind.
+    """
+    tasks = [asyncio.create_task(x) for x in calls]
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        await _cancelled(tasks)
+        _raise_stuck(tasks)
+        raise
+    _raise_first(tasks)
+
+
+async def _cancelled(tasks: "Sequence[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    try:
+        if tasks:
+            await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        await _cancelled(tasks)
+        raise
+
+
+def _raise_stuck(tasks: "Iterable[asyncio.Task[None]]") -> None:
+    for error in _errors(tasks):
+        if isinstance(error, ObserverStuck):
+            raise error from None
+
+
+def _raise_first(tasks: "Sequence[asyncio.Task[None]]") -> None:
+    _raise_stuck(tasks)
+    for error in _errors(tasks):
+        raise error
+    if any(x.cancelled() for x in tasks):  # from within: as it would go out without tasks
+        raise asyncio.CancelledError
+
+
+def _errors(tasks: "Iterable[asyncio.Task[None]]") -> list[BaseException]:
+    found = (x.exception() for x in tasks if x.done() and not x.cancelled())
+    return [x for x in found if x is not None]

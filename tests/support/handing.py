@@ -1,0 +1,152 @@
+"""The observers of one range without a host: what they are handed, and what becomes of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from random import Random
+from typing import Any
+
+from changefeed.feeds.feed import Change, Position
+from changefeed.host.progress import Progress
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.checkpoint import Checkpoint
+from changefeed.observers.dead_letters import DeadLetter, Origin
+from changefeed.observers.dead_letters.memory import MemoryDeadLetters
+from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.judge import Successes
+from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.observer import CloseReason, ObserverFactory
+from changefeed.observers.range_observers import RangeObservers
+from changefeed.observers.tracing import BatchTracing
+from changefeed.runtime.light_event import LightEvent
+from changefeed.runtime.logs import get_logger
+from tests.support.observers import Gate
+
+ORIGIN = Origin(feed="orders", observer="billing:Billing", fleet="sqlite:/data/leases.db")
+
+
+class Told(FailureLog):
+    """Remembers what failed: the attempt, and the error."""
+
+    def __init__(self) -> None:
+        super().__init__(get_logger())
+        self.failures: list[tuple[int, str]] = []
+        self.letters: list[DeadLetter] = []
+
+    def observer_retrying(
+        self, range_id: Any, attempt: int, error: BaseException, delay: float
+    ) -> None:
+        self.failures.append((attempt, str(error)))
+        super().observer_retrying(range_id, attempt, error, delay)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        self.letters.append(letter)
+        super().dead_letter(letter)
+
+
+class Handing:
+    """Hands changes to observers, as a worker does, and keeps what is done of them."""
+
+    def __init__(
+        self,
+        observers: ObserverFactory,
+        *,
+        letters: MemoryDeadLetters | None = None,
+        context: Gate | None = None,
+        tracing: BatchTracing | None = None,
+        **settings: Any,
+    ) -> None:
+        config = ObserverSettings.model_validate(settings)
+        self.letters = MemoryDeadLetters() if letters is None else letters
+        self.told = Told()
+        gate = context or Gate()
+        self.check, self.sleep, self.flush = gate.check, gate.sleep, gate.flush
+        self.range, self.host, self.epoch = gate.range, gate.host, gate.epoch
+        self.handing_over = False
+        self.blamed = gate.blamed
+        self.successes = Successes()
+        self._tracing = tracing
+        self._moved = LightEvent()
+        self._progress = Progress(
+            Checkpoint(Position("0")), lambda x: Position(str(x.sequence))
+        )
+        self._make = wrap(
+            observers,
+            config,
+            self.told,
+            Random(1),
+            dead_letters=self.letters if config.on_failure == "dead-letter" else None,
+            origin=ORIGIN,
+            successes=self.successes,
+        )
+        self.keys = self._make.keys_of(self.range.id, 1000)
+        self.observers = self._new()
+        self.opened = 0
+
+    def _new(self) -> RangeObservers:
+        return self._make.observers_of(self, self.keys, self._moved)
+
+    async def process(self, changes: Sequence[Change], *, seconds: float = 1e5) -> None:
+        """Hand changes over, until all are done or so much time is over. What a worker would
+        stop for comes out.
+        """
+        self.read(changes)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._work()
+        except TimeoutError:
+            await self.observers.end()
+            self.keys.restart(self._progress.open)
+
+    async def _work(self) -> None:
+        if not self.opened:
+            await self._open()
+        while self._progress.unacknowledged:
+            self._moved.clear()
+            if await self.observers.give():
+                continue
+            if self.observers.worn_out is not None:
+                await self.observers.end()
+                await self.observers.close(CloseReason.FAILED)
+                self.observers = self._new()
+                self.keys.restart(self._progress.open)
+                await self._open()
+            else:
+                await self.observers.wait()
+
+    async def _open(self) -> None:
+        self.opened += 1
+        await self.observers.open()
+
+    def read(self, changes: Sequence[Change]) -> None:
+        self.keys.add(self._progress.read(changes, None))
+
+    @property
+    def left(self) -> list[int]:
+        """The sequences of what is not done."""
+        return [x.sequence for x in self._progress.open]
+
+    async def put_aside(self) -> list[int]:
+        return [x.sequence for x in await self.letters.list()]
+
+    # what it is to the observers
+
+    def was_read(self, change: Change) -> bool:
+        return self._progress.was_read(change)
+
+    def is_open(self, change: Change) -> bool:
+        return self._progress.is_open(change)
+
+    def acknowledge(self, changes: Sequence[Change]) -> None:
+        self._progress.done(changes)
+        self._moved.set()
+
+    def returned(self, changes: Sequence[Change]) -> None:
+        self._progress.done(changes)
+
+    @asynccontextmanager
+    async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
+        del call
+        tracing = self._tracing if changes else None
+        with tracing.batch(self, changes) if tracing else nullcontext():
+            yield

@@ -1,0 +1,341 @@
+"""Which change is to blame, and what goes on meanwhile, shown by calls and virtual seconds."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
+from changefeed.observers.errors import ObserverStuck
+from changefeed.observers.observer import CloseReason, Context
+from tests.support import make
+from tests.support.handing import Handing
+from tests.support.observers import Bare
+
+ASIDE: dict[str, Any] = {"on_failure": "dead-letter", "retry": {"attempts": 4}}
+
+
+class Picky(Bare):
+    """Fails as a whole on any batch with a change it cannot take; remembers the others."""
+
+    def __init__(
+        self, fails_on: Callable[[Change], bool] = lambda _: False, *, pace: float = 0.0
+    ) -> None:
+        self.fails_on = fails_on
+        self.pace = pace
+        self.tried: list[list[int]] = []
+        self.done: list[int] = []
+        self.closed: list[CloseReason] = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def process(self, _context: Context, changes: Sequence[Change]) -> None:
+        self.tried.append([x.sequence for x in changes])
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(self.pace * len(changes))
+        finally:
+            self.at_once -= 1
+        for one in changes:
+            if self.fails_on(one):
+                raise ValueError(f"cannot take {one.sequence}")
+        self.done += [x.sequence for x in changes]
+
+    async def close(self, _context: Context, reason: CloseReason) -> None:
+        self.closed.append(reason)
+
+
+def picky(*sequences: int) -> Picky:
+    return Picky(lambda x: x.sequence in sequences)
+
+
+def batch(count: int, *, keys: int = 1000, first: int = 1) -> list[Change]:
+    return [make.change(n, key=f"k{n % keys}") for n in range(first, first + count)]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize("poison", [1, 2, 37, 64, 99, 100])
+async def test_of_a_hundred_changes_all_but_one_are_done_at_once(poison: int) -> None:
+    observer = picky(poison)
+    handing = Handing(lambda: observer)
+    await handing.process(batch(100), seconds=0.1)
+    assert handing.left == [poison]
+    assert len(observer.tried) <= 16
+    assert sorted(observer.done) == [n for n in range(1, 101) if n != poison]
+
+
+async def test_a_change_is_put_aside_where_another_succeeds_after_its_last_attempt() -> None:
+    observer = picky(1)
+    observer.pace = 0.01
+    handing = Handing(lambda: observer, **ASIDE)
+    handing.read(batch(1000))
+    await handing.process(batch(4000, first=1001))
+    assert await handing.put_aside() == [1]
+    *_, before, last = [n for n, tried in enumerate(observer.tried) if tried == [1]]
+    assert observer.tried.count([1]) == 5
+    assert (last - before, len(observer.tried[last - 1])) == (2, 1)
+    assert sorted(observer.done) == list(range(2, 5001))
+
+
+async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
+    handing = Handing(lambda: picky(2), **ASIDE)
+    changes = batch(3)
+    await handing.process(changes)
+    (letter,) = handing.told.letters
+    assert letter.change == changes[1]
+    assert (letter.failure.kind, letter.failure.text) == ("ValueError", "cannot take 2")
+    assert 'raise ValueError(f"cannot take {one.sequence}")' in letter.failure.trace
+    assert (letter.attempts, letter.host, letter.epoch) == (4, "anna", 1)
+    assert await make.whole(handing.letters) == [letter]
+
+
+class Away(Picky):
+    """Fails on everything until a time, and remembers when it first succeeded."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__(lambda _: now() < until)
+        self.well_at: float | None = None
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        self.well_at = self.well_at or now()
+
+
+async def test_an_outage_puts_nothing_aside_and_its_end_is_found_soon() -> None:
+    late = []
+    for n in range(20):
+        end = now() + 60 + n / 10
+        observer = Away(end)
+        handing = Handing(partial(_same, observer), **ASIDE)
+        await handing.process(batch(100))
+        assert await handing.put_aside() == []
+        assert sorted(observer.done) == list(range(1, 101))
+        assert observer.well_at is not None
+        late.append(observer.well_at - end)
+    assert sum(late) / len(late) < 2
+
+
+def _same(observer: Picky) -> Picky:
+    return observer
+
+
+async def test_an_observer_on_which_everything_fails_is_replaced() -> None:
+    made: list[Picky] = []
+
+    def observer() -> Picky:
+        made.append(Picky(lambda _: len(made) < 3))
+        return made[-1]
+
+    handing = Handing(observer, retry={"attempts": 4})
+    await handing.process(batch(10))
+    assert [x.closed for x in made] == [[CloseReason.FAILED], [CloseReason.FAILED], []]
+    assert sorted(made[-1].done) == list(range(1, 11))
+
+
+async def test_one_change_alone_is_put_aside_on_suspicion_and_no_second_one() -> None:
+    handing = Handing(lambda: picky(1, 2), **ASIDE)
+    await handing.process(batch(2, keys=1), seconds=3600)
+    assert (await handing.put_aside(), handing.left) == ([1], [2])
+    handing.successes.count += 1  # in another range of the process
+    await handing.process([], seconds=3600)
+    assert await handing.put_aside() == [1, 2]
+
+
+class Broken(MemoryDeadLetters):
+    def __init__(self, error: BaseException | None) -> None:
+        super().__init__()
+        self._error = error
+
+    async def put(self, letter: DeadLetter) -> None:
+        if self._error is None:
+            await asyncio.sleep(1e9)
+        elif self._error is not OK:
+            raise self._error
+        await super().put(letter)
+
+    def mend(self) -> None:
+        self._error = OK
+
+
+OK = Exception()
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), "'utf-8' codec can't"),
+        (OSError(28, "no space"), "no space"),
+        (KeyError(), "KeyError"),
+        (ValueError("\ud800"), "\\ud800"),
+        (asyncio.CancelledError(), "a call was cancelled by what it called"),
+        (None, "TimeoutError"),
+    ],
+)
+async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped(
+    error: BaseException | None, text: str
+) -> None:
+    letters = Broken(error)
+    handing = Handing(lambda: picky(3), letters=letters, **ASIDE)
+    await handing.process(batch(10, keys=1), seconds=600)
+    assert handing.left == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert any(
+        "cannot take 3; and it" in x and text.replace("\\\\", "\\") in x
+        for _, x in handing.told.failures
+    )
+    letters.mend()
+    await handing.process([], seconds=600)
+    assert (handing.left, await handing.put_aside()) == ([], [3])
+
+
+async def test_a_change_whose_letter_would_replace_that_of_another_is_not_skipped() -> None:
+    letters = MemoryDeadLetters()
+    await Handing(lambda: picky(3), letters=letters, **ASIDE).process(batch(10, keys=1))
+    other = [msgspec.structs.replace(x, body=b"{}") for x in batch(10, keys=1)]
+    handing = Handing(lambda: picky(3), letters=letters, **ASIDE)
+    await handing.process(other, seconds=600)
+    assert handing.left[0] == 3
+    assert [x.change.body for x in await make.whole(letters)] == [batch(3)[2].body]
+
+
+class Checkpointing(Picky):
+    """Says of each batch it has done that it is done, with all before it."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        context.checkpoint(changes[-1])
+
+
+class LateCheckpoints(Picky):
+    """Says that what it has done is done, with all before it, only when it is called again."""
+
+    last: Change | None = None
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        if self.last is not None:
+            context.checkpoint(self.last)
+        await super().process(context, changes)
+        self.last = changes[-1]
+
+
+@pytest.mark.parametrize("kind", [Checkpointing, LateCheckpoints])
+async def test_a_checkpoint_of_a_later_change_passes_over_none_that_failed(
+    kind: type[Picky],
+) -> None:
+    observer = kind(lambda x: x.sequence == 3)
+    handing = Handing(lambda: observer, checkpoint="manual")
+    await handing.process(batch(8), seconds=100)
+    assert sorted(observer.done) == [1, 2, 4, 5, 6, 7, 8]
+    assert 3 in handing.left
+    if kind is Checkpointing:
+        assert handing.left == [3]
+
+
+async def test_with_manual_checkpoints_what_an_observer_has_returned_from_is_not_done() -> None:
+    observer = Picky()
+    handing = Handing(lambda: observer, checkpoint="manual")
+    await handing.process(batch(5), seconds=10)
+    assert (observer.done, handing.left) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
+
+
+async def test_to_acknowledge_a_change_says_nothing_of_those_before_it() -> None:
+    class Acknowledging(Picky):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            await super().process(context, changes)
+            context.acknowledge(changes[1])
+
+    handing = Handing(Acknowledging, checkpoint="manual")
+    await handing.process(batch(3), seconds=10)
+    assert handing.left == [1, 3]
+
+
+# Several calls at once
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 16])
+async def test_so_many_calls_at_once_are_so_many_times_as_fast(concurrency: int) -> None:
+    observer = Picky(pace=0.005)
+    handing = Handing(lambda: observer, concurrency=concurrency)
+    began = now()
+    await handing.process(batch(6400, keys=64))
+    assert now() - began == pytest.approx(6400 * 0.005 / concurrency, rel=0.1)
+    assert observer.most_at_once == concurrency
+    assert sorted(observer.done) == list(range(1, 6401))
+
+
+async def test_a_slow_key_holds_up_no_other_one() -> None:
+    class Slow(Picky):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            if any(x.key == "slow" for x in changes):
+                await asyncio.sleep(1000)
+            await super().process(context, changes)
+
+    observer = Slow()
+    handing = Handing(lambda: observer, concurrency=2)
+    first = [make.change(1, key="slow"), make.change(2, key="a")]
+    await handing.process(
+        [*first, *(make.change(n, key=f"k{n}") for n in range(3, 9))], seconds=9
+    )
+    assert 1 not in observer.done
+    assert len(observer.done) >= 4
+
+
+async def test_a_cancellation_reaches_every_call() -> None:
+    observer = Picky(pace=100)
+    handing = Handing(lambda: observer, concurrency=3)
+    await handing.process(batch(30, keys=3), seconds=1)
+    assert (observer.most_at_once, observer.at_once) == (3, 0)
+
+
+async def test_a_call_that_a_cancellation_finds_stuck_goes_before_the_cancellation() -> None:
+    class Deaf(Picky):
+        async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
+            while True:
+                try:
+                    await asyncio.sleep(1000)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(1000)
+
+    handing = Handing(Deaf, concurrency=2, timeout=10)
+    with pytest.raises(ObserverStuck):
+        await handing.process(batch(2), seconds=1)
+
+
+@given(
+    keys=st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=120),
+    concurrency=st.integers(1, 6),
+    fails=st.dictionaries(st.integers(1, 120), st.integers(1, 2)),
+    manual=st.booleans(),
+)
+async def test_each_key_stays_in_order_and_nothing_is_lost_whatever_fails(
+    keys: list[str], concurrency: int, fails: dict[int, int], *, manual: bool
+) -> None:
+    done: list[Change] = []
+
+    class Flaky(Bare):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            for one in changes:
+                await asyncio.sleep(len(changes) % 3)
+                if fails.get(one.sequence, 0):
+                    fails[one.sequence] -= 1
+                    raise ValueError("for now")
+                done.append(one)
+            if manual:
+                context.checkpoint(changes[-1])
+
+    checkpoint = "manual" if manual else "batch"
+    handing = Handing(Flaky, concurrency=concurrency, checkpoint=checkpoint)
+    await handing.process([make.change(n, key=x) for n, x in enumerate(keys, start=1)])
+    assert handing.left == []
+    for key in set(keys):
+        order = list(dict.fromkeys(x.sequence for x in done if x.key == key))
+        assert order == [n for n, x in enumerate(keys, start=1) if x == key]
