@@ -1,4 +1,7 @@
-"""Who holds which keys, case by case. Fleets at random are the simulation's to try."""
+"""The key map under fleets that are driven at random, and in the cases that these do not have.
+
+To look at one fleet: ``World(seed, trouble).run()``.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,15 +12,43 @@ import pytest
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, HostName, Lease, Version, newest
+from tests.unit.leases.keymap_world import Trouble, World, spanning
 
+SEEDS = range(25)
 START = Position("0")
 
 
-def spanning(name: str, low: int, high: int, generation: tuple[int, int]) -> FeedRange:
-    """Return a range of the keys from ``low`` up to ``high``, which are two digits."""
-    return FeedRange(
-        id=RangeId(name), low=f"{low:02}", high=f"{high:02}", generation=generation
-    )
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Trouble(torn=0, late=0),
+        Trouble(),
+        Trouble(torn=0.02, late=0.3),
+        Trouble(somewhere=True),
+    ],
+    ids=["calm", "torn and late", "very late", "from some time on"],
+)
+def test_each_key_is_read_once_in_order_and_to_the_end(trouble: Trouble) -> None:
+    for seed in SEEDS:
+        world = World(seed, trouble)
+        world.run()
+        assert world.is_read, f"seed {seed}: {world.done} of {world.feed.last()}"
+        assert not world.keymap().overlaps(), f"seed {seed}"
+        assert not world.keymap().orphans(), f"seed {seed}"
+
+
+def test_keys_of_leases_that_were_deleted_by_hand_are_read_or_reported() -> None:
+    for seed in SEEDS:
+        world = World(seed, Trouble(torn=0.02, by_hand=0.003))
+        world.run()
+        assert world.is_read or world.keymap().orphans(), f"seed {seed}"
+
+
+def test_beside_hosts_of_dotnet_nothing_is_skipped_and_all_is_read_or_reported() -> None:
+    for seed in SEEDS:
+        world = World(seed, Trouble(torn=0.02, dotnet=True))
+        world.run()
+        assert world.is_read or world.keymap().orphans(), f"seed {seed}"
 
 
 def lease(found: FeedRange, *, epoch: int = 1, **more: Any) -> Lease:
