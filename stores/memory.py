@@ -4,8 +4,8 @@ No test double: it keeps the whole contract. No call ever waits, so each is one 
 of the event loop, and the same calls in the same order give the same versions.
 """
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
 
@@ -62,14 +62,13 @@ class MemoryStore(Store):
         return True
 
 
-@asynccontextmanager
-async def _open(_: Address, options: OpenOptions) -> AsyncIterator[MemoryStore]:
+def _open(_: Address, options: OpenOptions) -> AbstractAsyncContextManager[MemoryStore]:
     if options.must_exist or options.only_look or options.keeps_changes:
         raise StoreRefused(
             "what is kept in memory: is seen by its process alone, and gone when that ends: "
             "look at that process's own page, or use sqlite:PATH"
         )
-    yield MemoryStore()
+    return nullcontext(MemoryStore())
 
 
 BACKEND = StoreBackend(name="memory", place="", open_store=_open)
