@@ -197,8 +197,15 @@ def _observer_state(health: RangeHealth) -> _Said | None:
         failed = f"; before, it failed: {health.last_error}" if health.failing_since else ""
         return "stuck", note + failed, health.stuck_since
     if health.failing_since is not None:
-        return "failing", health.last_error, health.failing_since
+        return "failing", _what_fails(health), health.failing_since
     return None
+
+
+def _what_fails(health: RangeHealth) -> str | None:
+    if not health.waiting:
+        return health.last_error
+    keys = "1 key waits" if health.waiting == 1 else f"{health.waiting} keys wait"
+    return f"{keys} for another try, and others go on: {health.last_error}"
 
 
 def _without_lease(listed: Listing) -> tuple[list[RangeSeen], list[RangeSeen]]:

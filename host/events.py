@@ -79,6 +79,7 @@ class HostEvents(FailureLog):
                 (m.LAG, self._read_lags),
                 (m.LAG_TIME, self._read_lag_times),
                 (m.FAILING, self._read_failing),
+                (m.WAITING, self._read_waiting),
                 (m.LOAD, self._read_loads),
                 (m.OWNED, lambda: [Observation(len(self._owned))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
@@ -308,6 +309,9 @@ class HostEvents(FailureLog):
         self._metrics.count(m.RETRIES, range=range_id)
         super().observer_retrying(range_id, attempt, error, delay)
 
+    def keys_wait(self, range_id: RangeId, keys: int) -> None:
+        self.health.waits(range_id, keys)
+
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)
         self._log.error("observer.stuck", range=range_id, error=str(error))
@@ -349,6 +353,10 @@ class HostEvents(FailureLog):
 
     def container_call(self, call: str) -> None:
         self._metrics.count(m.CONTAINER_CALLS, call=call)
+
+    def _read_waiting(self) -> list[Observation]:
+        ranges = list(self.health.ranges.items())
+        return [Observation(health.waiting, {"range": name}) for name, health in ranges]
 
     def _read_failing(self) -> list[Observation]:
         return [

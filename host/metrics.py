@@ -105,6 +105,11 @@ FAILING = Instrument(
     "{range}",
     "1 while the observer of a range fails or does not come back, else 0",
 )
+WAITING = Instrument(
+    "changefeed.range.waiting",
+    "{key}",
+    "Keys of a range that wait for another try, while others go on",
+)
 LOAD = Instrument(
     "changefeed.range.load",
     "{second}",

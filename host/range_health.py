@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
@@ -26,8 +28,10 @@ class RangeHealths:
         return self._ranges.get(range_id, NOTHING_KNOWN)
 
     def begin(self, range_id: RangeId, health: RangeHealth) -> None:
-        """Go on from what the lease says: what failed for its former owner has not got on."""
-        self._ranges[range_id] = health
+        """Go on from what the lease says: what failed for its former owner has not got on. It
+        shows which keys wait when they are read.
+        """
+        self._ranges[range_id] = replace(health, waiting=0)
 
     def progressed(self, range_id: RangeId) -> None:
         self._become(range_id, self.of(range_id).progressed(self._wall()))
@@ -39,6 +43,11 @@ class RangeHealths:
 
     def failed(self, range_id: RangeId, error: str) -> None:
         self._become(range_id, self.of(range_id).failed(self._wall(), error))
+
+    def waits(self, range_id: RangeId, keys: int) -> None:
+        """So many keys of the range wait for another try."""
+        if keys != self.of(range_id).waiting:
+            self._become(range_id, self.of(range_id).waits(keys))
 
     def stuck(self, range_id: RangeId, *, seconds: float) -> float:
         """It has been waited for so long; return since when."""

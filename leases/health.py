@@ -13,30 +13,41 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Times are wall-clock seconds since 1970; ``None`` for what is not so, or never was.
 
     ``last_progress`` is when the observer was last done with a batch. ``failing_since`` is its
-    first failure since then, ``last_error`` the newest, in one line. ``stuck_since`` is when
-    a call began that is still running and takes longer than any should, or since when it has
-    not acknowledged what it was given.
+    first failure since then, ``last_error`` the newest, in one line. ``waiting`` is how many
+    keys wait for another try while others go on. ``stuck_since`` is when a call began that is
+    still running and takes longer than any should, or since when it has not acknowledged what
+    it was given.
     """
 
     last_progress: float | None = None
     failing_since: float | None = None
     stuck_since: float | None = None
     last_error: str | None = None
+    waiting: int = 0
 
     @property
-    def troubles(self) -> tuple[float | None, float | None]:
-        """Since when it fails or is stuck: what others need to learn without delay."""
-        return self.failing_since, self.stuck_since
+    def troubles(self) -> tuple[float | None, float | None, bool]:
+        """Since when it fails or is stuck, and whether keys wait: what others need to learn
+        without delay.
+        """
+        return self.failing_since, self.stuck_since, self.waiting > 0
 
     @property
     def in_trouble(self) -> bool:
-        return self.troubles != (None, None)
+        return self.troubles != (None, None, False)
 
     def progressed(self, at: float) -> "RangeHealth":
-        """Return from a batch: it fails no more. What was given before may still not be
-        acknowledged.
+        """Return from a batch: it fails no more, but on keys that wait. What was given before
+        may still not be acknowledged.
         """
+        if self.waiting:
+            return replace(self, last_progress=at)
         return RangeHealth(last_progress=at, stuck_since=self.stuck_since)
+
+    def waits(self, keys: int) -> "RangeHealth":
+        """Have so many keys wait: with none, it fails no more."""
+        failing = {} if keys else {"failing_since": None, "last_error": None}
+        return replace(self, waiting=keys, **failing)
 
     def caught_up(self) -> "RangeHealth":
         """Have nothing left to do: there is no batch any more that it could fail on."""

@@ -29,6 +29,9 @@ class FailureLog:
             again_after=round(delay, 3),
         )
 
+    def keys_wait(self, range_id: RangeId, keys: int) -> None:
+        """Note how many keys of a range wait for another try, where somebody looks at that."""
+
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._log.error(
             "observer.failed",

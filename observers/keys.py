@@ -84,6 +84,7 @@ class Keys:
         self._pages: deque[Sequence[Change]] = deque()
         self._keys: dict[str, _Key] = {}
         self._heads: list[tuple[int, str]] = []  # of ready keys, a heap; some are out of date
+        self._waiting = dict[str, None]()
         self._ready = 0
         self._parts: deque[Sequence[Change]] = deque()
         self._alarms: list[tuple[float, int, str]] = []  # a heap as well
@@ -122,8 +123,13 @@ class Keys:
     @property
     def waiting(self) -> Mapping[str, Waiting]:
         """The keys that wait, those that an observer has for another try among them."""
-        found = ((name, key.waiting) for name, key in self._keys.items())
+        found = ((name, self._keys[name].waiting) for name in self._waiting)
         return {name: why for name, why in found if why is not None}
+
+    @property
+    def waits(self) -> int:
+        """How many keys wait."""
+        return len(self._waiting)
 
     def why_waits(self, change: Change) -> Waiting:
         """Say what is known of a change that has failed alone."""
@@ -176,6 +182,7 @@ class Keys:
         """
         waiting = self.waiting
         self._keys, self._ready, self.held = {}, 0, len(changes)
+        self._waiting.clear()
         self._pages.clear()
         self._parts.clear()
         self._judge.failures_in_a_row = 0
@@ -358,15 +365,13 @@ class Keys:
         if self.outage is not None:
             self.outage.end_try()
         for name in () if batch.whole else self._names(batch.changes):
-            self._keys[name].waiting = None
-            self._leave_batch(name)
+            self._forgive(name)
 
     def put_aside(self, change: Change, verdict: Verdict) -> None:
         """A change that had failed alone is put aside: its key goes on."""
         if verdict is Verdict.SUSPECTED:
             self._judge.suspected()
-        self._keys[self._name(change)].waiting = None
-        self._leave_batch(self._name(change))
+        self._forgive(self._name(change))
 
     def failed(
         self,
@@ -381,8 +386,7 @@ class Keys:
         if batch.whole:
             self._index(batch)
         for name in self._names(batch.changes) - self._names(left):
-            self._keys[name].waiting = None
-            self._leave_batch(name)
+            self._forgive(name)
         if not batch.again:
             self._size = max(1.0, min(self._size, len(batch.changes)) / _SMALLER)
         if len(left) == 1:
@@ -467,6 +471,12 @@ class Keys:
         else:
             del self._keys[name]
 
+    def _forgive(self, name: str) -> None:
+        """Let a key go on: its first change is done, or put aside."""
+        self._keys[name].waiting = None
+        self._waiting.pop(name, None)
+        self._leave_batch(name)
+
     def _leave_ready(self, key: _Key) -> None:
         if key.is_ready:
             self._ready -= len(key.queue)
@@ -474,6 +484,7 @@ class Keys:
     def _wait(self, name: str, why: Waiting) -> None:
         self._leave_ready(self._keys[name])
         self._keys[name].waiting = why
+        self._waiting[name] = None
         self._rung += 1
         heappush(self._alarms, (why.until, self._rung, name))
 

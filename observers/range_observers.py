@@ -162,10 +162,15 @@ class RangeObservers:
                     self.context.returned(changes)
         except AttemptFailed as error:
             hand.context.take_back(changes)
-            await self._failed(hand, batch, error)
+            try:
+                await self._failed(hand, batch, error)
+            finally:
+                self.events.keys_wait(self.context.range.id, self.keys.waits)
             return
         self._without_memory = 0
         self.keys.done(batch)
+        if batch.again:  # else none of its keys has waited
+            self.events.keys_wait(self.context.range.id, self.keys.waits)
 
     async def _failed(self, hand: Hand, batch: Batch, error: AttemptFailed) -> None:
         left = [x for x in batch.changes if self.context.is_open(x)]

@@ -140,6 +140,20 @@ async def test_by_default_a_failing_observer_is_opened_anew_again_and_again() ->
         assert delivered(fleet) == all_but(10)
 
 
+async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -> None:
+    observer = Failing(lambda x: number(x) == 5 and now() < 200)
+    async with fleet_of(observer, make.memory_feed(1, 20), {}) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(190)
+        assert delivered(fleet) == all_but(20, 5)
+        health = (await lease_in(fleet.container)).health
+        assert (health.waiting, health.last_error) == (1, "ValueError: no such table")
+        assert health.failing_since is not None
+        await asyncio.sleep(190)
+        assert delivered(fleet) == all_but(20)
+        assert not (await lease_in(fleet.container)).health.in_trouble
+
+
 async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() -> None:
     broken = [True]
     observer = Failing(lambda x: x.range_id == R0 and x.sequence == 7 and broken[0])

@@ -29,3 +29,10 @@ def test_an_error_is_kept_as_one_short_line() -> None:
     assert error is not None
     assert error.startswith("first second xxx")
     assert (len(error), error[-1]) == (200, "…")
+
+
+def test_while_keys_wait_a_range_fails_though_others_of_it_get_on() -> None:
+    waiting = WELL.failed(2.0, "KeyError").waits(2).progressed(3.0)
+    assert (waiting.failing_since, waiting.waiting, waiting.last_progress) == (2.0, 2, 3.0)
+    assert waiting.waits(0) == RangeHealth(last_progress=3.0)
+    assert waiting.caught_up() == RangeHealth(last_progress=3.0)
