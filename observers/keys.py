@@ -93,6 +93,9 @@ class Keys:
         self._due_was_last = False
         self._accused: str | None = None
         self._stopping = False
+        self.without_memory = 0
+        """Failures for want of memory in an outage, since the last success: whoever opens the
+        observers again goes on counting."""
         self.held = 0
         """How many changes are kept here: read, not done, and not with an observer."""
 

@@ -65,7 +65,6 @@ class RangeObservers:
     aside: Aside | None
     worn_out: ObserverFailed | None = field(default=None, init=False)
     """Why other observers should go on, once they should."""
-    _without_memory: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
@@ -167,7 +166,7 @@ class RangeObservers:
             finally:
                 self.events.keys_wait(self.context.range.id, self.keys.waits)
             return
-        self._without_memory = 0
+        self.keys.without_memory = 0
         self.keys.done(batch)
         if batch.again:  # else none of its keys has waited
             self.events.keys_wait(self.context.range.id, self.keys.waits)
@@ -217,8 +216,8 @@ class RangeObservers:
         """Give up where memory is what is missing, for everything, and time has not helped."""
         if verdict is not Verdict.OUTAGE or not ran_out_of_memory(error):
             return
-        self._without_memory += 1
-        if self._without_memory == _TRIES_WITHOUT_MEMORY:
+        self.keys.without_memory += 1
+        if self.keys.without_memory == _TRIES_WITHOUT_MEMORY:
             raise ObserverExhausted(self.context.range.id, describe(error)) from error
 
     def _failure(

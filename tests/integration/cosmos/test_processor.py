@@ -162,7 +162,7 @@ async def test_a_failure_cancels_the_block_and_is_raised_at_its_end(program: Pro
     async def fail(_: Sequence[Change]) -> None:
         raise MemoryError
 
-    await program.put("tea")
+    await program.put(*KEYS)  # it fails on each, so memory is what is missing
     observer = ObserverSettings(retry=RetrySettings(attempts=1))
     once = Settings(leases=QUICK.leases, observer=observer)
 

@@ -63,8 +63,7 @@ def test_a_setting_takes_a_duration_with_its_unit_and_refuses_another() -> None:
         "range merge a b --wait=7w",
         "log retain brokers://h:1/c --for=0d",
         "log retain brokers://h:1/c --bytes=0",
-        "log seal log --larger-than=64MB",
-        "log seal log --older-than=x",
+        "log retain brokers://h:1/c --bytes=64MB",
     ],
 )
 def test_a_flag_that_is_no_quantity_ends_a_command_with_2(command: str) -> None:
