@@ -202,8 +202,9 @@ def _observer_state(health: RangeHealth) -> _Said | None:
 
 
 def _what_fails(health: RangeHealth) -> str | None:
-    if not health.waiting:
-        return health.last_error
+    done, since = health.last_progress, health.failing_since
+    if not health.waiting or done is None or since is None or done < since:
+        return health.last_error  # nothing has been done since
     keys = "1 key waits" if health.waiting == 1 else f"{health.waiting} keys wait"
     return f"{keys} for another try, and others go on: {health.last_error}"
 

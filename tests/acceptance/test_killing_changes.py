@@ -130,13 +130,19 @@ async def test_what_kills_is_put_aside_and_all_else_is_handled_in_order(
     await gets_past(kind, store, place)
 
 
+async def in_order_or_not(fleet: Running) -> None:
+    """Stop a supervisor. It ends with 1 where a process has just died, and is not back yet."""
+    fleet.process.send_signal(signal.SIGTERM)
+    assert await fleet.ends() in {0, 1}, fleet.said
+
+
 async def gets_past(kind: str, store: Store, place: Path) -> None:
     more = ("--set=observer.timeout=1",) if kind == "off_the_loop" else ()
     flags = (*FLEET, *store.flags, f"--observer=killing:{kind}", *more)
     async with running(*flags, cwd=place, env=ENVIRONMENT) as fleet:
         await fleet.reaches(lambda: bool(fleet.events("change.dead_lettered")))
         await fleet.reaches(lambda: is_done(place, without={KILLER}))
-        await fleet.stops()
+        await in_order_or_not(fleet)
     ended = [x for x in fleet.events("process.ended") if "again_after" in x]
     assert 4 <= len(ended) <= LIMIT, ended
     (letter,) = letters(place)
@@ -157,7 +163,7 @@ async def test_a_fleet_that_is_killed_three_times_in_a_row_puts_nothing_aside(
             await fleet.reaches(partial(has_more, place, than=size(place)))
             kill_all(fleet)
         await fleet.reaches(lambda: is_done(place, without=set()))
-        await fleet.stops()
+        await in_order_or_not(fleet)
     assert fleet.events("change.dead_lettered") == []
     causes = {x["cause"] for x in fleet.events("lease.acquired") if x.get("deaths")}
     assert causes <= {"SIGKILL", ""}

@@ -17,6 +17,7 @@ _HEALTHS = st.builds(
     failing_since=_STAMPS,
     stuck_since=_STAMPS,
     last_error=st.none() | _TEXT,
+    waiting=_COUNTS,
 )
 _RANGES = st.builds(
     FeedRange,
@@ -60,7 +61,7 @@ LEASES = st.builds(
 CHECKPOINTS = st.builds(
     KeptCheckpoint,
     range_id=_TEXT,
-    checkpoint=_TEXT.map(Checkpoint.of_text),
+    checkpoint=CHECKPOINT,
     epoch=_COUNTS,
     write_id=st.none() | _TEXT,
     version=st.just(""),

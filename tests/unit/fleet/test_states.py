@@ -71,7 +71,14 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
         (OWNED, Figures(lag=0, rate=2.0), "reading", None, None),
         (OWNED, Figures(lag=5), "reading", None, None),
         (OWNED.with_health(FAILING), Figures(lag=0), "failing", "ValueError: no", 7.0),
-        (OWNED.with_health(FAILING.waits(2)), Figures(), "failing", "2 keys wait", 7.0),
+        (OWNED.with_health(FAILING.waits(2)), Figures(), "failing", "ValueError: no", 7.0),
+        (
+            OWNED.with_health(FAILING.waits(2).progressed(8.0)),
+            Figures(),
+            "failing",
+            "2 keys wait",
+            7.0,
+        ),
         (OWNED.with_health(STUCK), Figures(), "stuck", "does not come back", 9.0),
         (
             SUSPECTED,

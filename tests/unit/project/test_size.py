@@ -52,7 +52,7 @@ def leaves(section: Any) -> int:
 
 
 def test_the_core_has_no_more_lines() -> None:
-    assert sum(len(x.read_text("utf-8").splitlines()) for x in files(*CORE)) <= 26_821
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in files(*CORE)) <= 26_822
 
 
 def test_there_are_no_more_protocols_and_settings() -> None:
