@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Change, Position
+from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
+from changefeed.host.progress import Progress
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
@@ -32,20 +33,17 @@ class Keeping:
         self._kept += [(context, x) for x in changes]
 
 
-class Threads(MemoryFeed):
-    """Remembers in which threads positions were asked for."""
+async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counting, done = set[int](), Progress.done
 
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.seen = set[int]()
+    def noting(progress: Progress, changes: Sequence[Change]) -> int:
+        counting.add(threading.get_ident())
+        return done(progress, changes)
 
-    def position_after(self, change: Change) -> Position:
-        self.seen.add(threading.get_ident())
-        return super().position_after(change)
-
-
-async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> None:
-    feed, container = Threads(), MemoryLeases()
+    monkeypatch.setattr(Progress, "done", noting)
+    feed, container = MemoryFeed(1), MemoryLeases()
     kept = list[tuple[Context, Change]]()
     for _ in range(3):
         feed.append("k")
@@ -67,6 +65,6 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
         await context.flush()
         stored = await lease_in(container)
         assert stored.position == "2"
-        assert feed.seen == {threading.get_ident()}
+        assert counting == {threading.get_ident()}
         await asyncio.to_thread(context.acknowledge, kept[2][1])
         await fleet.stop("a")
