@@ -34,8 +34,8 @@ _LONGEST_REST = 0.1
 class Checkpointer:
     """Knows what of a range is done, and writes its positions, in order, the newest only.
 
-    ``start`` begins a task of its worker, which writes, and raises ``LeaseLost`` or
-    ``LeaseLost`` when nothing may be written.
+    ``start`` begins a task of its worker, which writes, and raises ``LeaseLost`` when
+    nothing may be written.
     """
 
     def __init__(
@@ -51,7 +51,6 @@ class Checkpointer:
         self._owned = owned
         self._settings = settings
         self._start = start
-        self._feed = feed
         self._events = events
         self._retrier = retrier
         self._clock = asyncio.get_running_loop().time
@@ -62,7 +61,7 @@ class Checkpointer:
         self._said = 0
         self._written = 0
         self._changes = 0  # done since the last position that was said
-        self._changes_unwritten = 0  # below that position, and not known to be stored
+        self._changes_unwritten = 0  # done before that, and not known to be stored
         self._due_since = self._clock()
         self._runs = False
         self._stopped = False
@@ -182,7 +181,8 @@ class Checkpointer:
         self._runs = False
 
     async def _write(self) -> None:
-        wanted, number, changes = self.reached, self._said, self._changes_unwritten
+        wanted, number = self.reached, self._said
+        changes = max(0, self._changes_unwritten - self.progress.uncovered)
         assert number > self._written, f"position {number} of {self._owned.range_id!r} again"
         self._idle.clear()
         if wanted != self._owned.stored:

@@ -262,7 +262,8 @@ class Delivery:
                 # As much as there would be without what waits: crumbs would cost more calls.
                 most = 1 if self._owned.deaths.care > 0 else self._room - self._keys.held
                 wanted = min(len(changes), max(1, most))
-                if wanted > self._room - self._progress.unacknowledged:
+                held = self._progress.unacknowledged + self._progress.uncovered
+                if wanted > self._room - held:
                     return
                 await self._checkpoints.room_for(wanted, limit=self._room)
                 self._take_in(wanted)

@@ -33,6 +33,7 @@ class Progress:
         """Behind all that is read."""
         self._read_to = -1
         self._highest_done = self._resumed_high
+        self._behind: dict[int, Change] = {}  # done, and perhaps in holes as they are said
         self.unacknowledged = 0
         """How many changes are read and not done."""
 
@@ -53,7 +54,7 @@ class Progress:
         if self._resuming:
             before = self.end
             for x in changes:
-                if not self._was_done(x):
+                if not _covers(self._resumed_high, self._resumed, x):
                     self._apart[x.sequence] = x, before
                 before = x
             left: Sequence[Change] = [x for x in changes if x.sequence in self._apart]
@@ -64,12 +65,6 @@ class Progress:
         self.end = end or changes[-1]
         self.unacknowledged += len(left)
         return left
-
-    def _was_done(self, change: Change) -> bool:
-        if change.sequence > self._resumed_high:
-            return False
-        hole = self._resumed.get(hash_of(change.key))
-        return hole is None or change.sequence < hole.sequence
 
     def failures(self, changes: Sequence[Change]) -> Mapping[int, int]:
         """Return what counted against changes for the owner before, by sequence."""
@@ -99,16 +94,31 @@ class Progress:
         """Count changes as done, in whatever order; return how many were not before."""
         if self._whole and self._whole[0][0] is changes:
             self._whole.popleft()
-            count = len(changes)
+            found = changes
             last = changes[-1].sequence
         else:
             last = max((x.sequence for x in changes), default=-1)
             self._take_apart(last)
-            count = sum(self._apart.pop(x.sequence, None) is not None for x in changes)
+            found = [x for x in changes if self._apart.pop(x.sequence, None) is not None]
+        count = len(found)
+        if self._apart:
+            self._behind.update((x.sequence, x) for x in found)
         self._highest_done = max(self._highest_done, last)
         self.unacknowledged -= count
         assert self.unacknowledged >= 0, f"{count} changes were done that were not read"
         return count
+
+    @property
+    def uncovered(self) -> int:
+        """How many changes are done that a checkpoint cannot say yet: an earlier one of their
+        key is not done, or there are more keys than holes.
+        """
+        if self._behind:
+            high, found = self._holes({})
+            holes = {x.key: x for x in found}
+            left = (x for x in self._behind.values() if not _covers(high, holes, x))
+            self._behind = {x.sequence: x for x in left}
+        return len(self._behind)
 
     def _take_apart(self, up_to: int) -> None:
         """Keep each change of the batches that begin up to that sequence by itself."""
@@ -159,3 +169,11 @@ class Progress:
                 unread = old if old.sequence > self._read_to else Hole(key, self._read_to + 1)
                 holes.setdefault(key, unread)
         return high, tuple(sorted(holes.values(), key=lambda x: x.sequence))
+
+
+def _covers(high: int, holes: Mapping[str, Hole], change: Change) -> bool:
+    """Whether a checkpoint says that a change behind its position is done."""
+    if change.sequence > high:
+        return False
+    hole = holes.get(hash_of(change.key))
+    return hole is None or change.sequence < hole.sequence

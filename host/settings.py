@@ -169,8 +169,7 @@ class ObserverSettings(Section):
     when the observer says so (``manual``)."""
     max_unacknowledged: int = Field(default=10_000, ge=1, le=MOST)
     """How many changes of a range may be read and not yet be checkpointed, those of keys that
-    wait among them: what a crash repeats at most, while no more than 64 keys wait. No batch is
-    larger."""
+    wait among them: what a crash repeats at most. No batch is larger."""
     ordering: Literal["key", "range"] = "key"
     """What has to be handled in order: the changes of each key, so that one that fails holds up
     its key; or all changes of a range, so that it holds up the range."""

@@ -69,8 +69,7 @@ class Progress:
             return
         transactions = [self._lines.transaction(x) for x in unstored.values()]
         cut = transactions.count(min(transactions)) - 1 if transactions else 0
-        # Known limit: keys that are done out of order are seen to exceed the bound by one.
-        if len(unstored) - cut > self.most_unstored + 1:
+        if len(unstored) - cut > self.most_unstored:
             raise Violation(
                 f"{len(unstored)} changes of {range_id} are done and not stored, "
                 f"and {self.most_unstored} may be"

@@ -81,3 +81,21 @@ def test_an_empty_page_passes_over_nothing_that_is_not_done() -> None:
     assert progress.checkpoint({}).position == "1"
     progress.done([TWO])
     assert progress.checkpoint({}).position == "9"
+
+
+def test_what_no_checkpoint_can_say_counts_until_what_is_before_it_is_done() -> None:
+    same = [make.change(n, key="k") for n in range(1, 5)]
+    progress = read(*same)
+    progress.done(same[1:3])  # acknowledged in another order
+    assert progress.uncovered == 2
+    progress.done(same[:1])
+    assert progress.uncovered == 0
+
+
+def test_behind_as_many_keys_as_there_may_be_holes_what_is_done_counts_as_uncovered() -> None:
+    changes = [make.change(n, key=f"k{n}") for n in range(1, 101)]
+    progress = read(*changes)
+    progress.done(changes[MAX_HOLES + 1 :])
+    assert progress.uncovered == 100 - MAX_HOLES - 1
+    progress.done(changes[:1])
+    assert progress.uncovered == 0
