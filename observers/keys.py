@@ -84,7 +84,7 @@ class Keys:
         self._pages: deque[Sequence[Change]] = deque()
         self._keys: dict[str, _Key] = {}
         self._heads: list[tuple[int, str]] = []  # of ready keys, a heap; some are out of date
-        self._waiting = dict[str, None]()
+        self._waiting = dict[str, Waiting]()
         self._ready = 0
         self._parts: deque[Sequence[Change]] = deque()
         self._alarms: list[tuple[float, int, str]] = []  # a heap as well
@@ -110,11 +110,6 @@ class Keys:
         return self._judge.failures_in_a_row
 
     @property
-    def has_ready(self) -> bool:
-        """Whether something may be handed over that does not wait."""
-        return self.outage is None and self._has_others
-
-    @property
     def want_more(self) -> bool:
         """Whether nothing is left to hand over before more is read."""
         return not self._has_others if self.outage is None else not self.held
@@ -126,13 +121,7 @@ class Keys:
     @property
     def waiting(self) -> Mapping[str, Waiting]:
         """The keys that wait, those that an observer has for another try among them."""
-        found = ((name, self._keys[name].waiting) for name in self._waiting)
-        return {name: why for name, why in found if why is not None}
-
-    @property
-    def waits(self) -> int:
-        """How many keys wait."""
-        return len(self._waiting)
+        return self._waiting
 
     def why_waits(self, change: Change) -> Waiting:
         """Say what is known of a change that has failed alone."""
@@ -157,9 +146,8 @@ class Keys:
         return self._alarms[0][0] if self._alarms else None
 
     def _rings(self, until: float, _: int, name: str) -> bool:
-        key = self._keys.get(name)
-        waits = key is not None and key.waiting is not None and not key.batches
-        return waits and self._keys[name].waiting.until == until  # type: ignore[union-attr]
+        why = self._waiting.get(name)
+        return why is not None and why.until == until and not self._keys[name].batches
 
     # what comes
 
@@ -183,9 +171,8 @@ class Keys:
         """Begin again with what is not done, in order, and other observers. Keys that wait go
         on waiting.
         """
-        waiting = self.waiting
+        waiting, self._waiting = self._waiting, {}
         self._keys, self._ready, self.held = {}, 0, len(changes)
-        self._waiting.clear()
         self._pages.clear()
         self._parts.clear()
         self._judge.failures_in_a_row = 0
@@ -487,7 +474,7 @@ class Keys:
     def _wait(self, name: str, why: Waiting) -> None:
         self._leave_ready(self._keys[name])
         self._keys[name].waiting = why
-        self._waiting[name] = None
+        self._waiting[name] = why
         self._rung += 1
         heappush(self._alarms, (why.until, self._rung, name))
 

@@ -164,12 +164,12 @@ class RangeObservers:
             try:
                 await self._failed(hand, batch, error)
             finally:
-                self.events.keys_wait(self.context.range.id, self.keys.waits)
+                self.events.keys_wait(self.context.range.id, len(self.keys.waiting))
             return
         self.keys.without_memory = 0
         self.keys.done(batch)
         if batch.again:  # else none of its keys has waited
-            self.events.keys_wait(self.context.range.id, self.keys.waits)
+            self.events.keys_wait(self.context.range.id, len(self.keys.waiting))
 
     async def _failed(self, hand: Hand, batch: Batch, error: AttemptFailed) -> None:
         left = [x for x in batch.changes if self.context.is_open(x)]

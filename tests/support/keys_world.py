@@ -127,7 +127,7 @@ class Owner:
     def _read(self) -> None:
         room = min(ROOM - self.progress.unacknowledged, PAGE)
         page = self.world.changes[self.read_to : self.read_to + room]
-        if page and not self.keys.has_ready and self.keys.outage is None:
+        if page and self.keys.want_more and self.keys.outage is None:
             self.read_to = page[-1].sequence
             fresh = self.progress.read(page, Position(str(self.read_to)))
             self.keys.add(fresh, self.progress.failures(fresh))
@@ -156,7 +156,7 @@ class Owner:
     def finish(self) -> None:
         """Hand over nothing more than what is in the observers' hands or ready."""
         self.keys.stop()
-        while self.in_hand or self.keys.has_ready:
+        while self.in_hand or (self.keys.outage is None and not self.keys.want_more):
             for n in set(range(self.observers)) - self.in_hand.keys():
                 batch = self.keys.next(self.world.now, n)
                 if batch is not None:
