@@ -20,7 +20,6 @@ from typing import Any, Final, Literal
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.address import (
-    AddressWrong,
     CosmosAccess,
     CosmosAddress,
     account_of,
@@ -100,10 +99,8 @@ async def open_cosmos(
     Raise ``FeedRefused`` if there is no such
     container or no access to it, and ``FeedUnavailable`` if it does not answer.
     """
-    try:
+    async with answering(str(address), timeout):
         account = account_of(address, access)
-    except AddressWrong as error:
-        raise FeedRefused(str(error)) from error
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
         async with answering(where, timeout):
@@ -125,10 +122,8 @@ async def feed_over(
 
     Otherwise as ``open_cosmos``.
     """
-    try:
+    async with answering("the container of the feed", timeout):
         where = require_async(container)
-    except AddressWrong as error:
-        raise FeedRefused(str(error)) from error
     yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
 
 

@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.cosmos.address import AddressWrong, CosmosAddress
+from changefeed.feeds.cosmos.address import CosmosAddress
 from changefeed.feeds.cosmos.client import require_async
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
 from changefeed.runtime.backends import Address
-from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.opening import (
     MODES,
@@ -48,10 +47,8 @@ async def leases_over(
     Raise ``StoreRefused`` if the container cannot be used, and ``StoreUnavailable``.
     """
     refuse_for_ids("processor_name", processor)
-    try:
+    with translate_errors("the container of leases"):
         where = require_async(container)
-    except AddressWrong as error:
-        raise StoreRefused(str(error)) from error
     with translate_errors(where):
         prefix = await prefix_of_processor(processor, feed, container)
         opened = await opened_over(container, where, prefix)
