@@ -47,7 +47,6 @@ _log = logging.getLogger(__name__)
 class Compacted:
     """What this broker has compacted since it started. ``bytes`` are those of the files."""
 
-    runs: int = 0
     objects: int = 0
     segments: int = 0
     records: int = 0
@@ -227,7 +226,6 @@ class Compactor:
 
     def _count(self, run: CompactedRun) -> None:
         done, objects = self.done, run.last - run.first + 1
-        done.runs += 1
         done.objects += objects
         done.segments += len(run.segments)
         done.records += sum(x.last - x.first + 1 for x in run.segments)

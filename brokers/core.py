@@ -71,7 +71,6 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     cached: int
     cache_hits: int
     cache_misses: int
-    compacted_runs: int
     compacted_objects: int
     compacted_records: int
     segments_written: int
@@ -346,7 +345,6 @@ class BrokerCore:
             cached=cache.bytes,
             cache_hits=cache.hits,
             cache_misses=cache.misses,
-            compacted_runs=done.runs,
             compacted_objects=done.objects,
             compacted_records=done.records,
             segments_written=done.segments,

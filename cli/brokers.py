@@ -1,18 +1,12 @@
-"""Running one broker, or several under one supervisor."""
+"""Running several brokers under one supervisor."""
 
 from dataclasses import replace
 from typing import Never
 
-from changefeed.brokers.run import run_broker
 from changefeed.brokers.settings import BrokerSettings
 from changefeed.cli.children import run_processes
 from changefeed.cli.commands.broker import BrokerFlags
 from changefeed.runtime.logs import set_up_logs
-
-
-def run_one(settings: BrokerSettings, *, stop_at_eof: bool) -> None:
-    """Be a broker until a signal asks for the end."""
-    run_broker(settings, stop_at_eof=stop_at_eof)
 
 
 def run_several(flags: BrokerFlags, settings: BrokerSettings, count: int) -> Never:

@@ -1,18 +1,12 @@
-"""Running one host, or several under one supervisor."""
+"""Running several hosts under one supervisor."""
 
 from typing import Never
 
 from changefeed.cli.children import run_processes
 from changefeed.cli.host_flags import HostFlags
-from changefeed.host.run import run_host
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
-
-
-def run_one(settings: Settings, *, stop_at_eof: bool) -> None:
-    """Be a host until a signal asks for the end."""
-    run_host(settings, stop_at_eof=stop_at_eof)
 
 
 def run_several(flags: HostFlags, settings: Settings, count: int) -> Never:

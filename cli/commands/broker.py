@@ -46,10 +46,11 @@ def broker(
     failures. With --processes, they listen at ports that follow each other, a broker that dies
     is started again, and the worst code is that of all.
     """
-    from changefeed.cli import brokers
+    from changefeed.brokers.run import run_broker
+    from changefeed.cli.brokers import run_several
 
     with exit_on_error():
         if processes is None:
-            brokers.run_one(flags.settings(), stop_at_eof=stop_at_eof)
+            run_broker(flags.settings(), stop_at_eof=stop_at_eof)
         else:
-            brokers.run_several(flags, flags.settings(), processes)
+            run_several(flags, flags.settings(), processes)

@@ -10,7 +10,7 @@ from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.runtime.exit_codes import FAILED
 
 dead_letters = typer.Typer(
-    help="Look at changes that were put aside; give them to an observer again, or drop them.",
+    help="List dead letters, show them, replay them through an observer, or discard them.",
     no_args_is_help=True,
 )
 

@@ -16,10 +16,11 @@ def run(
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
     With --processes, a host that dies is started again, and the worst code is that of all.
     """
-    from changefeed.cli import hosts
+    from changefeed.cli.hosts import run_several
+    from changefeed.host.run import run_host
 
     with exit_on_error():
         if processes is None:
-            hosts.run_one(flags.settings(), stop_at_eof=stop_at_eof)
+            run_host(flags.settings(), stop_at_eof=stop_at_eof)
         else:
-            hosts.run_several(flags, flags.settings(), processes)
+            run_several(flags, flags.settings(), processes)

@@ -1,4 +1,4 @@
-"""What a producer hands in, and what a block takes of it."""
+"""What a producer hands in."""
 
 from typing import Final
 
@@ -6,10 +6,6 @@ import msgspec
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
-
-BLOCK_RECORDS = 256
-BLOCK_BYTES = 64 * 1024
-"""A block takes no more records once it has reached either. Readers do not rely on it."""
 
 RECORD_BYTES = 16 * 1024 * 1024
 """The largest record, in bytes as stored."""

@@ -67,7 +67,6 @@ SAYS = CoreStatus(
     cached=5_000_000,
     cache_hits=0,
     cache_misses=0,
-    compacted_runs=0,
     compacted_objects=0,
     compacted_records=0,
     segments_written=0,
