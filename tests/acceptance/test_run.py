@@ -168,7 +168,10 @@ async def test_a_stop_before_the_start_is_over_is_an_orderly_one(place: Path) ->
         ([], "no observer was named; give one with --observer module:Class"),
         (["--observer=nope"], "there is no observer 'nope'"),
         (["--observer=broken:Class"], "importing 'broken' failed at "),
-        (["--observer=log", "--feed=eventlog:none"], "/none: make one"),
+        (
+            ["--observer=log", "--feed=eventlog:none"],
+            "/none. Give the directory of a log, or make one with",
+        ),
         (["--observer=log", "--leases=sqlite:leases.txt"], "it is no SQLite file"),
         (["--observer=log", "--config=none.toml"], "there is no file none.toml; make one with"),
         (["--observer=log", "--config=deep.toml"], "deep.toml is no TOML: "),

@@ -128,18 +128,24 @@ def test_others_see_what_is_durable_and_not_before(row: Row) -> None:
     assert row.close() == 5
 
 
+def row_killed_at(call: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Row:
+    """Return a row whose writer has ended at a call of its disk."""
+    row = Row(monkeypatch, seed)
+    row.disk.short_writes = seed % 2 == 0
+    with killed_at(row, call):
+        for count in (1, 3, 1, 2):
+            row.append(count)
+            row.look()
+    return row
+
+
 @pytest.mark.parametrize("what", ["power is lost", "it is killed"])
 def test_whatever_call_a_writer_ends_at_what_it_acknowledged_is_there(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for call in range(1, 40):
         for seed in range(12):
-            row = Row(monkeypatch, seed)
-            row.disk.short_writes = seed % 2 == 0
-            with killed_at(row, call):
-                for count in (1, 3, 1, 2):
-                    row.append(count)
-                    row.look()
+            row = row_killed_at(call, seed, monkeypatch)
             row.look()
             if what == "power is lost":
                 row.disk.lose_power()
@@ -154,12 +160,7 @@ def test_whatever_call_a_writer_ends_at_readers_and_the_next_writer_go_on_from_t
 ) -> None:
     for call in range(1, 40):
         for seed in range(8):
-            row = Row(monkeypatch, seed)
-            row.disk.short_writes = seed % 2 == 0
-            with killed_at(row, call):
-                for count in (1, 3, 1, 2):
-                    row.append(count)
-                    row.look()
+            row = row_killed_at(call, seed, monkeypatch)
             row.disk.end_process()
             if what == "power is lost":
                 row.disk.lose_power()
