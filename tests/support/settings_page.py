@@ -3,42 +3,53 @@
 import json
 from collections.abc import Iterator
 
+from changefeed.brokers.settings import BrokerSettings
 from changefeed.host.settings import Settings
+from changefeed.pipeline.settings import PipelineSettings
 from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
+
+MODELS: dict[str, type] = {
+    "Hosts": Settings,
+    "Brokers": BrokerSettings,
+    "Pipelines": PipelineSettings,
+}
 
 _HEAD = """\
 # Settings
 
-Every setting of a host, with its default. This page is made from the settings themselves. Times
-are in seconds, or have a unit: `500ms`, `90s`, `30m`, `2h`, `7d`.
+Every setting, with its default, made from the code. Times are in seconds, or have a unit:
+`500ms`, `90s`, `30m`, `2h`, `7d`.
 
-A value is taken from the first of these places that has one:
+A process takes a setting from the first of these places that has it:
 
 1. the command line: `--set leases.expiration=20`, or a flag of its own (`--feed`, `--leases`,
    `--observer`, `--option key=value`, `--name`, `--start`);
-2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, two underscores between section and
-   name; a whole section is JSON, and so is a table such as `observer.options`;
-3. the file that `--config` names, or else `CHANGEFEED_CONFIG`: TOML, and
-   `changefeed config host` writes one with all of this in it;
+2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, with two underscores between section and
+   name. Of brokers and pipelines: `CHANGEFEED_BROKER__WRITING__LINGER=0.05` and
+   `CHANGEFEED_PIPELINE__LATEST__INTERVAL=60`. A whole section, or a table, is JSON;
+3. the file that `--config` names, or else `CHANGEFEED_CONFIG`: TOML. `changefeed config host`,
+   `changefeed config broker` and `changefeed config pipeline` write one with all of this in it;
 4. the default.
 
 A secret (`web.token`, `cosmos.key`) may be in a file instead, as Kubernetes and Docker mount
 them: `_file` behind its name says which, as in `CHANGEFEED_WEB__TOKEN_FILE`.
 
 Paths are relative to the working directory in which the process starts, also after an observer
-has changed it.
-
-What is wrong in them is reported with its place before anything is started, and the command
-ends with 2. Names that do not exist are wrong, too.
+has changed it. A wrong setting, or one that does not exist, is reported with its place, and the
+command ends with 2 before it starts anything.
 """
 
 
 def page() -> str:
-    return "\n".join([_HEAD, *(_section(x) for x in sections(Settings))])
+    return "\n".join([_HEAD, *(_part(name, model) for name, model in MODELS.items())])
+
+
+def _part(name: str, model: type) -> str:
+    return "\n".join([f"## {name}\n", *(_section(x) for x in sections(model))])
 
 
 def _section(section: SectionDoc) -> str:
-    head = f"## `{'.'.join(section.path)}`\n"
+    head = f"### `{'.'.join(section.path)}`\n" if section.path else ""
     text = f"\n{_inline(section.text)}\n" if section.text else ""
     if not section.entries:
         return f"{head}{text}"

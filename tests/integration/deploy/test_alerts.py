@@ -26,7 +26,7 @@ from tests.support.promtool import RULES, check_alerts, check_expressions, promt
 from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
 
-PAGE = Path(__file__).parents[3] / "docs/alerts.md"
+PAGE = Path(__file__).parents[3] / "docs/metrics.md"
 R0 = RangeId("r0")
 
 

@@ -51,7 +51,7 @@ def test_an_assertion_stands_in_each_sixty_lines_of_code(package: str) -> None:
 
     assert assertions * LINES_EACH >= lines, (
         f"{package} has {assertions} assertions in {lines} lines of code: assert what the new "
-        f"code relies on (docs/design/contracts.md)"
+        f"code relies on (docs/design/decisions.md)"
     )
 
 
