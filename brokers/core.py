@@ -18,7 +18,7 @@ from changefeed.brokers.compactor import Compactor
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
-from changefeed.brokers.homes import HomeTaker
+from changefeed.brokers.homes import HomeWarmer
 from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.producers import Taken
 from changefeed.brokers.reads import Reads
@@ -128,7 +128,7 @@ class BrokerCore:
         )
         segments = SegmentReader(store, self.readers.cache, work)
         partitions = PartitionReader(segments)
-        self.homes = HomeTaker(sign.name, self.catalogs, self.readers, partitions, settings)
+        self.homes = HomeWarmer(sign.name, self.catalogs, self.readers, partitions, settings)
         self.retention = Retention(
             self.catalogs,
             self.readers,

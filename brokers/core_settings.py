@@ -22,8 +22,7 @@ class CoreSettings:
     ``seal_patience``     how long living brokers may take to seal, once an era is ending
     ``retry_delay``       before the store is asked again; doubled up to ``max_retry_delay``
     ``producer_memory``   a producer that is silent for longer is forgotten
-    ``homes_at_once``     closed partitions that change their home at a time
-    ``warm_bytes``        what a new home reads of a partition before it takes it over
+    ``warm_bytes``        what a new home of a closed partition reads of it ahead
     ``compaction``        whether objects become segments; ``compaction_interval`` between looks
     ``compaction_bytes``, ``compaction_objects``  the newest era's: as soon as there are so many
     ``compaction_age``    and as soon as the oldest was written so long ago
@@ -46,7 +45,6 @@ class CoreSettings:
     retry_delay: float = 0.1
     max_retry_delay: float = 2.0
     producer_memory: float = 3600.0
-    homes_at_once: int = 64
     warm_bytes: int = 8 * 1024 * 1024
     compaction: bool = True
     compaction_interval: float = 10.0

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Mapping
 
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.master import (
     BeginEnding,
     CloseAndOpen,
@@ -17,7 +16,6 @@ from changefeed.brokers.master import (
 )
 from changefeed.brokers.members import Members, Membership
 from changefeed.feeds.brokers.catalog import Catalog, Era
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
 from changefeed.feeds.brokers.row_reader import RowReader
@@ -56,7 +54,6 @@ class EraMaster:
         self._clock = clock
         self._wall_us = wall_us
         self._ending: tuple[int, float] = (0, 0.0)
-        self._homes_planned = 0
         self._looked_at = 0
         self._reshaping: tuple[int, bool] = (0, False)
 
@@ -88,20 +85,9 @@ class EraMaster:
             ending_for=self._ending_for(era),
         )
         if step is None:
-            return await self._plan_homes(catalog)
+            return False
         await self._do(step, catalog)
         return True
-
-    async def _plan_homes(self, catalog: Catalog) -> bool:
-        """Name new homes of closed partitions; look once at each catalog."""
-        if catalog.number == self._homes_planned:
-            return False
-        most = self._settings.homes_at_once
-        planned = with_homes_planned(CatalogIndex(catalog), most) is not catalog
-        if planned:
-            await self._catalogs.change(lambda x: with_homes_planned(CatalogIndex(x), most))
-        self._homes_planned = catalog.number
-        return planned
 
     def _needs_reshaping(self, catalog: Catalog) -> bool:
         if self._reshaping[0] != catalog.number:

@@ -7,7 +7,6 @@ Any process with the store may do it; brokers follow the catalog. Each may be re
 import time
 import uuid
 
-from changefeed.brokers.homes import with_homes_chosen
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.transitions import (
@@ -52,15 +51,4 @@ async def retain(
     catalog = await catalogs.change(
         lambda x: with_retention(x, name, seconds=seconds, bytes_=bytes_)
     )
-    return catalog.collection(name)
-
-
-async def move(
-    catalogs: CatalogStore, name: str, range_id: RangeId | None, *, to: str | None
-) -> Collection:
-    """Make a broker the home of a closed partition, or of all; ``None``: the master's choice.
-
-    It is done in the background, some at a time.
-    """
-    catalog = await catalogs.change(lambda x: with_homes_chosen(x, name, range_id, to))
     return catalog.collection(name)

@@ -32,11 +32,6 @@ class OneRange(msgspec.Struct, forbid_unknown_fields=True):
     partition: RangeId | None = None
 
 
-class WantedHome(msgspec.Struct, forbid_unknown_fields=True):
-    partition: RangeId | None = None
-    to: str | None = None
-
-
 class WantedRetention(msgspec.Struct, forbid_unknown_fields=True):
     seconds: float | None = None
     bytes: int | None = None

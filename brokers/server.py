@@ -10,7 +10,7 @@
     GET  /v1/collections/C/partitions/P/since            the sequence before a time
     PUT  /v1/collections/C                               create, with {"parts": 12}
     GET  /v1/collections/C/storage                       how much is stored, and by whom
-    POST /v1/collections/C/split  merge  move  retain    change it
+    POST /v1/collections/C/split  merge  retain          change it
     POST /v1/collections/C/compact                       compact what is in this broker's care
 
 Whatever is refused is a ``Refusal`` in JSON with a 4xx, and has changed nothing. With a token
@@ -35,7 +35,6 @@ from changefeed.brokers.requests import (
     NewCollection,
     OneRange,
     Refused,
-    WantedHome,
     WantedRetention,
     body_of,
     collection_of,
@@ -142,7 +141,6 @@ class BrokerServer:
                 web.post(f"{one}/ends", self._ends),
                 web.post(f"{one}/split", self._split),
                 web.post(f"{one}/merge", self._merge),
-                web.post(f"{one}/move", self._move),
                 web.post(f"{one}/retain", self._retain),
                 web.post(f"{one}/compact", self._compact),
                 web.get(f"{one}/storage", self._storage),
@@ -339,11 +337,6 @@ class BrokerServer:
     async def _merge(self, request: web.Request) -> web.Response:
         asked = await body_of(request, OneRange)
         await operations.merge(self._core.catalogs, collection_of(request), asked.partition)
-        return await self._topology(request)
-
-    async def _move(self, request: web.Request) -> web.Response:
-        asked, name = await body_of(request, WantedHome), collection_of(request)
-        await operations.move(self._core.catalogs, name, asked.partition, to=asked.to)
         return await self._topology(request)
 
     async def _retain(self, request: web.Request) -> web.Response:

@@ -52,8 +52,7 @@ async def storage_of(
     for x in collection.partitions:
         if len(ranges) % _AT_ONCE == 0:
             await asyncio.sleep(0)  # of many eras: the broker has other things to do
-        chosen = collection.chosen_homes.get(x.id, "")
-        ranges.append(_range(x, ends.get(x.id), by_range[x.id], chosen))
+        ranges.append(_range(x, ends.get(x.id), by_range[x.id]))
     flushes, flush_bytes = await _flushes(catalog, rows, readers)
     return Storage(
         ranges=tuple(ranges),
@@ -133,7 +132,7 @@ async def _stored_before(reader: RowReader, row: Row) -> int:
 
 
 def _range(
-    partition: Partition, end: PartitionEnd | None, segments: Sequence[int], moved_to: str
+    partition: Partition, end: PartitionEnd | None, segments: Sequence[int]
 ) -> RangeStorage:
     stored = partition.stored if end is None else end.stored
     return RangeStorage(
@@ -142,7 +141,6 @@ def _range(
         segments=len(segments),
         segment_bytes=sum(segments),
         producers=0 if end is None else len({producer_of(x.producer) for x in end.producers}),
-        moved_to=moved_to,
     )
 
 

@@ -21,7 +21,7 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.cli.on_brokers import Address, client_of
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
+from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -38,8 +38,7 @@ class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One range; ``first`` is the sequence of the first record that is left.
 
     ``bytes`` are those of its records as they were sent; ``segments`` are Parquet files, in
-    which they take ``segment_bytes``. ``moved_to`` is the home that somebody has chosen, and
-    ``moving_to`` the broker that is taking it over now.
+    which they take ``segment_bytes``.
     """
 
     id: str
@@ -49,8 +48,6 @@ class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     first: int
     last: int
-    moving_to: str = ""
-    moved_to: str = ""
     bytes: int = 0
     segments: int = 0
     segment_bytes: int = 0
@@ -69,9 +66,9 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A collection, and the brokers that have it.
 
-    ``moving`` counts the ranges whose home is changing. ``flushes`` and ``flush_bytes`` are of
-    the objects that all collections of the cluster share. Where no broker could say how much
-    is stored (``storage_known``), sizes and producers are left at nothing.
+    ``flushes`` and ``flush_bytes`` are of the objects that all collections of the cluster
+    share. Where no broker could say how much is stored (``storage_known``), sizes and producers
+    are left at nothing.
     """
 
     at: datetime
@@ -85,7 +82,6 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     brokers: dict[str, BrokerStatus]
     records: int
     bytes: int
-    moving: int
     storage_known: bool
     segments: int
     segment_bytes: int
@@ -164,7 +160,7 @@ class Inspector:
         )
         pairs = zip(partitions, ends, strict=True)
         return log_status(
-            routes.topology,
+            routes,
             {x.range.id: end for x, end in pairs},
             {x.name: x for x in says if x is not None},
             self._storage,
@@ -193,15 +189,21 @@ class Inspector:
 
 
 def log_status(
-    topology: Topology,
+    routes: Routes,
     ends: Mapping[RangeId, End],
     says: Mapping[str, CoreStatus],
     storage: Storage | None,
 ) -> LogStatus:
     """Put together what was asked for one by one."""
+    topology = routes.topology
     stored = {x.range: x for x in (storage.ranges if storage else ())}
     ranges = [
-        _range(x, ends[x.range.id], stored.get(x.range.id, RangeStorage(range=x.range.id)))
+        _range(
+            x,
+            routes.home(x),
+            ends[x.range.id],
+            stored.get(x.range.id, RangeStorage(range=x.range.id)),
+        )
         for x in topology.partitions
     ]
     return LogStatus(
@@ -216,7 +218,6 @@ def log_status(
         brokers=_brokers(topology.brokers, ranges, says),
         records=sum(x.last - x.first + 1 for x in ranges),
         bytes=sum(x.bytes for x in ranges),
-        moving=sum(x.moving_to != "" for x in ranges),
         storage_known=storage is not None,
         segments=sum(x.segments for x in ranges),
         segment_bytes=sum(x.segment_bytes for x in ranges),
@@ -227,17 +228,15 @@ def log_status(
     )
 
 
-def _range(partition: PartitionInfo, end: End, stored: RangeStorage) -> RangeStatus:
+def _range(partition: PartitionInfo, home: str, end: End, stored: RangeStorage) -> RangeStatus:
     return RangeStatus(
         id=partition.range.id,
         era=partition.era,
         open=partition.last is None,
         broker=partition.broker,
-        home=partition.home,
+        home=home,
         first=end.start + 1,
         last=end.last,
-        moving_to=partition.moving_to,
-        moved_to=stored.moved_to,
         bytes=stored.bytes,
         segments=stored.segments,
         segment_bytes=stored.segment_bytes,
@@ -266,12 +265,11 @@ def _brokers(
 def rendered(found: LogStatus, *, all_: bool = False) -> RenderableType:
     """Return a status as tables; with ``all_``, also the ranges that have ended."""
     ending = " (ending)" if found.ending else ""
-    moving = f", ranges that move: {found.moving}" if found.moving else ""
     title = (
         f"collection {found.collection}: era {found.era}{ending}, {found.parts} parts, "
-        f"{found.records:,} records{moving}, {found.at:%Y-%m-%d %H:%M:%S} UTC"
+        f"{found.records:,} records, {found.at:%Y-%m-%d %H:%M:%S} UTC"
     )
-    ranges = [x for x in found.ranges if all_ or x.open or x.moving_to]
+    ranges = [x for x in found.ranges if all_ or x.open]
     hidden = len(found.ranges) - len(ranges)
     below = (
         [Text(f"ranges that have ended: {hidden} (--all shows them)", style="dim")]
@@ -313,14 +311,11 @@ def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
 
 
 def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
-    home = f"{x.home} → {x.moving_to}" if x.moving_to else x.home
-    if x.moved_to:
-        home += " (chosen)" if x.home == x.moved_to else f" (chosen: {x.moved_to})"
     state = "open" if x.open else "ended"
     producers = str(x.producers) if x.open else ""
     sequences = f"{x.first:,}", f"{x.last:,}"
     stored = decimal(x.bytes), str(x.segments), producers
-    return x.id, state, x.broker, home, *sequences, *(stored if storage_known else ("",) * 3)
+    return x.id, state, x.broker, x.home, *sequences, *(stored if storage_known else ("",) * 3)
 
 
 def _storage_in_words(found: LogStatus) -> str:

@@ -60,30 +60,6 @@ def merge(address: LogAddress, range_: _Range = None) -> None:
         _reshape(address, range_, with_merge, lambda x: x.merge(_range(range_)))
 
 
-def move(
-    address: Address,
-    range_: _Range = None,
-    *,
-    to: Annotated[
-        str | None, typer.Option("--to", help="A broker. If not said, brokers choose.")
-    ] = None,
-) -> None:
-    """Let another broker serve a range that has ended, or all that have, from its memory.
-
-    The home of a range stays there until it is moved again; without --to it is what it would
-    be if you had said nothing: the broker that takes records of the same keys. Any broker can
-    serve any range, so reads go on meanwhile. Open ranges are divided evenly, by brokers alone.
-    """
-    with exit_on_error():
-        found = on_brokers(address, lambda x: x.move(_range(range_), to))
-        which = range_ or "what has ended"
-        where = f"to {to}" if to else "to where brokers have it"
-        say(
-            f"collection {found.collection}: {which} moves {where} in the background; "
-            f"changefeed log status shows it"
-        )
-
-
 def retain(
     address: Address,
     *,

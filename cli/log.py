@@ -12,7 +12,6 @@ for _command in (
     collection_status.status,
     collections.split,
     collections.merge,
-    collections.move,
     collections.retain,
     collections.compact,
 ):

@@ -23,7 +23,7 @@ from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 
-FORMAT = 3
+FORMAT = 4
 """The only format that is read and written. Lower numbers were never released."""
 MOST_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
@@ -41,10 +41,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     ``broker`` writes it while its era is open; its records lie in that broker's row of that
     era. ``last`` is the last sequence once it is closed, ``None`` before. Sequences up to
-    ``start`` are deleted. ``home`` is the broker that serves reads from its cache, and
-    ``moving_to`` the one that is warming its cache to become that.
-    ``stored`` (bytes) and ``written_us`` (of the last flush) are known once it is closed;
-    ``gone`` are the bytes deleted of them.
+    ``start`` are deleted. ``stored`` (bytes) and ``written_us`` (of the last flush) are
+    known once it is closed; ``gone`` are the bytes deleted of them.
     """
 
     era: int
@@ -54,8 +52,6 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     broker: str
     last: int | None = None
     start: int = 0
-    home: str = ""
-    moving_to: str = ""
     stored: int = 0
     written_us: int = 0
     gone: int = 0
@@ -105,8 +101,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cuts`` says for each part where its intervals of virtual parts begin, the first at 0:
     the shape that the next era's partitions have. ``retain_seconds`` and ``retain_bytes``
-    are ``None`` where nothing is deleted for that reason. ``homes``, not written where
-    there are none, are brokers that people have chosen as homes of closed partitions.
+    are ``None`` where nothing is deleted for that reason.
     """
 
     name: str
@@ -117,7 +112,6 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     retain_seconds: float | None = None
     retain_bytes: int | None = None
     partitions: tuple[Partition, ...] = ()
-    homes: Mapping[RangeId, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def retain_us(self) -> int | None:
@@ -125,10 +119,6 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
         if self.retain_seconds is None:
             return None
         return int(min(self.retain_seconds, MOST_SECONDS) * 1e6)
-
-    @property
-    def chosen_homes(self) -> Mapping[RangeId, str]:
-        return {} if isinstance(self.homes, msgspec.UnsetType) else self.homes
 
     def shape(self) -> Iterator[tuple[int, int, int]]:
         """Yield part, low and high of the partitions that an era of this shape has."""

@@ -68,6 +68,12 @@ class CollectionIndex:
         """Return the partitions of an era that hold keys of another's partition."""
         return self._sharing_keys(of, era)
 
+    def home(self, of: Partition, era: int) -> str:
+        """Return the broker that has its keys in an era: reads of it are served there."""
+        if of.era == era:
+            return of.broker
+        return next((x.broker for x in self.in_era(era, of)), "")
+
     def as_range(self, partition: Partition) -> FeedRange:
         """Bounds are those of the event log: a part and a virtual part, as texts that sort."""
         part = partition.part + 1

@@ -218,10 +218,6 @@ class BrokerClient:
         """Make one of an open partition and the next of its part, or of all pairs."""
         return await self._change("POST", ("merge",), {"partition": partition})
 
-    async def move(self, partition: RangeId | None, to: str | None) -> Topology:
-        """Let a broker be the home of a closed partition, or of all; ``None``: as planned."""
-        return await self._change("POST", ("move",), {"partition": partition, "to": to})
-
     async def retain(self, *, seconds: float | None, most_bytes: int | None) -> Topology:
         """Keep records for so long, or so many bytes of them; ``None``: for ever."""
         return await self._change(

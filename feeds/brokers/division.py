@@ -26,7 +26,7 @@ def run_lengths(partitions: int, brokers: int, skip: int = 0) -> list[int]:
 def new_partitions(
     era: int, collections: Sequence[Collection], brokers: Sequence[str]
 ) -> dict[str, tuple[Partition, ...]]:
-    """Return the open partitions of an era by collection, each at home where it is written.
+    """Return the open partitions of an era by collection.
 
     ``brokers`` are in order. Adding a collection at the end changes nothing of the others.
     """
@@ -37,7 +37,7 @@ def new_partitions(
         shape = list(collection.shape())
         owners = _owners(run_lengths(len(shape), len(brokers), skip), brokers)
         found[collection.name] = tuple(
-            Partition(era=era, part=part, low=low, high=high, broker=owner, home=owner)
+            Partition(era=era, part=part, low=low, high=high, broker=owner)
             for (part, low, high), owner in zip(shape, owners, strict=True)
         )
         skip = (skip + len(shape)) % len(brokers)

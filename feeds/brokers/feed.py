@@ -44,7 +44,6 @@ from changefeed.feeds.timestamps import instant_us
 _PAGE_BYTES = 1024 * 1024
 _KEPT_BYTES = 64 * 1024 * 1024
 _WAITING = 64
-_WHOLE_EVERY = 60.0
 
 
 class Source(Protocol):
@@ -95,7 +94,6 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self._wait = wait
         self._waiting = asyncio.Semaphore(_WAITING)
         self._kept = _Kept()
-        self._whole, self._whole_at = routes.topology.catalog, -_WHOLE_EVERY
         self._reached: dict[RangeId, int] = {}
         self._ends = Ends(client, waits=wait > 0)
         self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
@@ -206,10 +204,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         return self._routes.holding(range_id)
 
     async def _refresh(self, *, at_least: int = 0) -> None:
-        """Learn the newest topology, most of the time without eras that were over before.
-
-        What changes of those are the homes, where reads are quickest: once a minute will do.
-        """
+        """Learn the newest topology, without eras that were over before."""
         known = self._routes.topology
         found = await self._client.routes(
             at_least=max(known.catalog, at_least), since_era=known.era
@@ -219,12 +214,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
                 f"the collection {self._client.collection!r} was deleted and created again "
                 f"while it was open: start again, after resetting the leases of this feed"
             )
-        now = asyncio.get_running_loop().time()
-        if found.topology.catalog > self._whole and now >= self._whole_at + _WHOLE_EVERY:
-            found = await self._client.routes(at_least=found.topology.catalog)
-            self._whole, self._whole_at = found.topology.catalog, now
-            self._routes = found
-        elif found.topology.catalog > known.catalog:
+        if found.topology.catalog > known.catalog:
             self._routes = found.with_older(self._routes)
 
     def _position(self, sequence: int) -> Position:

@@ -138,7 +138,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``part`` counts from 0, as the hash does; ids count from 1. ``start`` is the last
     sequence deleted by retention. ``last`` is ``None`` while it is open. ``broker`` takes
-    records while it is open, ``home`` is asked for reads first; any broker can serve them.
+    records while it is open; any broker can serve them.
     """
 
     range: FeedRange
@@ -147,10 +147,8 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     low: int
     high: int
     broker: str
-    home: str
     start: int = 0
     last: int | None = None
-    moving_to: str = ""
 
     @property
     def id(self) -> RangeId:

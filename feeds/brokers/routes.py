@@ -92,13 +92,17 @@ class Routes:
         """Return the URL of the broker that takes its records, empty if none does now."""
         return "" if partition.last is not None else self._urls.get(partition.broker, "")
 
+    def home(self, partition: PartitionInfo) -> str:
+        """Return the broker that takes its keys now, or its writer where none does."""
+        now = self._open.get((partition.part, partition.low), partition)
+        return now.broker
+
     def to_read(self, partition: PartitionInfo) -> Sequence[str]:
         """Return the URLs of brokers in the order in which to ask them.
 
         Any can serve any partition; who writes one, or is its home, has it in memory.
         """
-        first = partition.home if partition.last is not None else partition.broker
-        return self._known((first, partition.broker, *self._urls))
+        return self._known((self.home(partition), partition.broker, *self._urls))
 
     def _known(self, names: Iterable[str]) -> Sequence[str]:
         found = (self._urls.get(x) for x in names)

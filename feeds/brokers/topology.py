@@ -41,8 +41,6 @@ def partition_info(found: CollectionIndex, partition: Partition) -> PartitionInf
         low=partition.low,
         high=partition.high,
         broker=partition.broker,
-        home=partition.home,
         start=partition.start,
         last=partition.last,
-        moving_to=partition.moving_to,
     )

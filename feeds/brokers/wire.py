@@ -95,8 +95,7 @@ class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a partition is stored.
 
     ``bytes`` are those of its records as they were sent, without what retention has taken;
-    ``segments`` and their size are files of Parquet, in which they are smaller. ``moved_to``
-    is the home that people have chosen for it.
+    ``segments`` and their size are files of Parquet, in which they are smaller.
     """
 
     range: RangeId
@@ -104,7 +103,6 @@ class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
     segments: int = 0
     segment_bytes: int = 0
     producers: int = 0
-    moved_to: str = ""
 
 
 class ProducerSeen(msgspec.Struct, frozen=True, kw_only=True):

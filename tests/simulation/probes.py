@@ -112,7 +112,6 @@ class BrokerProbe(StrEnum):
     LAST_LEFT = "the last broker left"
     RESHAPED = "a collection was split or merged"
     CREATED_IN_BETWEEN = "a collection was created while an era ended"
-    HOME_MOVED = "a closed partition moved to another broker"
 
     # the store
     CATALOG_LOST = "two went for one catalog, and one lost"

@@ -50,7 +50,6 @@ class ModelPartition:
             low=self.low,
             high=self.high,
             broker=self.broker,
-            home=self.broker,
             last=len(self.changes) if self.closed else None,
         )
 

@@ -101,9 +101,6 @@ class Guard:
             old = collections.get(collection.name)
             if old is not None:
                 hit(Probe.RESHAPED, where=old.cuts != collection.cuts)
-                homes = {x.id: x.home for x in old.partitions}
-                moved = any(homes.get(x.id, x.home) != x.home for x in collection.partitions)
-                hit(Probe.HOME_MOVED, where=moved)
 
     def _check_cuts(self, before: Collection, after: Collection, now: float) -> None:
         """Retention takes no more than it was asked for."""

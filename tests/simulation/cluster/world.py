@@ -9,9 +9,7 @@ from random import Random
 from unittest.mock import patch
 
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import create_collection
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
 from changefeed.runtime.errors import StoreError
@@ -103,7 +101,6 @@ class World:
             settle=self.random.choice([0.0, 0.5, 2.0]),
             catalog_interval=self.random.choice([0.2, 0.5]),
             seal_patience=self.random.choice([0.0, 1.0, 5.0]),
-            homes_at_once=self.random.choice([1, 64]),
             warm_bytes=self.random.choice([1, 100_000]),
             compaction=self.random.random() < 0.8,
             compaction_interval=self.random.choice([1.0, 5.0]),
@@ -263,7 +260,7 @@ class World:
         await self._until("producers have their answers", self._all_answered)
         self._stored, self.settled = self._looked_through(), True
         await self._until("readers have read all", self._all_read)
-        await self._until("the newest era has all brokers, and homes are", self._is_calm)
+        await self._until("the newest era has all brokers", self._is_calm)
 
     def _looked_through(self) -> Stored:
         stored = stored_in(self.objects, self.guard.newest)
@@ -291,8 +288,6 @@ class World:
         return (
             era is not None
             and era.state == "open"
-            and with_homes_planned(CatalogIndex(catalog), 1_000) is catalog
-            and not any(p.moving_to for c in catalog.collections for p in c.partitions)
             and {x.broker for x in era.rows} == {x.name for x in cores}
             and all(x.status().writing for x in cores)
         )

@@ -3,7 +3,7 @@
 import asyncio
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import create_collection, move, retain, split
+from changefeed.brokers.operations import create_collection, retain, split
 from changefeed.brokers.retention import with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
@@ -54,12 +54,10 @@ async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> N
         assert [x.bytes for name, x in before.items() if name != P1] == [0, 0]
 
         await retain(core.catalogs, "orders", seconds=None, bytes_=before[P1].bytes // 2)
-        await move(core.catalogs, "orders", P1, to="broker-1")
         await asyncio.sleep(30)
         after = {x.range: x for x in (await core.storage("orders")).ranges}
         assert 0 < after[P1].bytes < before[P1].bytes
         assert 0 < after[P1].segments < before[P1].segments
-        assert (after[P1].moved_to, before[P1].moved_to) == ("broker-1", "")
 
 
 async def keep_from(core: BrokerCore, number: int) -> None:

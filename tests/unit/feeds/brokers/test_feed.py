@@ -53,7 +53,7 @@ class CountingBrokers(LateBrokers):
         return found
 
 
-async def test_eras_that_are_over_are_named_to_a_feed_once_a_minute_at_most() -> None:
+async def test_eras_that_were_over_before_are_not_named_to_a_feed_again() -> None:
     brokers = CountingBrokers()
     feed = BrokersFeed(cast("Any", brokers), await brokers.routes(), wait=0.0)
     brokers.cluster.begin_era(1)
@@ -62,9 +62,6 @@ async def test_eras_that_are_over_are_named_to_a_feed_once_a_minute_at_most() ->
         brokers.cluster.begin_era(1)
         assert [x.id for x in await feed.ranges()] == [x.id for x in brokers.cluster.partitions]
         assert brokers.named[-1] == 2, era  # the one that was open, and the next
-    await asyncio.sleep(61)
-    await feed.ranges()
-    assert brokers.named[-1] == 29
-    await asyncio.sleep(61)
-    await feed.ranges()
-    assert brokers.named[-1] == 1  # there is no newer catalog
+    await asyncio.sleep(3600)
+    assert len(await feed.ranges()) == 29
+    assert brokers.named[-1] == 1

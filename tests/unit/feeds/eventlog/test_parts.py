@@ -90,9 +90,7 @@ def test_a_partition_is_not_cut_finer_than_its_virtual_parts() -> None:
 
 def partition(low: int = 0, high: int = 255) -> PartitionInfo:
     found = FeedRange(id=WHOLE, low=f"p01.v{low:03x}", high=f"p01.v{high + 1:03x}")
-    return PartitionInfo(
-        range=found, era=1, part=0, low=low, high=high, broker="local", home="local"
-    )
+    return PartitionInfo(range=found, era=1, part=0, low=low, high=high, broker="local")
 
 
 def part(low: int, high: int, of: PartitionInfo) -> parts_of.Part[PartitionInfo]:
