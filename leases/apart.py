@@ -97,17 +97,17 @@ class Apart:
     async def fleet(self) -> FleetRecord:
         # Checkpoints last: who finds their id missing does not miss one that comes meanwhile.
         found = await self._ownership.fleet()
-        of, version = await self._checkpoints.fleet()
-        seen = _SeenFleet(ownership=found.version, checkpoints=version, of=of)
-        return replace(found, checkpoints=of, version=_version(seen))
+        of = await self._checkpoints.fleet()
+        seen = _SeenFleet(ownership=found.version, checkpoints=of.version, of=of.id)
+        return replace(found, checkpoints=of.id, version=_version(seen))
 
     async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
         seen = msgspec.json.decode(record.version, type=_SeenFleet)
         # Checkpoints first: their id is what the next host takes if this one dies in between.
-        if record.checkpoints != seen.of and not await self._checkpoints.put_fleet(
-            record.checkpoints, seen.checkpoints
-        ):
-            return None
+        if record.checkpoints != seen.of:
+            of = FleetRecord(id=record.checkpoints, version=seen.checkpoints)
+            if await self._checkpoints.put_fleet(of) is None:
+                return None
         written = await self._ownership.put_fleet(replace(record, version=seen.ownership))
         return None if written is None else await self.fleet()
 
@@ -296,7 +296,7 @@ class _SeenFleet(msgspec.Struct, frozen=True, array_like=True):
     """What a copy of the fleet's record knows of both stores."""
 
     ownership: Version
-    checkpoints: str
+    checkpoints: Version
     of: str
 
 

@@ -18,7 +18,6 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import (
-    End,
     FleetRecord,
     KeptCheckpoint,
     Lease,
@@ -79,22 +78,16 @@ _DELETED = {
 }
 
 
-class _Fleet(msgspec.Struct, frozen=True, omit_defaults=True):
-    id: str
-    feed: str | None = None
-    root: End | None = None
-    expiration: float = 0.0
-    balance: str = ""
-    before: float = 0.0
+class _Stored:
+    """Records of a fleet over a store, and the record of the fleet itself."""
 
-
-class StoredMembers:
-    """The members of a fleet, and its own record."""
+    _fleet_key = FLEET
 
     def __init__(self, store: Store, *, where: str = "") -> None:
         self._store = store
-        self._hosts = _Form(HOSTS, Member, where=where, without=["version"])
-        self._fleets = _Form(FLEET, _Fleet, where=where)
+        self._fleets = _Form(
+            FLEET, FleetRecord, where=where, without=["version", "checkpoints"]
+        )
 
     def bounded(self, bounds: Bounds) -> Self:
         """Return the same, over a store that is asked within bounds."""
@@ -103,24 +96,27 @@ class StoredMembers:
         return bound
 
     async def fleet(self) -> FleetRecord:
-        found = await self._store.get(FLEET, FLEET)
+        found = await self._store.get(FLEET, self._fleet_key)
         return FleetRecord() if found is None else self._fleet(found)
 
     async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
-        names = _Fleet.__struct_fields__
-        kept = _Fleet(**{x: getattr(record, x) for x in names})
-        body = self._fleets.body(kept)
-        wanted = Record(kind=FLEET, key=FLEET, body=body, version=record.version)
-        written = await self._store.put(wanted)
+        body, version = self._fleets.body(record), record.version
+        written = await self._store.put(
+            Record(kind=FLEET, key=self._fleet_key, body=body, version=version)
+        )
         return None if written is None else self._fleet(written)
 
     def _fleet(self, record: Record) -> FleetRecord:
         kept = self._fleets.value(record)
-        return FleetRecord(
-            **msgspec.structs.asdict(kept),
-            checkpoints=kept.id,
-            version=Version(record.version),
-        )
+        return replace(kept, checkpoints=kept.id, version=Version(record.version))
+
+
+class StoredMembers(_Stored):
+    """The members of a fleet, and its own record."""
+
+    def __init__(self, store: Store, *, where: str = "") -> None:
+        super().__init__(store, where=where)
+        self._hosts = _Form(HOSTS, Member, where=where, without=["version"])
 
     async def members(self) -> Sequence[Member]:
         return self._members((await self._store.list({HOSTS})).records)
@@ -259,30 +255,14 @@ class _Claim(msgspec.Struct, frozen=True):
     write_id: WriteId | None = None
 
 
-class StoredCheckpoints:
+class StoredCheckpoints(_Stored):
     """Checkpoints alone: one for each range, and whose they are. Raises as containers do."""
 
+    _fleet_key = CHECKPOINTS
+
     def __init__(self, store: Store, *, where: str = "") -> None:
-        self._store = store
+        super().__init__(store, where=where)
         self._claims = _Form(CHECKPOINTS, _Claim, where=where)
-        self._fleets = _Form(FLEET, _Fleet, where=where)
-
-    def bounded(self, bounds: Bounds) -> Self:
-        """Return the same, over a store that is asked within bounds."""
-        bound = copy(self)
-        bound._store = BoundedStore(self._store, bounds)  # noqa: SLF001 - a copy of ours
-        return bound
-
-    async def fleet(self) -> tuple[str, str]:
-        """Return the id of the fleet, and the version of that; two empty texts if none."""
-        found = await self._store.get(FLEET, CHECKPOINTS)
-        return ("", "") if found is None else (self._fleets.value(found).id, found.version)
-
-    async def put_fleet(self, name: str, version: str) -> bool:
-        """Write the id if its version is unchanged, and say whether that is so."""
-        body = self._fleets.body(_Fleet(id=name))
-        record = Record(kind=FLEET, key=CHECKPOINTS, body=body, version=version)
-        return await self._store.put(record) is not None
 
     async def read(self, range_id: RangeId) -> KeptCheckpoint | None:
         found = await self._store.get(CHECKPOINTS, range_id)
