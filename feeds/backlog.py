@@ -1,10 +1,19 @@
 """What lies behind a position of a range: how many changes, and how old the first is."""
 
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Feed, FeedRange, Page, Position, RangeEnded
+from changefeed.feeds.feed import (
+    Child,
+    Feed,
+    FeedRange,
+    Page,
+    Position,
+    RangeEnded,
+    RangeId,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,3 +93,57 @@ async def with_oldest(
 def _beginning_with(page: Page, *, changes: int) -> Backlog:
     oldest = page.changes[0].committed_us if page.changes else None
     return Backlog(changes=changes, oldest_us=oldest)
+
+
+class Backlogs:
+    """What lies behind leases: in their ranges, and in what goes on with their keys.
+
+    While no host runs, a range may be split, and what it goes on in has no lease yet. Those
+    changes count as the lease's: a fleet that is scaled by its lag would never wake for them.
+    In one look at a fleet each range that has no lease counts once.
+
+    ``leased`` are the ranges that have a lease, ``ranges`` all that the feed has.
+    """
+
+    def __init__(
+        self, feed: Feed, *, leased: Collection[RangeId], ranges: Sequence[FeedRange]
+    ) -> None:
+        self._feed = feed
+        self._ranges = ranges
+        self._counted = set(leased)
+
+    async def behind(self, found: FeedRange, after: Position) -> Backlog:
+        """Return what lies behind a position. Raise what feeds raise."""
+        total = own = await measure_backlog(self._feed, found, after)
+        for child, start in await self._children(found, after, own.changes):
+            if child.id not in self._counted:
+                self._counted.add(child.id)
+                total = total.with_more(await self.behind(child, start))
+        return total
+
+    async def beyond(self, children: Iterable[Child]) -> Backlog | None:
+        """Return what lies in the children of an ended range that have no lease yet, if any."""
+        total: Backlog | None = None
+        for child in children:
+            if child.range.id not in self._counted:
+                self._counted.add(child.range.id)
+                more = await self.behind(child.range, child.start)
+                total = more if total is None else total.with_more(more)
+        return total
+
+    async def _children(
+        self, found: FeedRange, after: Position, lag: int
+    ) -> list[tuple[FeedRange, Position]]:
+        if not lag:  # it may have ended here, and says where it goes on
+            try:
+                await self._feed.read(found, after, 1)
+            except RangeEnded as ended:
+                return [(x.range, x.start) for x in ended.children]
+            return []
+        children = [x for x in self._ranges if _goes_on_in(found, x)]
+        return [(x, await self._feed.start(x, "beginning")) for x in children]
+
+
+def _goes_on_in(found: FeedRange, child: FeedRange) -> bool:
+    known = found.high and child.high
+    return found.whole in child.parents and (not known or child.shares_keys_with(found))

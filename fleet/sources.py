@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from changefeed.feeds.backlog import Backlog, changes_between
+from changefeed.feeds.backlog import Backlog, Backlogs, changes_between
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.fleet.peers import Peers
@@ -20,7 +20,6 @@ from changefeed.fleet.status import Figures, FleetStatus, Problem, Report
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
-from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
 from changefeed.runtime.together import together
 
@@ -121,7 +120,7 @@ class StoreSource:
         """
         if self.feed is None:
             return {x.range_id: None for x in leases}
-        unread = Unread(self.feed, leased=keymap.leases.keys(), ranges=ranges)
+        measured = Backlogs(self.feed, leased=keymap.leases.keys(), ranges=ranges)
         due = {x.child.range.id for x in keymap.due()}
 
         async def behind(lease: Lease) -> Backlog | None:
@@ -130,8 +129,8 @@ class StoreSource:
             try:
                 if lease.end is not None:
                     coming = [x for x in lease.end.children if x.range.id in due]
-                    return await unread.beyond(coming)
-                return await unread.behind(lease.range, lease.position)
+                    return await measured.beyond(coming)
+                return await measured.behind(lease.range, lease.position)
             except FeedError as error:
                 problems.append(problem_of_feed(error))
                 return None

@@ -23,10 +23,10 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.decide import Decision, Own, decide
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
+from changefeed.host.lags import reporter, unread_ranges
 from changefeed.host.owned_lease import acquire
 from changefeed.host.pool import WorkerPool
 from changefeed.host.settings import Settings
-from changefeed.host.unread_ranges import reporter, unread_ranges
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths

@@ -61,7 +61,6 @@ class HostEvents(FailureLog):
         super().__init__(_log.bind(host=host))
         self._lags: dict[RangeId, Lag] = {}
         self._unread: Mapping[RangeId, str] = {}
-        self._unread_lags: dict[RangeId, Lag] = {}
         self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
         self._loads: Mapping[RangeId, float] = {}
@@ -262,32 +261,25 @@ class HostEvents(FailureLog):
         self._metrics.observer_took(seconds)
 
     def lag(self, range_id: RangeId, lag: Lag) -> None:
-        self._lags[range_id] = lag
+        """Take in the lag of a range that is owned, or that no host reads."""
+        if range_id in self._owned or range_id in self._unread:
+            self._lags[range_id] = lag
 
     @property
     def lags(self) -> Mapping[RangeId, Lag]:
-        """The lag last measured of each range that is owned."""
+        """The lag last measured of each range that is owned, or reported for the fleet."""
         return self._lags
-
-    # ranges that no host reads
 
     def listed_unread(self, unread: Mapping[RangeId, str]) -> None:
         """Report the lags of these ranges besides, with why no host reads them."""
         self._unread = unread
-        self._unread_lags = {x: lag for x, lag in self._unread_lags.items() if x in unread}
+        shown = {*unread, *self._owned}
+        self._lags = {x: lag for x, lag in self._lags.items() if x in shown}
 
     @property
     def unread(self) -> Mapping[RangeId, str]:
         """The ranges whose lag this host reports for the fleet, and why no host reads them."""
         return self._unread
-
-    @property
-    def unread_lags(self) -> Mapping[RangeId, Lag]:
-        return self._unread_lags
-
-    def unread_lag(self, range_id: RangeId, lag: Lag) -> None:
-        if range_id in self._unread:
-            self._unread_lags[range_id] = lag
 
     # failures
 
@@ -384,12 +376,7 @@ class HostEvents(FailureLog):
 
     def _all_lags(self) -> list[tuple[Mapping[str, str], Lag]]:
         """Copy in one step, because metrics are read in another thread."""
-        owned, unread, why = dict(self._lags), dict(self._unread_lags), self._unread
+        lags, states = dict(self._lags), {**self._unread, **dict.fromkeys(self._owned, "owned")}
         return [
-            *(({"range": x, "state": "owned"}, lag) for x, lag in owned.items()),
-            *(
-                ({"range": x, "state": why[x]}, lag)
-                for x, lag in unread.items()
-                if x in why and x not in owned
-            ),
+            ({"range": x, "state": states[x]}, lag) for x, lag in lags.items() if x in states
         ]

@@ -28,7 +28,7 @@ from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.health import Health
-from changefeed.host.lag_meter import LagMeter
+from changefeed.host.lags import LagMeter
 from changefeed.host.load_meter import SharedTime
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.membership import Membership, NameTaken
@@ -38,7 +38,6 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
 from changefeed.host.shared import Shared
-from changefeed.host.unread_ranges import UnreadLags
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
@@ -165,13 +164,10 @@ class Host:
 
     @property
     def lags(self) -> Mapping[RangeId, Lag]:
-        """How far each owned range is behind, as last measured: changes, and seconds."""
+        """How far each owned range is behind, as last measured: changes, and seconds; also
+        those that no host reads, if this host reports them.
+        """
         return self._events.lags
-
-    @property
-    def unread_lags(self) -> Mapping[RangeId, Lag]:
-        """How far the ranges are behind that no host reads, if this host reports them."""
-        return self._events.unread_lags
 
     @property
     def range_health(self) -> Mapping[RangeId, RangeHealth]:
@@ -262,7 +258,8 @@ class Host:
         async with asyncio.TaskGroup() as group:
             lags = LagMeter(
                 self._feed,
-                every=self._settings.leases.timing.lag_interval,
+                self._container,
+                self._settings.leases.timing,
                 events=self._events,
                 wall=self.wall,
             )
@@ -282,9 +279,9 @@ class Host:
                 group.create_task(self._stop_on_failure(self._loop_lag.run())),
                 group.create_task(self._stop_on_failure(renewer.run())),
                 group.create_task(self._stop_on_failure(self._idle.run())),
-                group.create_task(self._stop_on_failure(lags.run(pool))),
+                group.create_task(self._stop_on_failure(lags.measure_own(pool))),
+                group.create_task(self._stop_on_failure(lags.measure_unread())),
                 group.create_task(self._stop_on_failure(self._discovery.run())),
-                group.create_task(self._stop_on_failure(self._unread_lags().run())),
             ]
             balancing = group.create_task(
                 self._stop_on_failure(self._balance_until_asked(coordinator))
@@ -384,16 +381,6 @@ class Host:
             retrier=self._retrier,
             care=Care(self._retrier),
             shared_time=SharedTime(self._clock),
-        )
-
-    def _unread_lags(self) -> UnreadLags:
-        return UnreadLags(
-            self._feed,
-            self._container,
-            self._settings.leases.timing,
-            events=self._events,
-            clock=self._clock,
-            wall=self.wall,
         )
 
     async def _balance_until_asked(self, coordinator: Coordinator) -> None:

@@ -7,17 +7,18 @@ their ranges (lags, rates, positions) is asked from their endpoints, where ``pee
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import Listing, fleet_status
 from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
-from changefeed.host.events import Lag
 from changefeed.host.host import Host
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import without_secrets
 
-_NO_LAG = Lag(None, None)  # type: ignore[arg-type]
+_NOTHING = Figures()
 
 
 def of_host(host: Host, *, own: bool = False) -> Listing:
@@ -55,14 +56,12 @@ def _figures(host: Host) -> Mapping[str, Figures]:
     """Return what it knows of the ranges it owns, and of those that no host reads."""
     found: dict[str, Figures] = {
         name: Figures(lag=lag.changes, lag_seconds=lag.seconds)
-        for name, lag in host.unread_lags.items()
+        for name, lag in host.lags.items()
     }
     for name, mine in host.activity.ranges.items():
-        lag = host.lags.get(name, _NO_LAG)
-        found[name] = Figures(
+        found[name] = replace(
+            found.get(name, _NOTHING),
             position=mine.position,
-            lag=lag.changes,
-            lag_seconds=lag.seconds,
             rate=host.activity.rates.get(name, 0.0),
             checkpoint_at=mine.checkpoint_at,
             owned_since=mine.since,

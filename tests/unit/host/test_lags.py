@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.unread_ranges import reporter, unread_ranges
+from changefeed.host.lags import reporter, unread_ranges
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap

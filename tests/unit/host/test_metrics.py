@@ -69,7 +69,11 @@ def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
 
 
 def test_a_lag_is_in_changes_and_in_seconds_where_they_are_known() -> None:
+    taken = make.lease(R0).taken_by(HostName("a"), Incarnation("a-1"))
     with counting() as (events, registry):
+        for name in (R0, RangeId("r1")):
+            lease = replace(taken, range=FeedRange(id=name))
+            events.acquired(lease, Position("0"), "available", None)
         events.lag(R0, Lag(7, 2.5))
         events.lag(RangeId("r1"), Lag(3, None))
         found = samples(registry)
@@ -82,8 +86,8 @@ def test_a_lag_is_in_changes_and_in_seconds_where_they_are_known() -> None:
 def test_a_range_that_no_host_reads_is_shown_until_it_is_read_again() -> None:
     with counting() as (events, registry):
         events.listed_unread({R0: "paused"})
-        events.unread_lag(R0, Lag(9, 60.0))
-        events.unread_lag(RangeId("r1"), Lag(1, 1.0))  # no longer listed when it was measured
+        events.lag(R0, Lag(9, 60.0))
+        events.lag(RangeId("r1"), Lag(1, 1.0))  # no longer listed when it was measured
         of_r0 = ("changefeed_lag", (("range", "r0"), ("state", "paused")))
         found = samples(registry)
         assert {k: v for k, v in found.items() if k[0] == "changefeed_lag"} == {of_r0: 9}

@@ -14,7 +14,7 @@ _WORKER = (
     "checkpointer",
     "context",
     "delivery",
-    "lag_meter",
+    "lags",
     "load_meter",
     "owned_lease",
     "pool",

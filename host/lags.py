@@ -1,0 +1,163 @@
+"""How far ranges are behind: those that this host reads, and those that no host reads.
+
+The feed counts the former in one call, every ``lag_interval``, and soon after a range was
+acquired; of those that are behind the oldest change is looked at. Of what the feed leaves out
+nothing is known.
+
+A range that is paused, or whose keys others have, or that belongs to a processor of another
+kind, has no host that measures it. So that its lag is in the metrics all the same, and once,
+the living member with the lowest name reports it for the fleet. Every host finds that from its
+own listing: while two listings differ, a lag may be reported twice, or not at all, for some
+seconds. One that is new is measured soon, the others each time that ranges are looked for,
+because each costs a read of its lease.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Never
+
+from changefeed.feeds.backlog import Backlogs, with_oldest
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
+from changefeed.host.events import HostEvents, Lag
+from changefeed.host.pool import WorkerPool
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.fleet import Fleet
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.timing import Timing
+from changefeed.runtime.errors import StoreError
+from changefeed.runtime.for_each import for_each
+
+_AT_ONCE = 16
+_UNREAD_AT_ONCE = 8
+_MOMENT = 0.1  # in it, more ranges may be acquired
+
+
+def reporter(fleet: Fleet) -> HostName | None:
+    """Return the host that reports for the fleet, if any keeps a record.
+
+    A host that is stopping does not, nor one of another kind, which keeps no record.
+    """
+    return min(fleet.members.keys() & fleet.alive, default=None)
+
+
+def unread_ranges(fleet: Fleet, readable: Iterable[Lease]) -> Mapping[RangeId, str]:
+    """Return the ranges that no living member reads, and why.
+
+    ``paused``; ``waiting``, as others have its keys; ``foreign``: a processor of another kind
+    has it; ``unowned``.
+    """
+    living = fleet.members.keys() - fleet.dead
+    may_begin = {x.range_id for x in readable}
+    found: dict[RangeId, str] = {}
+    for lease in fleet.leases.values():
+        if lease.ended or lease.owner in living:
+            continue
+        if lease.paused is not None:
+            found[lease.range_id] = "paused"
+        elif lease.owner is not None:
+            found[lease.range_id] = "foreign" if lease.owner in fleet.alive else "unowned"
+        else:
+            found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
+    return found
+
+
+class LagMeter:
+    """See the module. Run ``measure_own`` and ``measure_unread`` while the host works."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        container: LeaseContainer,
+        timing: Timing,
+        *,
+        events: HostEvents,
+        wall: Callable[[], float],
+    ) -> None:
+        self._feed = feed
+        self._container = container
+        self._timing = timing
+        self._events = events
+        self._wall = wall
+        self._clock = asyncio.get_running_loop().time
+        self._new: set[RangeId] = set()
+        self._acquired = asyncio.Event()
+        self._measured: dict[RangeId, float] = {}  # when, of those that no host reads
+
+    def acquired(self, range_id: RangeId) -> None:
+        """Measure it soon."""
+        self._new.add(range_id)
+        self._acquired.set()
+
+    async def measure_own(self, pool: WorkerPool) -> Never:
+        """Measure what has a worker."""
+        due_at = self._clock()
+        while True:
+            ranges, self._new = self._new, set()
+            if self._clock() >= due_at:
+                ranges, due_at = {*pool.ranges}, self._clock() + self._timing.lag_interval
+            try:
+                await self._measure_all(ranges, pool)
+            except FeedError as error:
+                self._events.retrying("lag", error, max(0.0, due_at - self._clock()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due_at):
+                    await self._acquired.wait()
+                    await asyncio.sleep(_MOMENT)
+            self._acquired.clear()
+
+    async def _measure_all(self, ranges: Collection[RangeId], pool: WorkerPool) -> None:
+        positions = dict(x for x in map(pool.reached, ranges) if x is not None)
+        if not positions:
+            return
+        counts = await self._feed.lags(positions)
+
+        async def measure(read: FeedRange) -> None:
+            changes = counts[read.id]
+            found = await with_oldest(self._feed, read, positions[read], changes=changes)
+            if pool.reached(read.id) is not None:
+                pool.is_behind(read.id, found.changes)
+                self._events.lag(read.id, Lag(found.changes, found.seconds(self._wall())))
+
+        counted = [x for x in positions if x.id in counts]
+        await for_each(counted, measure, at_once=_AT_ONCE)
+
+    async def measure_unread(self) -> Never:
+        """Measure what this host reports for the fleet."""
+        while True:
+            await asyncio.sleep(self._timing.lag_interval)
+            try:
+                await self._measure_those_unread(self._due())
+            except (FeedError, StoreError) as error:
+                self._events.retrying("unread lag", error, self._timing.lag_interval)
+
+    def _due(self) -> list[RangeId]:
+        unread, now = self._events.unread, self._clock()
+        self._measured = {x: at for x, at in self._measured.items() if x in unread}
+        every = self._timing.ranges_interval
+        return [x for x in unread if now - self._measured.get(x, -every) >= every]
+
+    async def _measure_those_unread(self, due: list[RangeId]) -> None:
+        """Measure each; then raise the first of what was raised."""
+        if not due:
+            return
+        leases = await self._container.list()
+        ranges = await self._feed.ranges()
+        backlogs = Backlogs(self._feed, leased={x.range_id for x in leases}, ranges=ranges)
+        failed: list[FeedError | StoreError] = []
+
+        async def measure(range_id: RangeId) -> None:
+            self._measured[range_id] = self._clock()
+            try:
+                lease = await self._container.read(range_id)
+                if lease is not None and lease.position is not None:
+                    behind = await backlogs.behind(lease.range, lease.position)
+                    lag = Lag(behind.changes, behind.seconds(self._wall()))
+                    self._events.lag(range_id, lag)
+            except (FeedError, StoreError) as error:
+                failed.append(error)
+
+        await for_each(due, measure, at_once=_UNREAD_AT_ONCE)
+        if failed:
+            raise failed[0]
