@@ -10,7 +10,6 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from changefeed.cli import raise_interrupts
 from changefeed.runtime.version import software_version
 
 COMMANDS: Mapping[str, str] = {
@@ -26,10 +25,10 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "changefeed.cli.commands.doctor:doctor",
     "config": "changefeed.cli.commands.config:config",
     "produce": "changefeed.cli.commands.produce:produce",
-    "log": "changefeed.cli.log:log",
+    "log": "changefeed.cli.commands.log:log",
     "emulator": "changefeed.cli.emulator:app",
     "broker": "changefeed.cli.commands.broker:broker",
-    "pipeline": "changefeed.cli.pipeline:app",
+    "pipeline": "changefeed.cli.commands.pipeline:pipeline",
 }
 """Where each command is: a function, or a group of commands."""
 
@@ -46,7 +45,6 @@ class LazyCommands(TyperGroup):
             return None
         module, _, name = place.partition(":")
         found = getattr(import_module(module), name)
-        raise_interrupts()
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False)
             alone.command(cmd_name)(found)

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
 
 import msgspec
 import typer
@@ -16,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from changefeed.brokers.core import CoreStatus
-from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole
-from changefeed.cli.on_brokers import Address, client_of
+from changefeed.cli.on_brokers import client_of
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo
 from changefeed.feeds.brokers.routes import Routes
@@ -91,20 +89,9 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     ranges: list[RangeStatus]
 
 
-def status(
-    address: Address,
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Also the ranges of eras that have ended.")
-    ] = False,
-) -> None:
-    """Show the brokers, the era, the ranges and their homes, producers, and what is stored.
-
-    With --json and --watch, each look is one line.
-    """
-    with exit_on_error(), suppress(KeyboardInterrupt):
+def show(address: str, *, json: bool, watch: bool, all_: bool) -> None:
+    """Print a status as tables or as JSON, once or until Ctrl-C."""
+    with suppress(KeyboardInterrupt):
         if watch and not json:
             asyncio.run(_watch(address, all_=all_))
         else:

@@ -1,20 +1,15 @@
-"""Event logs and collections of a cluster, looked at and changed: ``changefeed log …``."""
+"""Event logs and collections of a cluster, changed: what ``changefeed log …`` does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from changefeed.brokers.compactor import Compacted
 from changefeed.brokers.in_directory import compact_log
-from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.tables import a_table
-from changefeed.cli.on_brokers import Address, LogAddress, is_on_brokers, on_brokers
-from changefeed.cli.quantities import duration_option, size_option
+from changefeed.cli.on_brokers import is_on_brokers, on_brokers
 from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import Topology
@@ -28,77 +23,45 @@ from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.together import together
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Range = Annotated[
-    str | None, typer.Argument(metavar="[RANGE]", help="Range id (default: all).")
-]
+def create(address: str, parts: int | None) -> None:
+    """Create a collection, in so many parts."""
+    found = on_brokers(address, lambda x: x.create(DEFAULT_PARTS if parts is None else parts))
+    say(f"collection {found.collection} has {found.parts} parts")
 
 
-def create(
-    address: Address,
-    *,
-    parts: Annotated[
-        int,
-        typer.Option("--parts", min=1, help="How many parts, for good; each can be split."),
-    ] = DEFAULT_PARTS,
-) -> None:
-    """Create a collection. Its number of parts is for good."""
-    with exit_on_error():
-        found = on_brokers(address, lambda x: x.create(parts))
-        say(f"collection {found.collection} has {found.parts} parts")
+def split(address: str, range_: str | None) -> None:
+    """Cut a range, or all, in halves."""
+    _reshape(address, range_, with_split, lambda x: x.split(_range(range_)))
 
 
-def split(address: LogAddress, range_: _Range = None) -> None:
-    """Cut a range in halves, or all of them. A new era begins with twice as many."""
-    with exit_on_error():
-        _reshape(address, range_, with_split, lambda x: x.split(_range(range_)))
-
-
-def merge(address: LogAddress, range_: _Range = None) -> None:
-    """Make one of a range and the next one of its part, or of all pairs. A new era begins."""
-    with exit_on_error():
-        _reshape(address, range_, with_merge, lambda x: x.merge(_range(range_)))
+def merge(address: str, range_: str | None) -> None:
+    """Make one of a range and the next one of its part, or of all pairs."""
+    _reshape(address, range_, with_merge, lambda x: x.merge(_range(range_)))
 
 
 def retain(
-    address: Address,
-    *,
-    for_: Annotated[
-        float | None, duration_option("--for", min=1, help="How long: 7d, 12h, 30m, 90s.")
-    ] = None,
-    bytes_: Annotated[
-        int | None, size_option("--bytes", help="How much of it: 500MiB, 20GiB.")
-    ] = None,
-    forever: Annotated[bool, typer.Option("--forever", help="Delete nothing.")] = False,
+    address: str, *, seconds: float | None, most_bytes: int | None, forever: bool
 ) -> None:
-    """Say how long records are kept, or how many bytes of them: what goes beyond is deleted."""
-    with exit_on_error():
-        if forever == bool(for_ or bytes_):
-            raise UserError("say --for, --bytes or both, or else --forever")
-        found = on_brokers(address, lambda x: x.retain(seconds=for_, most_bytes=bytes_))
-        say(f"collection {found.collection} is kept as said from now on")
+    """Say what of a collection is kept. Raise ``UserError`` unless it is all or a part."""
+    if forever == bool(seconds or most_bytes):
+        raise UserError("say --for, --bytes or both, or else --forever")
+    found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most_bytes))
+    say(f"collection {found.collection} is kept as said from now on")
 
 
-def compact(address: LogAddress, *, json: _Json = False) -> None:
-    """Make segments now of all that can be: files of Parquet, which take less room.
-
-    Of an event log all changes are compacted; no process may write it meanwhile. Of a
-    collection what eras left behind, and most of the newest one: brokers do it by themselves,
-    too. It lies in the same objects as the others of its cluster, which are compacted with it.
-    Needs pyarrow: pip install 'changefeed-host\\[segments]'
-    """
-    with exit_on_error():
-        if is_on_brokers(address):
-            made = on_brokers(address, _compact)
-        else:
-            made = [_of_log(asyncio.run(compact_log(log_directory(address))))]
-        if json:
-            say(as_json(made))
-        else:
-            columns = ("broker", "objects", "segments", "records", "bytes", "failed")
-            show(a_table(*columns, rows=map(_compacted_row, made)))
-        if any(x.failed for x in made):
-            raise UserError("some objects were not compacted: the logs say why")
+def compact(address: str, *, json: bool) -> None:
+    """Make segments. Raise ``UserError`` if some objects could not be compacted."""
+    if is_on_brokers(address):
+        made = on_brokers(address, _compact)
+    else:
+        made = [_of_log(asyncio.run(compact_log(log_directory(address))))]
+    if json:
+        say(as_json(made))
+    else:
+        columns = ("broker", "objects", "segments", "records", "bytes", "failed")
+        show(a_table(*columns, rows=map(_compacted_row, made)))
+    if any(x.failed for x in made):
+        raise UserError("some objects were not compacted: the logs say why")
 
 
 def _of_log(done: Compacted) -> Compaction:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from changefeed.cli import raise_interrupts
 from changefeed.cli.streams import discard_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
@@ -42,7 +43,11 @@ def print_error(text: str) -> None:
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """End the command with a message instead of a traceback, where the error is known."""
+    """End the command with a message instead of a traceback, where the error is known.
+
+    A command has imported what does its work by now.
+    """
+    raise_interrupts()
     try:
         yield
     except (typer.Exit, typer.Abort, BrokenPipeError):

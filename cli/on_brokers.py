@@ -1,24 +1,15 @@
-"""Commands that ask the brokers of a collection: its address, and one client for each call."""
+"""Commands that ask the brokers of a collection: one client for each call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import FORM, PLAIN, TLS, parse_address
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.runtime.errors import UserError
 
-Address = Annotated[
-    str, typer.Argument(metavar="ADDRESS", help=f"The collection: {PLAIN}:{FORM}.")
-]
-LogAddress = Annotated[
-    str,
-    typer.Argument(metavar="LOG", help=f"A collection, {PLAIN}:{FORM}, or an event log's DIR."),
-]
 T = TypeVar("T")
 
 

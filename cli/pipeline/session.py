@@ -16,11 +16,11 @@ from changefeed.runtime.telemetry import telemetry
 @contextmanager
 def report_and_stop(
     settings: PipelineSettings,
-) -> Iterator[tuple[PipelineSettings, Stopping, CollectorRegistry]]:
+) -> Iterator[tuple[Stopping, CollectorRegistry]]:
     """Set up logs and metrics, and handle signals, until the block is left."""
     stop = Stopping()
     instance = f"{socket.gethostname()}:{settings.directory}"  # several may be on one machine
     with telemetry("changefeed-pipeline", instance, os.environ) as counting:
         set_up_logs(settings.log, counting.log_handlers)
         with stop.by_signals():
-            yield settings, stop, counting.registry
+            yield stop, counting.registry

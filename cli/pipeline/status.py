@@ -2,35 +2,23 @@
 
 import time
 from contextlib import suppress
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import with_flags
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole
-from changefeed.cli.pipeline.flags import PipelineFlags
+from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.status import TablesStatus, TableStatus, tables_status
 
 _EVERY: Final = 1.0
 
 
-@with_flags
-def status(
-    flags: PipelineFlags,
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
-) -> None:
-    """Show how far each table is. Spark is not started, and the pipeline need not run.
-
-    With --json and --watch, each look is one line.
-    """
-    with exit_on_error(), suppress(KeyboardInterrupt):
-        settings = flags.settings()
+def show(settings: PipelineSettings, *, json: bool, watch: bool) -> None:
+    """Print how far each table is, as tables or as JSON, once or until Ctrl-C."""
+    with suppress(KeyboardInterrupt):
         found = tables_status(settings)
         if json:
             typer.echo(as_json(found, indented=not watch))

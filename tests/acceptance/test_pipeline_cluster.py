@@ -72,7 +72,7 @@ def submitted(
 ) -> Sequence[str | Path]:
     """Return the line that runs a command of a pipeline there, with packages of ours."""
     program = cwd / "program.py"
-    program.write_text("from changefeed.cli.pipeline import app\n\napp()\n")
+    program.write_text("from changefeed.cli.commands.pipeline import pipeline\n\npipeline()\n")
     packages = ["--py-files", ",".join(map(str, shipped))] if shipped else []
     conf = {
         "spark.pyspark.python": python,

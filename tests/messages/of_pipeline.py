@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from changefeed.cli.pipeline.flags import ObserveFlags
+from changefeed.cli.commands.pipeline import ObserveFlags
 from changefeed.pipeline.java import java_home
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app as host
-from changefeed.cli.pipeline import app
+from changefeed.cli.commands.pipeline import pipeline as app
 from changefeed.cli.pipeline import session as surroundings
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.addresses import open_container

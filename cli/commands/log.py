@@ -1,0 +1,115 @@
+"""``changefeed log``: look after an event log, or a collection of a cluster."""
+
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.quantities import duration_option, size_option
+from changefeed.feeds.brokers.address import FORM, PLAIN
+
+log = typer.Typer(
+    help="Look after an event log, or a collection of a cluster.", no_args_is_help=True
+)
+
+Address = Annotated[
+    str, typer.Argument(metavar="ADDRESS", help=f"The collection: {PLAIN}:{FORM}.")
+]
+LogAddress = Annotated[
+    str,
+    typer.Argument(metavar="LOG", help=f"A collection, {PLAIN}:{FORM}, or an event log's DIR."),
+]
+Range = Annotated[
+    str | None, typer.Argument(metavar="[RANGE]", help="Range id (default: all).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@log.command()
+def create(
+    address: Address,
+    *,
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            "--parts", min=1, help="How many parts, for good; each can be split (default: 12)."
+        ),
+    ] = None,
+) -> None:
+    """Create a collection. Its number of parts is for good."""
+    from changefeed.cli import collections
+
+    with exit_on_error():
+        collections.create(address, parts)
+
+
+@log.command()
+def status(
+    address: Address,
+    *,
+    json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also the ranges of eras that have ended.")
+    ] = False,
+) -> None:
+    """Show the brokers, the era, the ranges and their homes, producers, and what is stored.
+
+    With --json and --watch, each look is one line.
+    """
+    from changefeed.cli import collection_status
+
+    with exit_on_error():
+        collection_status.show(address, json=json, watch=watch, all_=all_)
+
+
+@log.command()
+def split(address: LogAddress, range_: Range = None) -> None:
+    """Cut a range in halves, or all of them. A new era begins with twice as many."""
+    from changefeed.cli import collections
+
+    with exit_on_error():
+        collections.split(address, range_)
+
+
+@log.command()
+def merge(address: LogAddress, range_: Range = None) -> None:
+    """Make one of a range and the next one of its part, or of all pairs. A new era begins."""
+    from changefeed.cli import collections
+
+    with exit_on_error():
+        collections.merge(address, range_)
+
+
+@log.command()
+def retain(
+    address: Address,
+    *,
+    for_: Annotated[
+        float | None, duration_option("--for", min=1, help="How long: 7d, 12h, 30m, 90s.")
+    ] = None,
+    bytes_: Annotated[
+        int | None, size_option("--bytes", help="How much of it: 500MiB, 20GiB.")
+    ] = None,
+    forever: Annotated[bool, typer.Option("--forever", help="Delete nothing.")] = False,
+) -> None:
+    """Say how long records are kept, or how many bytes of them: what goes beyond is deleted."""
+    from changefeed.cli import collections
+
+    with exit_on_error():
+        collections.retain(address, seconds=for_, most_bytes=bytes_, forever=forever)
+
+
+@log.command()
+def compact(address: LogAddress, *, json: Json = False) -> None:
+    """Make segments now of all that can be: files of Parquet, which take less room.
+
+    Of an event log all changes are compacted; no process may write it meanwhile. Of a
+    collection what eras left behind, and most of the newest one: brokers do it by themselves,
+    too. It lies in the same objects as the others of its cluster, which are compacted with it.
+    Needs pyarrow: pip install 'changefeed-host\\[segments]'
+    """
+    from changefeed.cli import collections
+
+    with exit_on_error():
+        collections.compact(address, json=json)

@@ -1,0 +1,98 @@
+"""``changefeed pipeline``: the feed of hosts, on Spark."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags, with_flags
+
+if TYPE_CHECKING:
+    from changefeed.pipeline.settings import PipelineSettings
+
+pipeline = typer.Typer(
+    name="pipeline",
+    help="Keep tables of a feed with Spark: every change, the latest state, figures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Once = Annotated[bool, typer.Option("--once", help="End where the feed is now.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFlags(SettingsFlags):
+    """The flags of all commands of a pipeline."""
+
+    feed: Annotated[
+        str | None,
+        typer.Option(
+            "--feed", help="Where changes come from: eventlog:DIRECTORY, brokers://…, …"
+        ),
+        Sets(("feed",)),
+    ] = None
+    directory: Annotated[
+        str | None,
+        typer.Option("--directory", help="Where tables and checkpoints are kept."),
+        Sets(("directory",)),
+    ] = None
+
+    def settings(self) -> "PipelineSettings":
+        """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
+        from changefeed.pipeline.settings import load_settings
+
+        return load_settings(self.config, self.nested())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserveFlags(PipelineFlags, ObserverFlags):
+    """The flags of what runs an observer."""
+
+
+@pipeline.command()
+@with_flags
+def run(flags: PipelineFlags, *, once: Once = False) -> None:
+    """Keep the tables up to date until SIGTERM or Ctrl-C.
+
+    Then the batches that run are finished, for as long as stop_timeout; a second signal
+    breaks them off. Ends with 0 after a stop, 2 if something must be changed first, 1 for
+    other failures. With --once it is for cron, Airflow and the like.
+    """
+    from changefeed.cli.pipeline import queries
+
+    with exit_on_error():
+        queries.run(flags.settings(), once=once)
+
+
+@pipeline.command()
+@with_flags
+def observe(flags: ObserveFlags, *, once: Once = False) -> None:
+    """Run an observer on Spark executors, at least once for each change.
+
+    Retries, time limits and dead letters are set as for hosts: --set observer.timeout=30.
+    SIGTERM or Ctrl-C lets the batch that runs end. Ends as run does.
+    """
+    from changefeed.cli.pipeline import queries
+
+    with exit_on_error():
+        queries.observe(flags.settings(), once=once)
+
+
+@pipeline.command()
+@with_flags
+def status(
+    flags: PipelineFlags,
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+) -> None:
+    """Show how far each table is. Spark is not started, and the pipeline need not run.
+
+    With --json and --watch, each look is one line.
+    """
+    from changefeed.cli.pipeline.status import show
+
+    with exit_on_error():
+        show(flags.settings(), json=json, watch=watch)
