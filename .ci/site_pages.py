@@ -1,5 +1,5 @@
-"""Pages of the site that are not in docs/: README as its index, the API and the settings, which
-are made of the code, and files that pages link to.
+"""Pages of the site that are not in docs/: README as its index, the API, the settings and
+the schemas of documents, which are made of the code, and files that pages link to.
 
 Pages are written to be read in the repository, so they link to files beside docs/. Such a file
 becomes a page of the site: Markdown as it is, anything else as a listing of its text. Links are
@@ -19,9 +19,13 @@ from mkdocs.structure.pages import Page
 
 _ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT))  # mkdocs is run by its own script
-from tests.support import api_page, settings_page  # noqa: E402 - found by the line above
+from tests.support import api_page, schemas_page, settings_page  # noqa: E402 - found by the line above
 
-_MADE = {"api.md": api_page.page, "settings.md": settings_page.page}
+_MADE = {
+    "api.md": api_page.page,
+    "settings.md": settings_page.page,
+    "json.md": schemas_page.page,
+}
 _FENCED = re.compile(r"^(```+).*?^\1`*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]+)?\)")
 
@@ -36,6 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add pages of the code, README, and all that pages link to, also over several steps."""
     for uri, page in _MADE.items():
         files.append(File.generated(config, uri, content=page()))
+    for uri, text in schemas_page.files().items():
+        files.append(File.generated(config, uri, content=text))
     waiting = [_ROOT / "README.md", *(_ROOT / "docs").rglob("*.md")]
     seen = set(waiting)
     while waiting:

@@ -23,6 +23,7 @@ from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.together import together
 
+
 def create(address: str, parts: int | None) -> None:
     """Create a collection, in so many parts."""
     found = on_brokers(address, lambda x: x.create(DEFAULT_PARTS if parts is None else parts))

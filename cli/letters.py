@@ -5,6 +5,7 @@ import json as json_text
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import typer
 from rich.table import Table
 
@@ -13,18 +14,17 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.fleet.letters import (
-    body,
+    LetterShown,
     by_observer,
     discard_letters,
     existing_letters,
     replay_letters,
     select_letters,
     skipped,
-    summary,
 )
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import find_observer
-from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
+from changefeed.observers.dead_letters import DeadLetters, LetterHead, LetterId
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
@@ -35,32 +35,19 @@ _LONGEST = 60
 _NAMES = "changefeed dead-letters list names them"
 
 
-def print_all(settings: Settings, *, json: bool) -> None:
-    """Print all letters without their bodies, as a table or as one JSON array."""
-    letters = asyncio.run(_all(settings))
+def print_letters(settings: Settings, ids: Sequence[str], *, json: bool) -> None:
+    """Print the heads of all letters, or the letters of these ids whole: as a table or text,
+    or as one JSON array. Raise ``UserError`` for an id that there is not.
+    """
+    found = asyncio.run(_whole(settings, ids) if ids else _heads(settings))
     if json:
-        typer.echo(as_json([summary(x) for x in letters], indented=True))
-    elif letters:
-        print_whole(_table(letters))
+        typer.echo(as_json(found, indented=True))
+    elif ids:
+        typer.echo("\n\n".join(map(_text, found)))
+    elif found:
+        print_whole(_table(found))
     else:
         typer.echo(_none(None))
-
-
-def print_one(settings: Settings, letter: str, *, json: bool) -> None:
-    """Print one letter whole. Raise ``UserError`` where there is none of that id."""
-    found = asyncio.run(_one(settings, letter))
-    shown = {
-        **summary(found.head),
-        "trace": found.failure.trace,
-        "body": body(found.change),
-    }
-    if json:
-        typer.echo(json_text.dumps(shown, indent=2))
-        return
-    for name, value in shown.items():
-        text = value if isinstance(value, str) else json_text.dumps(value, indent=2)
-        line = f"{name}:\n{text}" if "\n" in text else f"{name}: {text}"
-        typer.echo(printable(line, keep="\n"))
 
 
 def replay(settings: Settings, ids: Sequence[str], of: str | None) -> int:
@@ -92,17 +79,20 @@ def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
     return existing_letters(settings.observer.dead_letters, settings.open_options)
 
 
-async def _all(settings: Settings) -> Sequence[LetterHead]:
+async def _heads(settings: Settings) -> Sequence[LetterHead]:
     async with _existing(settings) as letters:
         return await letters.list()
 
 
-async def _one(settings: Settings, letter_id: str) -> DeadLetter:
+async def _whole(settings: Settings, ids: Sequence[str]) -> Sequence[LetterShown]:
+    shown = []
     async with _existing(settings) as letters:
-        found = await letters.get(LetterId(letter_id))
-    if found is None:
-        raise UserError(f"there is no dead letter {letter_id!r}: {_NAMES}")
-    return found
+        for x in ids:
+            found = await letters.get(LetterId(x))
+            if found is None:
+                raise UserError(f"there is no dead letter {x!r}: {_NAMES}")
+            shown.append(LetterShown.whole(found))
+    return shown
 
 
 async def _discard(settings: Settings, ids: Sequence[str]) -> None:
@@ -130,6 +120,15 @@ async def _replay(
     for line in skipped(others) if others or wanted else [_none(of)]:
         say(line)
     return stay
+
+
+def _text(letter: LetterHead) -> str:
+    """Return a letter as lines, one for each field, or more where its text has more."""
+    lines = []
+    for name, value in msgspec.to_builtins(letter).items():
+        text = value if isinstance(value, str) else json_text.dumps(value, indent=2)
+        lines.append(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
+    return printable("\n".join(lines), keep="\n")
 
 
 def _table(letters: Sequence[LetterHead]) -> Table:

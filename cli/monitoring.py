@@ -128,7 +128,7 @@ def monitor_application(
     async def scale(_: web.Request) -> web.Response:
         seen = await watch.look(within=_SCALE_WITHIN)
         headers = {"Age": f"{watch.age:.0f}"}
-        desired = seen.desired_hosts(lag_per_host)
+        desired = seen.hosts_for(lag_per_host)
         return web.json_response({"desired_hosts": desired}, headers=headers)
 
     async def let_go(_: web.Application) -> None:

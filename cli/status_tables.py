@@ -20,11 +20,11 @@ from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import (
     BAD,
+    FleetDocument,
     FleetStatus,
     HostSeen,
     RangeSeen,
     Totals,
-    as_document,
 )
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import StoreUnavailable, UserError
@@ -81,7 +81,7 @@ async def print_json(settings: Settings, *, watch: bool) -> None:
         seen = None
         while True:
             seen = await fleet.look(seen)
-            typer.echo(as_json(as_document(seen), indented=not watch))
+            typer.echo(as_json(FleetDocument.of(seen), indented=not watch))
             if not watch:
                 return
             await asyncio.sleep(_EVERY)

@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
+
+import msgspec
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
 from changefeed.fleet.phrases import Outcome, counted
 from changefeed.observers.dead_letters import (
+    DeadLetter,
     DeadLetters,
     LetterHead,
     LetterId,
@@ -106,30 +109,22 @@ async def discard_letters(
             yield Outcome(f"{letter.id}: discarded")
 
 
-def summary(letter: LetterHead) -> dict[str, Any]:
-    """Return all but the body and the traceback, as JSON has it."""
-    return {
-        "id": letter.id,
-        "feed": letter.feed,
-        "observer": letter.observer or None,
-        "fleet": letter.fleet or None,
-        "range": letter.range_id,
-        "sequence": letter.sequence,
-        "key": letter.key,
-        "change": letter.change_id,
-        "operation": letter.operation.value,
-        "committed_at": letter.committed_at.isoformat(),
-        "failed_at": letter.failed_at.isoformat(),
-        "host": letter.host,
-        "epoch": letter.epoch,
-        "attempts": letter.attempts,
-        "kind": letter.kind,
-        "error": letter.error,
-    }
+class LetterShown(LetterHead, frozen=True, kw_only=True):
+    """A letter for people and programs: its head, with ``trace`` and ``body`` if it is whole.
+
+    ``body`` is what the JSON of the change says or, where it is none, its text.
+    """
+
+    trace: str | msgspec.UnsetType = msgspec.UNSET
+    body: Any = msgspec.UNSET
+
+    @classmethod
+    def whole(cls, letter: DeadLetter) -> Self:
+        head = msgspec.structs.asdict(letter.head)
+        return cls(**head, trace=letter.failure.trace, body=_body(letter.change))
 
 
-def body(change: Change) -> Any:
-    """Return the body as JSON or, where it is none, as text."""
+def _body(change: Change) -> Any:
     try:
         return change.value()
     except ValueError:

@@ -24,7 +24,7 @@ is not known is ``None``.
 
 from collections.abc import Collection, Sequence
 from math import ceil
-from typing import Any, Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -183,7 +183,7 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
         """
         return totals([x for x in self.ranges if x.state != "ended" or x.lag])
 
-    def desired_hosts(self, lag_per_host: int = DEFAULT_LAG_PER_HOST) -> int:
+    def hosts_for(self, lag_per_host: int = DEFAULT_LAG_PER_HOST) -> int:
         """Return how many hosts there should be: the lag divided by ``lag_per_host``, rounded
         up, and no more than can be used.
 
@@ -232,7 +232,11 @@ def _is_of_use(seen: RangeSeen) -> bool:
     return seen.state != "paused" and (seen.leased or seen.state == "unowned")
 
 
-def as_document(seen: FleetStatus) -> dict[str, Any]:
-    """Return a status as JSON has it, with how many hosts there should be."""
-    found: dict[str, Any] = msgspec.to_builtins(seen)
-    return {**found, "desired_hosts": seen.desired_hosts()}
+class FleetDocument(FleetStatus, frozen=True, kw_only=True):
+    """A status for programs, with how many hosts there should be."""
+
+    desired_hosts: int
+
+    @classmethod
+    def of(cls, seen: FleetStatus) -> Self:
+        return cls(**msgspec.structs.asdict(seen), desired_hosts=seen.hosts_for())

@@ -10,7 +10,7 @@ from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.runtime.exit_codes import FAILED
 
 dead_letters = typer.Typer(
-    help="List dead letters, show them, replay them through an observer, or discard them.",
+    help="List dead letters, replay them through an observer, or discard them.",
     no_args_is_help=True,
 )
 
@@ -21,27 +21,15 @@ All = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 @dead_letters.command("list")
 @with_flags
-def list_(flags: ConfigFlags, *, json: Json = False) -> None:
-    """List the letters, without the bodies of their changes."""
+def list_(ids: Ids = None, *, flags: ConfigFlags, json: Json = False) -> None:
+    """List the letters, without the bodies of their changes; or show those that are named.
+
+    What is named is shown whole: the change with its body, and what the observer raised.
+    """
     from changefeed.cli import letters
 
     with exit_on_error():
-        letters.print_all(flags.settings(), json=json)
-
-
-@dead_letters.command()
-@with_flags
-def show(
-    letter: Annotated[str, typer.Argument(metavar="ID", help="As list names it.")],
-    *,
-    flags: ConfigFlags,
-    json: Json = False,
-) -> None:
-    """Show one letter whole: the change with its body, and what the observer raised."""
-    from changefeed.cli import letters
-
-    with exit_on_error():
-        letters.print_one(flags.settings(), letter, json=json)
+        letters.print_letters(flags.settings(), ids or [], json=json)
 
 
 @dead_letters.command()

@@ -44,7 +44,7 @@ class _Fleet(Collector):
         yield GaugeMetricFamily(
             "changefeed_hosts_desired",
             "Hosts that the fleet should have, by its lag",
-            value=self._seen.desired_hosts(self._lag_per_host),
+            value=self._seen.hosts_for(self._lag_per_host),
         )
 
     def _by_range(

@@ -1,7 +1,7 @@
 """Running the queries of Spark that a command asks for."""
 
-from changefeed.cli.pipeline.exit_codes import explaining_spark
 from changefeed.cli.pipeline.session import report_and_stop
+from changefeed.cli.pipeline.spark_errors import explaining_spark
 from changefeed.pipeline.settings import PipelineSettings
 
 

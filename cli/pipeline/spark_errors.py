@@ -8,7 +8,7 @@ from changefeed.runtime.errors import Failure, UserError
 
 @contextmanager
 def explaining_spark() -> Iterator[None]:
-    """Raise ``UserError`` where Spark is not installed, ``Failure`` where its Java has ended."""
+    """Raise ``UserError`` if Spark is not installed, ``Failure`` if its Java has ended."""
     try:
         yield
     except ModuleNotFoundError as error:

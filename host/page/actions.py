@@ -265,7 +265,7 @@ async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
     return {
         "count": len(found),
         "own": [x.id for x in own],
-        "letters": [of_letters.summary(x) for x in newest],
+        "letters": msgspec.to_builtins(newest),
     }
 
 
@@ -274,7 +274,7 @@ def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
 
 
 def _shown(letter: DeadLetter) -> str:
-    body = of_letters.body(letter.change)
+    body = of_letters.LetterShown.whole(letter).body
     text = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
     if len(text) <= _LONGEST_BODY:
         return text

@@ -150,7 +150,7 @@ async def gets_past(kind: str, store: Store, place: Path) -> None:
     assert letter["error"].removesuffix(f" ({ENDS[kind]})") == "killed its process 4 times"
     assert all(x == sorted(x) for x in handled(place).values())
     acquired = [x for x in fleet.events("lease.acquired") if x.get("times", 0) >= 4]
-    assert {x["range"] for x in acquired} == {letter["range"]}
+    assert {x["range"] for x in acquired} == {letter["range_id"]}
 
 
 async def test_a_fleet_that_is_killed_three_times_in_a_row_puts_nothing_aside(

@@ -188,10 +188,10 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     first, second = (x["id"] for x in listed)
     table = letters("list").stdout.splitlines()
     assert [sum(x["id"] in line for line in table) for x in listed] == [1, 1], "none is cut"
-    shown = json.loads(letters("show", first, "--json").stdout)
+    (shown,) = json.loads(letters("list", first, "--json").stdout)
     assert shown["body"] == {"k": "key-7", "n": 7}
     assert "raise ValueError" in shown["trace"]
-    assert "raise ValueError" in letters("show", first).stdout
+    assert "raise ValueError" in letters("list", first).stdout
 
     failed = letters("replay", "--all", "--observer=observing:picky")
     assert failed.returncode == 1

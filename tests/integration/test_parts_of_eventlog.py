@@ -142,7 +142,7 @@ async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_nam
     assert [x for x in seen if x in high] == high
 
     (letter,) = await listed(letters)
-    assert (letter["range"], letter["key"]) == (WHOLE, low[3])
+    assert (letter["range_id"], letter["key"]) == (WHOLE, low[3])
     assert letter["sequence"] == keys.index(low[3]) + 1
     replayed = await dead_letters("replay", letter["id"], "--observer=log", letters)
     assert f"{letter['id']}: handled" in replayed

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,9 +15,10 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
+from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import next_offset, slices
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Access, Piece, Slice
 
 Name = tuple[RangeId, int]
@@ -84,3 +85,17 @@ def _sequences(changes: Piece) -> Sequence[int]:
     if isinstance(changes, Rows):
         return changes.sequences
     return [x.sequence for x in changes]
+
+
+def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
+    """Make a log of 100 changes, and the checkpoint of a query that has read 30 of them."""
+    a_log(home / "log", {"k": 100}, parts=1)
+    with closing(open_access(f"eventlog:{home / 'log'}")) as access:
+        done = next_offset(access, first_offset(access, "beginning"), limit=30)
+    checkpoint = home / "tables/_checkpoints/changes"
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+    for batch in range(begun + 1):
+        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{done.as_text()}")
+    (checkpoint / "commits/0").write_text("v1\n{}")
+    return done

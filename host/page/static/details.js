@@ -95,7 +95,7 @@ function letterItem(letter, view, again, own) {
     );
   };
   return el("article", { class: "letter" },
-    el("p", {}, el("strong", {}, letter.key), ` in ${letter.range}, ${letter.operation}, change ${letter.change}`),
+    el("p", {}, el("strong", {}, letter.key), ` in ${letter.range_id}, ${letter.operation}, change ${letter.change_id}`),
     el("p", { class: "note" }, `${letter.kind}: ${letter.error}`),
     el("p", { class: "note" }, `${letter.id}; failed at ${letter.failed_at} on ${letter.host}${letter.observer ? ` in ${letter.observer}` : ""}, ${counted(letter.attempts, "attempt")}`),
     el("details", { ontoggle: open }, el("summary", {}, "Body and traceback"), inside),

@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from changefeed.cli.app import COMMANDS
-
 HEAVY = {
     *("aiohttp", "aiosqlite", "azure", "mmh3", "msgspec", "opentelemetry", "pyarrow"),
     *("pydantic", "pyspark", "rich", "structlog", "tenacity"),

@@ -219,7 +219,7 @@ async def test_a_range_that_no_host_has_seen_has_no_lease_yet() -> None:
     feed = MemoryFeed(2)
     seen = await unleased(feed, (await feed.ranges())[0])
     assert states(seen) == [("r1", "unowned")]
-    assert seen.desired_hosts() == 1
+    assert seen.hosts_for() == 1
 
 
 # One after the other

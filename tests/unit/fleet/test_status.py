@@ -47,7 +47,7 @@ WAITING = make.range_seen("x", leased=False, state="waiting")
 def test_lag_is_shared_by_hosts_and_a_host_needs_a_range(
     seen: FleetStatus, desired: int
 ) -> None:
-    assert seen.desired_hosts(lag_per_host=100) == desired
+    assert seen.hosts_for(lag_per_host=100) == desired
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,8 @@ from changefeed.leases.lease import Lease
 from changefeed.pipeline.checkpoint_dir import (
     owned,
 )
-from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.runtime.telemetry import Telemetry
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_checkpoint, a_log
 
 R0 = RangeId("e1.p01.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
@@ -41,20 +38,6 @@ def _logs_and_metrics_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(surroundings, "telemetry", nothing)
     monkeypatch.setattr(surroundings, "set_up_logs", lambda *_: None)
-
-
-def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
-    """Make a log of 100 changes, and the checkpoint of a query that has read 30 of them."""
-    a_log(home / "log", {"k": 100}, parts=1)
-    with closing(open_access(f"eventlog:{home / 'log'}")) as access:
-        done = next_offset(access, first_offset(access, "beginning"), limit=30)
-    checkpoint = home / "tables/_checkpoints/changes"
-    for folder in ("offsets", "commits"):
-        (checkpoint / folder).mkdir(parents=True)
-    for batch in range(begun + 1):
-        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{done.as_text()}")
-    (checkpoint / "commits/0").write_text("v1\n{}")
-    return done
 
 
 def asked(home: Path, *arguments: str) -> Result:

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.cli.config_file import settings_text
 from changefeed.cli.commands.pipeline import ObserveFlags
+from changefeed.cli.config_file import settings_text
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import entries

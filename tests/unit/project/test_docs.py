@@ -12,7 +12,7 @@ from changefeed.cli.app import COMMANDS, app
 from changefeed.host.host import Host
 from changefeed.host.settings import Settings
 from changefeed.runtime.settings_schema import names
-from tests.support import api_page, settings_page
+from tests.support import api_page, schemas_page, settings_page
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -39,7 +39,11 @@ def shown(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
-MADE = {ROOT / "docs/api.md": api_page.page, ROOT / "docs/settings.md": settings_page.page}
+MADE = {
+    ROOT / "docs/api.md": api_page.page,
+    ROOT / "docs/settings.md": settings_page.page,
+    ROOT / "docs/json.md": schemas_page.page,
+}
 """Pages that the site makes."""
 
 
