@@ -9,6 +9,7 @@ it. So the first look goes by stamps, and the next ones by what moved.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -141,6 +142,8 @@ def _range_seen(
         high=lease.range.high,
         load=known(lease.load),
         progress_at=lease.health.last_progress,
+        waiting=lease.health.waiting,
+        oldest=lease.health.oldest,
         position=figures.position,
         lag=figures.lag,
         lag_seconds=_rounded(figures.lag_seconds),
@@ -202,11 +205,18 @@ def _observer_state(health: RangeHealth) -> _Said | None:
 
 
 def _what_fails(health: RangeHealth) -> str | None:
-    done, since = health.last_progress, health.failing_since
-    if not health.waiting or done is None or since is None or done < since:
-        return health.last_error  # nothing has been done since
+    oldest = health.oldest
+    if oldest is None:
+        return health.last_error
+    if oldest.next_try is None:
+        return f"the observer fails on everything: {health.last_error}"
     keys = "1 key waits" if health.waiting == 1 else f"{health.waiting} keys wait"
-    return f"{keys} for another try, and others go on: {health.last_error}"
+    times = "once" if oldest.tries == 1 else f"{oldest.tries} times"
+    at = datetime.fromtimestamp(oldest.next_try, UTC)
+    return (
+        f"{keys} for another try, the longest {oldest.key!r}: change {oldest.sequence} failed "
+        f"{times}, is tried next at {at:%H:%M:%S} UTC: {oldest.error}"
+    )
 
 
 def _without_lease(listed: Listing) -> tuple[list[RangeSeen], list[RangeSeen]]:

@@ -28,6 +28,8 @@ from typing import Literal, Self
 
 import msgspec
 
+from changefeed.leases.health import WaitingKey
+
 RangeState = Literal[
     "reading",
     "idle",
@@ -67,7 +69,8 @@ class RangeSeen(Figures, frozen=True, kw_only=True):
 
     ``since`` is since when it is in its state, and ``note`` why, where that is known. ``load``
     is what it costs its owner: busy seconds in each second. ``low`` and ``high`` bound its
-    keys: see ``FeedRange``. ``leased`` is false where there is no lease, yet or any more.
+    keys: see ``FeedRange``. ``waiting`` is how many keys wait for another try, ``oldest`` the
+    one that waits the longest. ``leased`` is false where there is no lease, yet or any more.
     """
 
     range: str
@@ -82,6 +85,8 @@ class RangeSeen(Figures, frozen=True, kw_only=True):
     high: str = ""
     load: float | None = None
     progress_at: float | None = None
+    waiting: int = 0
+    oldest: WaitingKey | None = None
     leased: bool = True
 
 

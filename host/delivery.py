@@ -52,8 +52,6 @@ class Delivery:
     are told of the range (``observers.call``).
     """
 
-    blamed: Blame | None = None
-
     def __init__(
         self,
         owned: OwnedLease,
@@ -336,26 +334,24 @@ class Delivery:
             self._moved.set()
 
     @asynccontextmanager
-    async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
+    async def in_call(
+        self, call: str, changes: Sequence[Change]
+    ) -> AsyncIterator[Blame | None]:
         """Bound a call of an observer by the deadline of the drain, and count it."""
         careful = call == "process" and self._owned.deaths.care > 0
         alone = self._alone(changes[0]) if careful else nullcontext()
-        async with alone, self._counted(call, changes):
-            yield
+        async with alone as blamed, self._counted(call, changes):
+            yield blamed
 
     @asynccontextmanager
-    async def _alone(self, change: Change) -> AsyncIterator[None]:
+    async def _alone(self, change: Change) -> AsyncIterator[Blame | None]:
         """Have a change in hand that the owners before may have died of."""
         care = self._shared.care
         async with care.alone(change, self._owned, self._drain, self._checkpoints) as blamed:
             if self._drain.reason is not None:
                 reason = f"given up: {self._drain.reason.value}"
                 raise ObserverFailed(self.range.id, None, 0, reason)
-            self.blamed = blamed
-            try:
-                yield
-            finally:
-                self.blamed = None
+            yield blamed
 
     @asynccontextmanager
     async def _counted(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:

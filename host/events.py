@@ -7,7 +7,7 @@ format nor the instruments.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
@@ -20,10 +20,12 @@ from changefeed.host.activity import Activity
 from changefeed.host.call_watch import Overdue
 from changefeed.host.range_health import RangeHealths
 from changefeed.host.settings import ObserverSettings
+from changefeed.leases.health import WaitingKey, one_line
 from changefeed.leases.lease import End, HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import describe, text_of
 from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.judge import Waiting
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.logs import get_logger
 
@@ -301,8 +303,20 @@ class HostEvents(FailureLog):
         self._metrics.count(m.RETRIES, range=range_id)
         super().observer_retrying(range_id, attempt, error, delay)
 
-    def keys_wait(self, range_id: RangeId, keys: int) -> None:
-        self.health.waits(range_id, keys)
+    def keys_wait(
+        self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool
+    ) -> None:
+        oldest = next(iter(waiting), None)
+        told = None
+        if oldest is not None:
+            told = WaitingKey(
+                key=one_line(oldest.change.key),
+                sequence=oldest.change.sequence,
+                tries=oldest.tries,
+                error=one_line(oldest.why),
+                next_try=None if outage else self.health.wall_time_of(oldest.until),
+            )
+        self.health.waits(range_id, len(waiting), told)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)

@@ -1,11 +1,12 @@
 """Whether the ranges that a host reads get on, as far as it has seen itself."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
+from changefeed.leases.health import NOTHING_KNOWN, RangeHealth, WaitingKey
 
 
 class RangeHealths:
@@ -31,7 +32,7 @@ class RangeHealths:
         """Go on from what the lease says: what failed for its former owner has not got on. It
         shows which keys wait when they are read.
         """
-        self._ranges[range_id] = replace(health, waiting=0)
+        self._ranges[range_id] = replace(health, waiting=0, oldest=None)
 
     def progressed(self, range_id: RangeId) -> None:
         self._become(range_id, self.of(range_id).progressed(self._wall()))
@@ -44,10 +45,15 @@ class RangeHealths:
     def failed(self, range_id: RangeId, error: str) -> None:
         self._become(range_id, self.of(range_id).failed(self._wall(), error))
 
-    def waits(self, range_id: RangeId, keys: int) -> None:
-        """So many keys of the range wait for another try."""
-        if keys != self.of(range_id).waiting:
-            self._become(range_id, self.of(range_id).waits(keys))
+    def waits(self, range_id: RangeId, keys: int, oldest: WaitingKey | None) -> None:
+        """So many keys of the range wait for another try, ``oldest`` for the longest."""
+        health = self.of(range_id)
+        if (keys, oldest) != (health.waiting, health.oldest):
+            self._become(range_id, health.waits(keys, oldest))
+
+    def wall_time_of(self, moment: float) -> float:
+        """Return when a moment of the loop's clock is, in seconds since 1970."""
+        return round(self._wall() + moment - asyncio.get_running_loop().time(), 1)
 
     def stuck(self, range_id: RangeId, *, seconds: float) -> float:
         """It has been waited for so long; return since when."""

@@ -5,8 +5,22 @@ from msgspec.structs import replace
 
 from changefeed.runtime.printable import printable
 
-_LONGEST_ERROR = 200
-_LOOKED_AT = 10 * _LONGEST_ERROR
+_LONGEST = 200
+_LOOKED_AT = 10 * _LONGEST
+
+
+class WaitingKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A key that waits, and its first change that is not done: that has failed in ``tries``
+    calls, the last time with ``error``, and is tried again at ``next_try``, in wall-clock
+    seconds since 1970. It is ``None`` while the observer fails on everything. ``key`` and
+    ``error`` are one line each.
+    """
+
+    key: str
+    sequence: int
+    tries: int
+    error: str
+    next_try: float | None = None
 
 
 class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -14,9 +28,9 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     ``last_progress`` is when the observer was last done with a batch. ``failing_since`` is its
     first failure since then, ``last_error`` the newest, in one line. ``waiting`` is how many
-    keys wait for another try while others go on. ``stuck_since`` is when a call began that is
-    still running and takes longer than any should, or since when it has not acknowledged what
-    it was given.
+    keys wait for another try while others go on, ``oldest`` the one that waits the longest.
+    ``stuck_since`` is when a call began that is still running and takes longer than any should,
+    or since when it has not acknowledged what it was given.
     """
 
     last_progress: float | None = None
@@ -24,17 +38,18 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stuck_since: float | None = None
     last_error: str | None = None
     waiting: int = 0
+    oldest: WaitingKey | None = None
 
     @property
-    def troubles(self) -> tuple[float | None, float | None, bool]:
-        """Since when it fails or is stuck, and whether keys wait: what others need to learn
-        without delay.
+    def troubles(self) -> tuple[float | None, float | None, WaitingKey | None]:
+        """Since when it fails or is stuck, and which key has waited longest: what others need
+        to learn without delay.
         """
-        return self.failing_since, self.stuck_since, self.waiting > 0
+        return self.failing_since, self.stuck_since, self.oldest
 
     @property
     def in_trouble(self) -> bool:
-        return self.troubles != (None, None, False)
+        return self.troubles != (None, None, None)
 
     def progressed(self, at: float) -> "RangeHealth":
         """Return from a batch: it fails no more, but on keys that wait. What was given before
@@ -44,10 +59,11 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             return replace(self, last_progress=at)
         return RangeHealth(last_progress=at, stuck_since=self.stuck_since)
 
-    def waits(self, keys: int) -> "RangeHealth":
+    def waits(self, keys: int, oldest: WaitingKey | None) -> "RangeHealth":
         """Have so many keys wait: with none, it fails no more."""
+        assert (keys > 0) == (oldest is not None), f"{oldest} waits, of {keys} keys"
         failing = {} if keys else {"failing_since": None, "last_error": None}
-        return replace(self, waiting=keys, **failing)
+        return replace(self, waiting=keys, oldest=oldest, **failing)
 
     def caught_up(self) -> "RangeHealth":
         """Have nothing left to do: there is no batch any more that it could fail on."""
@@ -56,12 +72,7 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def failed(self, at: float, error: str) -> "RangeHealth":
         """Fail, or fail again. A call that has ended is not stuck."""
         since = at if self.failing_since is None else self.failing_since
-        begin = error[:_LOOKED_AT]  # to look at each of millions would hold up the renewals
-        line = " ".join(printable(begin).split())
-        if len(line) > _LONGEST_ERROR:
-            line = line[: _LONGEST_ERROR - 1] + "…"
-        assert len(line) <= _LONGEST_ERROR, f"{len(line)} characters go into every renewal"
-        return replace(self, failing_since=since, stuck_since=None, last_error=line)
+        return replace(self, failing_since=since, stuck_since=None, last_error=one_line(error))
 
     def stuck(self, since: float) -> "RangeHealth":
         return replace(self, stuck_since=since)
@@ -72,3 +83,13 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 NOTHING_KNOWN = RangeHealth()
+
+
+def one_line(text: str) -> str:
+    """Return what a lease keeps of any text: one line, cut after 200 characters."""
+    begin = text[:_LOOKED_AT]  # to look at each of millions would hold up the renewals
+    line = " ".join(printable(begin).split())
+    if len(line) > _LONGEST:
+        line = line[: _LONGEST - 1] + "…"
+    assert len(line) <= _LONGEST, f"{len(line)} characters go into every renewal"
+    return line

@@ -62,15 +62,13 @@ class Blame(NamedTuple):
 
 class RangeContext(Protocol):
     """Who reads the range of some observers: what they are told of it, whether they may be
-    called, and what is done. ``blamed`` says why the change that comes alone is not to be given
-    to the observer.
+    called, and what is done.
     """
 
     range: FeedRange
     host: str
     epoch: int
     handing_over: bool
-    blamed: Blame | None
 
     def check(self) -> None:
         """Raise ``LeaseFenced`` if nothing may be delivered any more."""
@@ -82,8 +80,10 @@ class RangeContext(Protocol):
 
     def in_call(
         self, call: str, changes: Sequence[Change]
-    ) -> AbstractAsyncContextManager[None]:
-        """Surround a call of an observer."""
+    ) -> AbstractAsyncContextManager[Blame | None]:
+        """Surround a call of an observer; yield why a change that comes alone is not to be
+        given to it.
+        """
         ...
 
     def was_read(self, change: Change) -> bool: ...

@@ -2,11 +2,14 @@
 Spark.
 """
 
+from collections.abc import Collection
+
 from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import kind_of, text_of
+from changefeed.observers.judge import Waiting
 from changefeed.observers.tracing import record_dead_letter
 
 
@@ -29,8 +32,12 @@ class FailureLog:
             again_after=round(delay, 3),
         )
 
-    def keys_wait(self, range_id: RangeId, keys: int) -> None:
-        """Note how many keys of a range wait for another try, where somebody looks at that."""
+    def keys_wait(
+        self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool
+    ) -> None:
+        """Note which keys of a range wait for another try, the oldest first, where somebody
+        looks at that.
+        """
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._log.error(

@@ -10,10 +10,12 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.call import RangeContext
 
+_sequence = attrgetter("sequence")
 _KEPT = 16  # batches that are done and not forgotten yet
 
 
@@ -113,7 +115,3 @@ class GivenContext:
 def _has(changes: Sequence[Change], change: Change) -> bool:
     at = bisect_left(changes, change.sequence, key=_sequence)
     return at < len(changes) and changes[at].sequence == change.sequence
-
-
-def _sequence(change: Change) -> int:
-    return change.sequence

@@ -2,8 +2,8 @@
 
 What counts against a change is a try that failed, if something else of this observer has
 succeeded since the last one that counted: an outage counts once, however long it is. After
-``attempts`` of these comes the proof: a ready key is tried now and succeeds, the change fails
-once more, and is put aside. Successes in other ranges of the process count as well.
+``attempts`` of these comes the proof: once another key has succeeded, the change is tried now,
+fails once more, and is put aside. Successes in other ranges of the process count as well.
 
 Where there is nothing to compare with (all that is there, or may be in memory, is behind
 failing keys), one change is put aside on suspicion, and no second one before a success.
@@ -16,20 +16,20 @@ import enum
 from dataclasses import dataclass
 from math import inf
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.observers.error_text import describe
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.middleware.retry import GrowingDelays
 
 _AN_OUTAGE = 3
 """So many keys fail for the first time, and nothing succeeds between."""
-_OTHERS = 2
-"""So many are tried for one proof, each time that the change has failed."""
+_NOT_TRIED = "it failed for the owner before"
 
 
 class Verdict(enum.Enum):
     """What becomes of a change that has failed alone."""
 
     WAITS = "its key waits"
-    ACCUSED = "its key waits, until another one was tried"
     OUTAGE = "all keys wait"
     PROVEN = "it is put aside: others succeed where it fails"
     SUSPECTED = "it is put aside: there is nothing to compare it with"
@@ -57,18 +57,22 @@ class Successes:
 
 @dataclass(slots=True)
 class Waiting:
-    """Why a key waits. ``failures`` count against its first change; ``tries`` are all that
-    failed. Times are those of the caller's clock.
+    """Why a key waits: for a ``change``, until the time of the next try, by the caller's clock.
+    ``failures`` count against the change; ``tries`` are all that failed for this owner, the
+    last one with ``error``: ``None`` if it has not tried yet.
     """
 
-    since: float
-    until: float
+    change: Change
+    until: float = 0.0
     failures: int = 0
     tries: int = 0
     counted_at: int = -1
-    others: int = 0
-    """How many other keys may still be tried for a proof."""
-    error: str = ""
+    error: AttemptFailed | None = None
+
+    @property
+    def why(self) -> str:
+        """The newest error, as a line for people."""
+        return _NOT_TRIED if self.error is None else describe(self.error)
 
 
 @dataclass(slots=True)
@@ -78,7 +82,6 @@ class Outage:
     since: float
     until: float
     began_at: int
-    error: str
 
     def end_try(self) -> None:
         """Nothing is known of what was tried: another one may be."""
@@ -110,18 +113,14 @@ class Judge:
         """A change was put aside on suspicion."""
         self._successes.suspected(self._range_id)
 
-    def resumed(self, failures: int) -> Waiting:
+    def resumed(self, change: Change, failures: int) -> Waiting:
         """Return why a key waits for a new owner of its range: it is due at once."""
-        return Waiting(0.0, 0.0, failures, counted_at=self._successes.count)
+        return Waiting(change, failures=failures, counted_at=self._successes.count)
 
     def succeeded(self) -> None:
         self._successes.count += 1
         self.outage = None
         self.failures_in_a_row = 0
-
-    def may_try_again(self, why: Waiting) -> bool:
-        """Whether something else has succeeded since the last failure that counted."""
-        return why.counted_at < self._successes.count
 
     def failed(self, key: str, why: Waiting, now: float, *, others: bool) -> Verdict:
         """Judge the first change of a key that has failed alone, and say in ``why`` when it is
@@ -134,17 +133,20 @@ class Judge:
         if why.failures <= 1:
             self._fresh.add(key)
         self.failures_in_a_row += 1
+        counted = why.failures
         is_proven = self._counts(why, count)
         why.tries += 1
         why.until = now + self._delays.after(why.tries)
-        if self._is_outage(now, count, why.error):
+        if self._is_outage(now, count):
             return Verdict.OUTAGE
         if self._attempts is None:
             return Verdict.WAITS
         if is_proven:
             return Verdict.PROVEN
         if others:
-            return Verdict.ACCUSED if why.failures == self._attempts else Verdict.WAITS
+            if counted < why.failures == self._attempts:
+                why.until = now  # for the proof: others come before it is its turn
+            return Verdict.WAITS
         is_suspect = why.tries >= self._attempts and self._successes.may_suspect(self._range_id)
         return Verdict.SUSPECTED if is_suspect else Verdict.WAITS
 
@@ -155,15 +157,15 @@ class Judge:
         was_convicted = why.failures == self._attempts
         if not was_convicted:
             why.failures += 1
-        why.counted_at, why.others = count, _OTHERS
+        why.counted_at = count
         return was_convicted
 
-    def _is_outage(self, now: float, count: int, error: str) -> bool:
+    def _is_outage(self, now: float, count: int) -> bool:
         if self.outage is not None and self.outage.began_at != count:
             self.outage = None  # there were successes elsewhere
         if self.outage is None and len(self._fresh) < _AN_OUTAGE:
             return False
         since = now if self.outage is None else self.outage.since
         until = now + self._delays.of_outage(now - since)
-        self.outage = Outage(since, until, count, error)
+        self.outage = Outage(since, until, count)
         return True

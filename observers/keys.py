@@ -11,17 +11,20 @@ fails costs less than what it holds up.
 """
 
 from collections import deque
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from operator import attrgetter
 from random import Random
 from zlib import crc32
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.judge import Judge, Outage, Successes, Verdict, Waiting
 from changefeed.observers.middleware.retry import GrowingDelays
 
+_in_order = attrgetter("sequence")
 _AT_ONCE = 100
 """Changes that an observer is handed at once where there are several."""
 _SMALLER, _LARGER = 4, 1.5
@@ -83,15 +86,12 @@ class Keys:
         self._largest = self._size = float(largest)
         self._pages: deque[Sequence[Change]] = deque()
         self._keys: dict[str, _Key] = {}
-        self._heads: list[tuple[int, str]] = []  # of ready keys, a heap; some are out of date
+        self._heads: list[tuple[float, str]] = []  # of ready keys, a heap; some are out of date
         self._waiting = dict[str, Waiting]()
         self._ready = 0
         self._parts: deque[Sequence[Change]] = deque()
-        self._alarms: list[tuple[float, int, str]] = []  # a heap as well
-        self._rung = 0
-        self._due: deque[str] = deque()
+        self._alarms: list[tuple[float, str]] = []  # of keys that wait, a heap as well
         self._due_was_last = False
-        self._accused: str | None = None
         self._stopping = False
         self.without_memory = 0
         """Failures for want of memory in an outage, since the last success: whoever opens the
@@ -120,7 +120,9 @@ class Keys:
 
     @property
     def waiting(self) -> Mapping[str, Waiting]:
-        """The keys that wait, those that an observer has for another try among them."""
+        """The keys that wait, the oldest first; those that an observer has for another try are
+        among them.
+        """
         return self._waiting
 
     def why_waits(self, change: Change) -> Waiting:
@@ -145,9 +147,13 @@ class Keys:
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
-    def _rings(self, until: float, _: int, name: str) -> bool:
+    def _rings(self, until: float, name: str) -> bool:
         why = self._waiting.get(name)
         return why is not None and why.until == until and not self._keys[name].batches
+
+    def _leads(self, sequence: float, name: str) -> bool:
+        key = self._keys.get(name)
+        return key is not None and key.is_ready and key.queue[0].sequence == sequence
 
     # what comes
 
@@ -165,7 +171,7 @@ class Keys:
         self._queue(changes)
         known = failures or {}
         for x in (x for x in changes if x.sequence in known):
-            self._wait(self._name(x), self._judge.resumed(known[x.sequence]))
+            self._wait(self._name(x), self._judge.resumed(x, known[x.sequence]))
 
     def restart(self, changes: Sequence[Change]) -> None:
         """Begin again with what is not done, in order, and other observers. Keys that wait go
@@ -179,8 +185,9 @@ class Keys:
         if self.outage is not None:
             self.outage.end_try()
         self._queue(changes)
-        for name in waiting.keys() & self._keys.keys():
-            self._wait(name, waiting[name])
+        for name, why in waiting.items():
+            if name in self._keys:
+                self._wait(name, why)
 
     def stop(self) -> None:
         """Let nothing be tried again: what is ready is all that comes."""
@@ -225,7 +232,7 @@ class Keys:
         return found
 
     def _choose(self, now: float, observer: int) -> Batch | None:
-        found = self._next_of_proof(observer) or self._next_part(observer)
+        found = self._next_part(observer)
         if found is not None:
             return found
         if not (self._due_was_last and self._has_others):
@@ -253,7 +260,7 @@ class Keys:
         share = min(_AT_ONCE, -(-self._ready // self._observers)) if several else inf
         room = max(1, int(min(self._size, share)))
         taken: list[Change] = []
-        while room and (name := self._pop_ready(observer)) is not None:
+        while room and (name := self._pop(self._heads, self._leads, observer)) is not None:
             queue = self._keys[name].queue
             last = inf if several or not self._heads else self._heads[0][0]
             while room and queue and queue[0].sequence <= last:
@@ -267,19 +274,24 @@ class Keys:
             self._keys[name].batches += 1
         return Batch(sorted(taken, key=_in_order)) if taken else None
 
-    def _pop_ready(self, observer: int) -> str | None:
-        """Take the key from the heap whose first change is the lowest."""
+    def _pop(
+        self,
+        heap: list[tuple[float, str]],
+        holds: Callable[[float, str], bool],
+        observer: int,
+        to: float = inf,
+    ) -> str | None:
+        """Take the first key from a heap for which its entry still holds."""
         found, others = None, []
-        while self._heads and found is None:
-            head = heappop(self._heads)
-            key = self._keys.get(head[1])
-            if key is not None and key.is_ready and key.queue[0].sequence == head[0]:
-                if self._fits(head[1], observer):
-                    found = head[1]
+        while heap and heap[0][0] <= to and found is None:
+            order, name = heappop(heap)
+            if holds(order, name):
+                if self._fits(name, observer):
+                    found = name
                 else:
-                    others.append(head)
-        for head in others:
-            heappush(self._heads, head)
+                    others.append((order, name))
+        for entry in others:
+            heappush(heap, entry)
         return found
 
     def _fits(self, name: str, observer: int) -> bool:
@@ -296,37 +308,10 @@ class Keys:
         return Batch([key.queue.popleft()], again=True)
 
     def _next_due(self, now: float, observer: int) -> Batch | None:
-        while self._alarms and self._alarms[0][0] <= now:
-            alarm = heappop(self._alarms)
-            if self._rings(*alarm):
-                self._due.append(alarm[2])
-        for name in () if self._stopping else list(self._due):
-            key = self._keys.get(name)
-            if key is None or key.waiting is None or key.batches or key.waiting.until > now:
-                self._due.remove(name)
-            elif self._fits(name, observer):
-                self._due.remove(name)
-                return self._alone(name)
-        return None
-
-    def _next_of_proof(self, observer: int) -> Batch | None:
-        """Hand over another key, and the accused one as soon as another has succeeded."""
-        name = self._accused
-        key = None if name is None or self._stopping else self._keys.get(name)
-        if name is None or key is None or key.waiting is None or key.batches:
+        if self._stopping:
             return None
-        if not self._fits(name, observer):
-            return None
-        if self._judge.may_try_again(key.waiting):
-            self._accused = None
-            return self._alone(name)
-        self._take_pages_apart()
-        other = self._pop_ready(observer) if key.waiting.others else None
-        if other is None:
-            self._accused = None
-            return None
-        key.waiting.others -= 1
-        return self._alone(other)
+        name = self._pop(self._alarms, self._rings, observer, now)
+        return None if name is None else self._alone(name)
 
     def _probe(self, now: float, observer: int) -> Batch | None:
         """In an outage: try one change now and then, of any key."""
@@ -368,7 +353,7 @@ class Keys:
         batch: Batch,
         left: Sequence[Change],
         now: float,
-        error: str,
+        error: AttemptFailed,
     ) -> Verdict | None:
         """The observer has failed on what is ``left`` of a batch. Return what becomes of it, if
         that is one change. If it is to be put aside, ``put_aside`` or ``put_back`` follows.
@@ -424,14 +409,13 @@ class Keys:
             self._keys[names[0]].batches += 1
         self._parts.extendleft(reversed(halves))
 
-    def _failed_alone(self, change: Change, now: float, error: str) -> Verdict:
+    def _failed_alone(self, change: Change, now: float, error: AttemptFailed) -> Verdict:
         name = self._name(change)
         key = self._keys[name]
-        key.waiting = key.waiting or Waiting(since=now, until=now)
-        key.waiting.error = error
+        key.waiting = key.waiting or Waiting(change)
+        # Without its traceback, which would keep what is in the frames of the user's code.
+        key.waiting.error = AttemptFailed(error.kind, error.text)
         verdict = self._judge.failed(name, key.waiting, now, others=self._has_others)
-        if verdict is Verdict.ACCUSED:
-            self._accused = name
         if verdict is Verdict.OUTAGE:
             self._take_pages_apart()
             parts, self._parts = list(self._parts), deque()
@@ -475,9 +459,4 @@ class Keys:
         self._leave_ready(self._keys[name])
         self._keys[name].waiting = why
         self._waiting[name] = why
-        self._rung += 1
-        heappush(self._alarms, (why.until, self._rung, name))
-
-
-def _in_order(change: Change) -> int:
-    return change.sequence
+        heappush(self._alarms, (why.until, name))

@@ -16,9 +16,10 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from changefeed.feeds.feed import Change
-from changefeed.observers.call import RangeContext
-from changefeed.observers.dead_letters.letter import failure_of
+from changefeed.feeds.errors import RangeRefused
+from changefeed.feeds.feed import Change, unreadable_text
+from changefeed.observers.call import Blame, RangeContext
+from changefeed.observers.dead_letters.letter import Failure, failure_of
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
     AttemptFailed,
@@ -155,8 +156,10 @@ class RangeObservers:
                 return
         hand.context.give(changes)
         try:
-            async with self.context.in_call("process", changes):
-                await hand.observer.process(hand.context, changes)
+            async with self.context.in_call("process", changes) as blame:
+                given = await self._without_what_is_aside(hand, changes, blame)
+                if given:
+                    await hand.observer.process(hand.context, given)
                 if not self.manual:
                     self.context.returned(changes)
         except AttemptFailed as error:
@@ -164,16 +167,54 @@ class RangeObservers:
             try:
                 await self._failed(hand, batch, error)
             finally:
-                self.events.keys_wait(self.context.range.id, len(self.keys.waiting))
+                self._tell_what_waits()
             return
         self.keys.without_memory = 0
         self.keys.done(batch)
         if batch.again:  # else none of its keys has waited
-            self.events.keys_wait(self.context.range.id, len(self.keys.waiting))
+            self._tell_what_waits()
+
+    def _tell_what_waits(self) -> None:
+        waiting, outage = self.keys.waiting.values(), self.keys.outage is not None
+        self.events.keys_wait(self.context.range.id, waiting, outage=outage)
+
+    async def _without_what_is_aside(
+        self, hand: Hand, changes: Sequence[Change], blame: Blame | None
+    ) -> Sequence[Change]:
+        """Put aside what no observer is to be given: what the feed could not read, and what
+        has killed its process again and again. Return the others.
+
+        Without dead letters the range is refused at the first, once those before it are done,
+        as no attempt will help.
+        """
+        found = changes if blame else [x for x in changes if x.unreadable is not None]
+        if not found:  # the usual case
+            return changes
+        for change in found:
+            if self.aside is None:
+                raise await self._refusal(hand, changes, change, blame)
+            self.context.check()
+            failure = Failure(kind="Unreadable", text=change.unreadable or "", trace="")
+            if blame is not None:
+                failure = Failure(kind="Killed", text=blame.reason, trace="")
+            times = 0 if blame is None else blame.times
+            await self.aside.put(hand.context, change, failure, attempts=times)
+        return [] if blame else [x for x in changes if x.unreadable is None]
+
+    async def _refusal(
+        self, hand: Hand, changes: Sequence[Change], at: Change, blame: Blame | None
+    ) -> RangeRefused:
+        before = [x for x in changes if x.sequence < at.sequence]
+        if before:
+            await hand.observer.process(hand.context, before)
+            if not self.manual:
+                self.context.returned(before)
+        reason = unreadable_text(at) if blame is None else _killed_text(at, blame)
+        return RangeRefused(self.context.range.id, reason)
 
     async def _failed(self, hand: Hand, batch: Batch, error: AttemptFailed) -> None:
         left = [x for x in batch.changes if self.context.is_open(x)]
-        verdict = self.keys.failed(batch, left, self._now(), describe(error))
+        verdict = self.keys.failed(batch, left, self._now(), error)
         if verdict is None:
             if left and not batch.again:
                 self.events.observer_retrying(self.context.range.id, 1, error, 0.0)
@@ -225,6 +266,13 @@ class RangeObservers:
     ) -> ObserverFailed:
         sequences = None if change is None else (change.sequence, change.sequence)
         return ObserverFailed(self.context.range.id, sequences, tries, describe(error))
+
+
+def _killed_text(change: Change, blame: Blame) -> str:
+    return (
+        f"the change at sequence {change.sequence} {blame.reason}. Mend the observer, or let "
+        f"the change be put aside (observer.on_failure = 'dead-letter'), and resume the range"
+    )
 
 
 async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

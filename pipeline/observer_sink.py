@@ -24,7 +24,12 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from itertools import groupby
 from random import Random
 from typing import Any, Final
@@ -40,7 +45,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
-from changefeed.observers.call import Blame
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
@@ -182,7 +186,6 @@ class TaskRange:
     """
 
     handing_over = False
-    blamed: Blame | None = None
 
     def __init__(self, name: RangeId, host: str, epoch: int) -> None:
         self.range = FeedRange(id=name)
@@ -219,11 +222,12 @@ class TaskRange:
     def returned(self, changes: Sequence[Change]) -> None:
         self.acknowledge(changes)
 
-    @asynccontextmanager
-    async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
+    def in_call(
+        self, call: str, changes: Sequence[Change]
+    ) -> AbstractAsyncContextManager[None]:
         """Bound nothing: Spark ends tasks."""
         del call, changes
-        yield
+        return nullcontext()
 
 
 async def _deliver(

@@ -12,7 +12,6 @@ from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Successes
 from changefeed.observers.keys import Keys
 from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.readable import ReadableOnly
 from changefeed.observers.middleware.retry import GrowingDelays, RetrySettings
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.range_observers import Hand, RangeObservers
@@ -123,7 +122,4 @@ class ObserverMaker:
 
     def _hand(self, context: RangeContext) -> Hand:
         called = CalledObserver(self.make(), fence=context, seconds=self.settings.timeout)
-        return Hand(
-            ReadableOnly(called, self.aside, context, acknowledges=not self._is_manual),
-            GivenContext(context, keeps=self._is_manual),
-        )
+        return Hand(called, GivenContext(context, keeps=self._is_manual))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Child, FeedRange
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
-from changefeed.leases.health import RangeHealth
+from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.lease import End, KeptCheckpoint, Lease, Member
 
 _TEXT = st.text(max_size=20)
@@ -18,6 +18,15 @@ _HEALTHS = st.builds(
     stuck_since=_STAMPS,
     last_error=st.none() | _TEXT,
     waiting=_COUNTS,
+    oldest=st.none()
+    | st.builds(
+        WaitingKey,
+        key=_TEXT,
+        sequence=_COUNTS,
+        tries=_COUNTS,
+        error=_TEXT,
+        next_try=_STAMPS,
+    ),
 )
 _RANGES = st.builds(
     FeedRange,

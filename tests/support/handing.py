@@ -63,7 +63,6 @@ class Handing:
         self.check, self.sleep, self.flush = gate.check, gate.sleep, gate.flush
         self.range, self.host, self.epoch = gate.range, gate.host, gate.epoch
         self.handing_over = False
-        self.blamed = gate.blamed
         self.successes = Successes()
         self._tracing = tracing
         self._moved = LightEvent()

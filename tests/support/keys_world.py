@@ -14,6 +14,7 @@ from random import Random
 from changefeed.feeds.feed import Change, Position, RangeId
 from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, hash_of
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.judge import Successes, Verdict
 from changefeed.observers.keys import Batch, Keys
 from changefeed.observers.middleware.retry import GrowingDelays, RetrySettings
@@ -21,6 +22,7 @@ from tests.support import make
 
 ATTEMPTS, ROOM, PAGE = 4, 60, 20
 R1 = RangeId("r1")
+NO = AttemptFailed("ValueError", "no")
 
 
 class World:
@@ -139,7 +141,7 @@ class Owner:
             self._settle(batch)
             self.keys.done(batch)
             return
-        verdict = self.keys.failed(batch, batch.changes, self.world.now, "no")
+        verdict = self.keys.failed(batch, batch.changes, self.world.now, NO)
         if verdict is not None and verdict.puts_aside:
             (change,) = batch.changes
             always = change.sequence in self.world.always

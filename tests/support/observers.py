@@ -3,7 +3,6 @@
 import asyncio
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.observers.call import Blame
 from changefeed.observers.errors import LeaseFenced
 from changefeed.observers.observer import CloseReason, Context
 
@@ -20,8 +19,6 @@ class Bare:
 
 class Gate:
     """Lets so many calls pass. It is what all observers of a range are told, as well."""
-
-    blamed: Blame | None = None
 
     def __init__(self, calls: float = float("inf")) -> None:
         self._left = calls

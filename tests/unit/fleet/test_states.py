@@ -4,13 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.states import Listing, fleet_status
 from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
 from changefeed.leases.deaths import Deaths
-from changefeed.leases.health import RangeHealth
+from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from tests.support import make
@@ -56,6 +57,8 @@ def owned(of: str = "anna-1", *, stamp: float | None = NOW) -> Lease:
 
 OWNED = owned()
 FREE = make.lease("r", epoch=1)
+WAITING = WaitingKey(key="k", sequence=17, tries=4, error="ValueError: no", next_try=NOW + 5)
+IN_AN_OUTAGE = structs.replace(WAITING, next_try=None)
 FAILING = RangeHealth(failing_since=7.0, last_error="ValueError: no")
 SUSPECTED = replace(
     OWNED, deaths=Deaths(count=3, care=9, suspect=17, with_suspect=3, cause="SIGSEGV")
@@ -71,12 +74,18 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
         (OWNED, Figures(lag=0, rate=2.0), "reading", None, None),
         (OWNED, Figures(lag=5), "reading", None, None),
         (OWNED.with_health(FAILING), Figures(lag=0), "failing", "ValueError: no", 7.0),
-        (OWNED.with_health(FAILING.waits(2)), Figures(), "failing", "ValueError: no", 7.0),
         (
-            OWNED.with_health(FAILING.waits(2).progressed(8.0)),
+            OWNED.with_health(FAILING.waits(2, WAITING)),
             Figures(),
             "failing",
-            "2 keys wait",
+            "2 keys wait for another try, the longest 'k': change 17 failed 4 times, is tried",
+            7.0,
+        ),
+        (
+            OWNED.with_health(FAILING.waits(2, IN_AN_OUTAGE)),
+            Figures(),
+            "failing",
+            "fails on everything: ValueError: no",
             7.0,
         ),
         (OWNED.with_health(STUCK), Figures(), "stuck", "does not come back", 9.0),
@@ -110,6 +119,12 @@ def test_a_lease_of_keys_that_others_read_waits_for_them() -> None:
     whole, half = make.feed_range("r", "", "FF"), make.feed_range("s", "", "7F")
     seen = status([make.lease(whole, "anna"), make.lease(half)]).ranges
     assert [(x.range, x.state) for x in seen] == [("r", "reading"), ("s", "waiting")]
+
+
+def test_of_keys_that_wait_the_oldest_is_told_and_when_it_is_tried_next() -> None:
+    (seen,) = status([OWNED.with_health(FAILING.waits(2, WAITING))]).ranges
+    assert (seen.waiting, seen.oldest) == (2, WAITING)
+    assert "08:00:05 UTC: ValueError: no" in str(seen.note)
 
 
 # Hosts

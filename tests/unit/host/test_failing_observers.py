@@ -1,6 +1,7 @@
 """Whole hosts whose observers fail: what is put aside, what pauses; nothing is lost."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -147,8 +148,13 @@ async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -
         await asyncio.sleep(190)
         assert delivered(fleet) == all_but(20, 5)
         health = (await lease_in(fleet.container)).health
-        assert (health.waiting, health.last_error) == (1, "ValueError: no such table")
+        assert health.waiting == 1
         assert health.failing_since is not None
+        oldest = health.oldest
+        assert oldest is not None
+        assert (oldest.key, oldest.sequence, oldest.tries) == ("key-5", 6, 11)
+        assert oldest.error == "ValueError: no such table"
+        assert -1 < (oldest.next_try or 0) - time.time() < 60
         await asyncio.sleep(190)
         assert delivered(fleet) == all_but(20)
         assert not (await lease_in(fleet.container)).health.in_trouble

@@ -1,6 +1,6 @@
 """How the health of a range goes from one state to the next."""
 
-from changefeed.leases.health import RangeHealth
+from changefeed.leases.health import RangeHealth, WaitingKey
 
 WELL = RangeHealth(last_progress=1.0)
 
@@ -32,7 +32,9 @@ def test_an_error_is_kept_as_one_short_line() -> None:
 
 
 def test_while_keys_wait_a_range_fails_though_others_of_it_get_on() -> None:
-    waiting = WELL.failed(2.0, "KeyError").waits(2).progressed(3.0)
+    oldest = WaitingKey(key="k", sequence=7, tries=2, error="no", next_try=4.0)
+    waiting = WELL.failed(2.0, "KeyError").waits(2, oldest).progressed(3.0)
     assert (waiting.failing_since, waiting.waiting, waiting.last_progress) == (2.0, 2, 3.0)
-    assert waiting.waits(0) == RangeHealth(last_progress=3.0)
+    assert waiting.oldest == oldest
+    assert waiting.waits(0, None) == RangeHealth(last_progress=3.0)
     assert waiting.caught_up() == RangeHealth(last_progress=3.0)
