@@ -4,7 +4,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 from pydantic import (
     PydanticUndefinedAnnotation,
@@ -73,9 +73,10 @@ def _check_type(name: str, key: str, annotation: Any, value: object) -> None:
     except (PydanticUserError, PydanticUndefinedAnnotation):
         return  # a type of the user's own, or one in it that only type checkers import
     except ValidationError as error:
-        wrong = error.errors()[0]["msg"].removeprefix("Input ")
+        wrong = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("Value error, ")
         quoted = ", or write it in quotes" if annotation is str else ""
+        kind = annotation.__origin__ if get_origin(annotation) is Annotated else annotation
         raise ObserverRefused(
-            f"{name} takes {key}: {inspect.formatannotation(annotation)}, and {key}={value!r} "
+            f"{name} takes {key}: {inspect.formatannotation(kind)}, and {key}={value!r} "
             f"{wrong}{quoted}"
         ) from None

@@ -34,6 +34,7 @@ _OURS: Mapping[str, str] = {
     "log": "changefeed.observers.builtin:LogObserver",
     "jsonl": "changefeed.observers.builtin:JsonLinesObserver",
     "count": "changefeed.observers.builtin:CountObserver",
+    "http": "changefeed.observers.http:HttpObserver",
 }
 
 Target = TypeVar("Target", bound=Callable[..., object])

@@ -46,6 +46,9 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     "acceptance/test_processes.py": (
         "test_a_killed_host_is_started_again_and_the_leases_are_whole",
     ),
+    "acceptance/test_http_sample.py": (
+        "test_each_booking_is_handled_once_in_order_but_the_one_that_is_no_booking",
+    ),
     "acceptance/test_killing_changes.py": ("test_a_fleet_gets_past_a_segmentation_fault",),
     "acceptance/test_operating.py": (
         "test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again",

@@ -115,8 +115,8 @@ def test_the_current_directory_cannot_hide_the_standard_library(here: Path) -> N
             (name, [f"{name!r} is not of the form 'package.module:Class'"])
             for name in ("shop:", ":Orders", "shop:Orders()", "./shop.py:Orders", "a:b:c")
         ),
-        ("order", ["did you mean 'orders'?", "count, jsonl, log"]),
-        ("zzz", ["no observer 'zzz'", "count, jsonl, log"]),
+        ("order", ["did you mean 'orders'?", "count, http, jsonl, log"]),
+        ("zzz", ["no observer 'zzz'", "count, http, jsonl, log"]),
         ("none", ["/none.py", "registers none"]),
         ("two", ["registers 2 (early-orders, late-orders)"]),
         ("jsonl", ["'pth'"]),
