@@ -20,6 +20,8 @@ from changefeed.testing.fleet import Fleet, Sections
 
 ROOT = Path(__file__).parents[3]
 CORE = ("host", "fleet", "leases", "stores", "observers", "feeds/*.py", "feeds/cosmos")
+READY_MADE = ("observers/builtin.py", "observers/http.py")
+"""Written as users write theirs: nothing of the core knows them."""
 PRODUCT = (
     "brokers", "cli", "feeds", "fleet", "host", "leases", "observers", "pipeline",
     "runtime", "stores",
@@ -52,7 +54,8 @@ def leaves(section: Any) -> int:
 
 
 def test_the_core_has_no_more_lines() -> None:
-    assert sum(len(x.read_text("utf-8").splitlines()) for x in files(*CORE)) <= 26_722
+    core = set(files(*CORE)) - {ROOT / x for x in READY_MADE}
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in core) <= 26_471
 
 
 def test_there_are_no_more_protocols_and_settings() -> None:
