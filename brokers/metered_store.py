@@ -8,7 +8,7 @@ from opentelemetry.metrics import MeterProvider
 
 from changefeed.brokers.meters import SECONDS
 from changefeed.feeds.brokers.names import WAL
-from changefeed.feeds.brokers.stores.store import Listed, ObjectStore
+from changefeed.feeds.brokers.stores.store import Listed, ObjectStore, Versioned
 from changefeed.runtime.errors import StoreError
 
 _SIZES = [2**n for n in range(10, 29, 2)]
@@ -66,6 +66,14 @@ class MeteredStore:
     async def put(self, key: str, data: bytes) -> None:
         with self._counted("put"):
             await self._store.put(key, data)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        with self._counted("replace"):
+            return await self._store.replace(key, data, version)
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        with self._counted("get"):
+            return await self._store.newer(key, version)
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         with self._counted("get"):

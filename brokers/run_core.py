@@ -55,7 +55,7 @@ async def open_core(
     cluster = await open_cluster(store)
     core = BrokerCore(store, cluster, sign, settings, clock=clock, wall_us=wall_us, work=work)
     await core.members.claim_name()
-    await core.catalogs.load()
+    await core.catalogs.refresh()
     async with asyncio.TaskGroup() as tasks:
         sleep = asyncio.sleep
         loops: list[tuple[str, Act, Act]] = [

@@ -75,17 +75,16 @@ def next_era(catalog: Catalog) -> Catalog:
 
 def _costs(catalog: Catalog, eras: int) -> Sequence[Result]:
     data = encode_catalog(catalog)
-    shown = asyncio.run(_shown(catalog, decode_catalog(data, catalog.number, _IDENTITY)))
+    shown = asyncio.run(_shown(catalog, decode_catalog(data, _IDENTITY)))
 
     def time_of(what: str, act: Callable[[], object]) -> Result:
         return _result(what, eras, 1e3 * _fastest(act), "ms")
 
-    number = catalog.number
     return [
         _result("partitions", eras, len(catalog.collection(COLLECTION).partitions), ""),
         _result("size", eras, len(data) / 1e6, "MB"),
         time_of("write", lambda: encode_catalog(catalog)),
-        time_of("read", lambda: decode_catalog(data, number, _IDENTITY)),
+        time_of("read", lambda: decode_catalog(data, _IDENTITY)),
         time_of("next era", lambda: next_era(catalog)),
         _result("topology", eras, 1e3 * shown.seconds, "ms"),
         _result("topology, most of it known", eras, 1e3 * shown.again, "ms"),

@@ -21,7 +21,7 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.protocol import Appended, Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.brokers.stores.store import Listed, Versioned
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
@@ -189,6 +189,14 @@ class CountedStore:
     async def put(self, key: str, data: bytes) -> None:
         await self._asked("puts", _WRITE)
         await self._objects.put(key, data)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        await self._asked("puts", _WRITE)
+        return await self._objects.replace(key, data, version)
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        await self._asked("gets", _READ)
+        return await self._objects.newer(key, version)
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         await self._asked("gets", _READ)

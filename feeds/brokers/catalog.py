@@ -1,9 +1,8 @@
 """The catalog of a cluster: its collections, eras, brokers and partitions. Frozen.
 
-A catalog is one object, ``catalog/<n>``: eight hexadecimal digits (the CRC-32 of what
-follows), a line feed, and JSON. It is never changed: to change the catalog is to create the
-next number, and if that exists somebody else was quicker. The newest holds all there is to
-know, so no reader needs two.
+It is one object, ``catalog``: eight hexadecimal digits (the CRC-32 of what follows), a line
+feed, and JSON. To change it is to replace the version that was read; where that is not there
+any more, somebody else was quicker. ``number`` counts the changes.
 
 The era is the cluster's: one for all collections. The partitions of an era that are open
 have no ``last``; those of an era that is ending stay open until it is closed.
@@ -23,7 +22,7 @@ from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 
-FORMAT = 4
+FORMAT = 5
 """The only format that is read and written. Lower numbers were never released."""
 MOST_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
@@ -172,14 +171,14 @@ def first_catalog(cluster: Cluster) -> Catalog:
 
 
 def encode_catalog(catalog: Catalog) -> bytes:
-    assert catalog.number > 0, "catalog 0 is what there is before any is stored"
+    assert catalog.number > 0, "catalog 0 is what there is before one is stored"
     body = msgspec.json.encode(catalog)
     return b"%08x\n" % zlib.crc32(body) + body
 
 
-def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
+def decode_catalog(data: bytes, identity: str) -> Catalog:
     """Read a catalog; refuse one that is damaged, of another cluster, or of another format."""
-    what = f"catalog {number}"
+    what = "the catalog"
     body = checked(data, what)
     try:
         header = from_json(body, _Header)
@@ -192,12 +191,9 @@ def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
         )
     require_format(header.format, what)
     try:
-        catalog = from_json(body, Catalog)
+        return from_json(body, Catalog)
     except Undecodable as error:
         raise ClusterRefused(_damaged(what, str(error))) from error
-    if catalog.number != number:
-        raise ClusterRefused(_damaged(what, f"it says that it is number {catalog.number}"))
-    return catalog
 
 
 def require_format(found: int, what: str) -> None:

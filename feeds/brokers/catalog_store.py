@@ -1,7 +1,7 @@
-"""The catalog of a cluster in its store: reading the newest, creating the next.
+"""The catalog of a cluster in its store: reading it when it has changed, and changing it.
 
-Catalogs are numbered without gaps, so the next is asked for by its number: a miss says that
-there is none yet. That costs one cheap request, and is never late as listings may be.
+It is one object, and is replaced only by who has read what it replaces. To ask whether it has
+changed costs one cheap request.
 """
 
 import uuid
@@ -19,19 +19,21 @@ from changefeed.feeds.brokers.catalog import (
 )
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
-from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.names import CATALOG, CLUSTER, PROBE
+from changefeed.feeds.brokers.stores.store import MISSING, ObjectStore
 from changefeed.runtime.clock import elapsed_time
-from changefeed.runtime.errors import StoreError
+from changefeed.runtime.errors import StoreError, StoreRefused
 
 
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
     """Read what cluster lies in a store, and create it where there is none.
 
-    Raise ``ClusterRefused`` for what is none, or of a format that is not known.
+    Raise ``ClusterRefused`` for what is none, or of a format that is not known, and
+    ``StoreRefused`` for a store that cannot hold a cluster.
     """
     data = await store.get(CLUSTER)
     if data is None and create:
+        await _require_replace(store)
         new = Cluster(identity=uuid.uuid4().hex)
         await store.create(CLUSTER, msgspec.json.encode(new))
         data = await store.get(CLUSTER)  # another broker may have been quicker
@@ -46,6 +48,20 @@ async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
         ) from error
     require_format(cluster.format, "the cluster")
     return cluster
+
+
+async def _require_replace(store: ObjectStore) -> None:
+    """Raise ``StoreRefused`` where an object is replaced whatever its version is."""
+    key = f"{PROBE}/{uuid.uuid4().hex}"
+    first = await store.replace(key, b"1", MISSING)
+    second = None if first is None else await store.replace(key, b"2", first)
+    third = None if first is None else await store.replace(key, b"3", first)
+    await store.delete([key])
+    if second is None or third is not None:
+        raise StoreRefused(
+            "the store takes no conditional requests (If-Match): two brokers would overwrite "
+            "each other's catalog. Use another store, or a newer version of this one"
+        )
 
 
 class CatalogStore:
@@ -65,62 +81,55 @@ class CatalogStore:
         self._cluster = cluster
         self._clock = clock
         self.newest = first_catalog(cluster)
-
-    async def load(self) -> Catalog:
-        """Find the newest catalog from a listing, then go on by numbers."""
-        after = catalog_key(self.newest.number)
-        listed = await self._store.list(CATALOGS, after)
-        numbers = [x for x in (number_of(y.key) for y in listed) if x is not None]
-        if numbers:
-            await self._read(max(numbers))
-        return await self.refresh()
+        self._version = MISSING
 
     async def refresh(self) -> Catalog:
-        """Read on until there is no next number; return the newest."""
-        asked = self._clock()
-        while await self._read(self.newest.number + 1):
-            asked = self._clock()
+        """Read the catalog, if it has changed; return the newest."""
+        asked, known, version = self._clock(), self.newest.number, self._version
+        found = await self._store.newer(CATALOG, version)
+        if found is not None:
+            catalog = decode_catalog(found.data, self._cluster.identity)
+            if catalog.number <= known:
+                raise ClusterRefused(
+                    f"the catalog is number {catalog.number} now, and was {known} before: the "
+                    f"store was restored from an older copy. Start all brokers again"
+                )
+            self._take(catalog, found.version)
         self.confirmed_at = max(self.confirmed_at, asked)
         assert self.confirmed_at <= self._clock(), f"confirmed at {self.confirmed_at}, to come"
         return self.newest
 
     async def change(self, transition: Callable[[Catalog], Catalog]) -> Catalog:
-        """Create the catalog that follows, deciding again whenever somebody was quicker.
+        """Write the catalog that follows, deciding again whenever somebody was quicker.
 
         ``transition`` returns what it was given where there is nothing to do, and may be
         called many times. Raise ``StoreUnavailable`` if the outcome is not known: to call
         again is safe.
         """
-        while True:
-            now = await self.refresh()
-            wanted = transition(now)
-            if wanted is now:
-                return now
+        now = await self.refresh()
+        while (wanted := transition(now)) is not now:
             assert wanted.number == now.number + 1, f"{wanted.number} follows {now.number}"
             assert wanted.identity == now.identity, f"{now.identity} became {wanted.identity}"
-            data = encode_catalog(wanted)
-            key = catalog_key(wanted.number)
-            try:
-                created = await self._store.create(key, data) or (
-                    await self._store.get(key) == data  # a client of the store tried twice
-                )
-            except StoreError:
-                if await self._store.get(key) != data:
-                    raise
-                created = True
-            if created:
-                self._take(wanted)
-                assert self.newest.number >= wanted.number, f"{wanted.number} is not taken in"
-                return self.newest
+            if await self._write(wanted, self._version):
+                break
+            now = self.newest
+        return self.newest
 
-    async def _read(self, number: int) -> bool:
-        data = await self._store.get(catalog_key(number))
-        if data is None:
-            return False
-        self._take(decode_catalog(data, number, self._cluster.identity))
+    async def _write(self, wanted: Catalog, version: str) -> bool:
+        """Write a catalog in the place of a version; return whether it is there by that."""
+        try:
+            written = await self._store.replace(CATALOG, encode_catalog(wanted), version)
+        except StoreError:
+            if await self.refresh() != wanted:
+                raise
+            return True
+        if written is None:  # somebody was quicker; or a client of the store tried twice
+            return await self.refresh() == wanted
+        self._take(wanted, written)
+        assert self.newest.number >= wanted.number, f"{wanted.number} is not taken in"
         return True
 
-    def _take(self, catalog: Catalog) -> None:
+    def _take(self, catalog: Catalog, version: str) -> None:
         if catalog.number > self.newest.number:
-            self.newest = catalog
+            self.newest, self._version = catalog, version
             self.on_newer()

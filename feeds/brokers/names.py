@@ -10,7 +10,8 @@ from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.feed import RangeId
 
 CLUSTER: Final = "cluster.json"
-CATALOGS: Final = "catalog/"
+CATALOG: Final = "catalog"
+PROBE: Final = "probe"
 BROKERS: Final = "brokers/"
 SEGMENTS: Final = "segments/"
 WAL: Final = "wal/"
@@ -18,11 +19,6 @@ WAL: Final = "wal/"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGITS: Final = 12
 _SEQUENCE_DIGITS: Final = 19
-
-
-def catalog_key(number: int) -> str:
-    assert 0 <= number < 10**_DIGITS, f"catalog {number} has no place in a listing"
-    return f"{CATALOGS}{number:0{_DIGITS}}"
 
 
 def broker_key(name: str) -> str:

@@ -69,7 +69,7 @@ class StoredCollection:
         with _answers_of_feeds():
             cluster = await open_cluster(store, create=False)
             catalogs = CatalogStore(store, cluster)
-            await catalogs.load()
+            await catalogs.refresh()
         found = cls(store, catalogs, name)
         found.collection()  # raises where there is none
         return found

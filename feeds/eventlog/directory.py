@@ -95,7 +95,7 @@ async def open_directory(home: Path) -> tuple[LocalStore, CatalogStore]:
     await asyncio.to_thread(_refuse_no_log, home)
     with answers_of_feeds():
         catalogs = CatalogStore(store, await open_cluster(store, create=False))
-        await catalogs.load()
+        await catalogs.refresh()
     catalogs.newest.collection(COLLECTION)  # raises where there is none
     return store, catalogs
 

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.brokers.stores.store import Listed, Versioned
 
-Call = Literal["create", "put", "get", "head", "list", "delete"]
+Call = Literal["create", "put", "replace", "get", "head", "list", "delete"]
 
 
 async def _nothing(_call: Call, _key: str) -> None:
@@ -30,6 +30,14 @@ class WatchedStore(MemoryStore):
     async def put(self, key: str, data: bytes) -> None:
         await self.before("put", key)
         await super().put(key, data)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        await self.before("replace", key)
+        return await super().replace(key, data, version)
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        await self.before("get", key)
+        return await super().newer(key, version)
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         await self.before("get", key)

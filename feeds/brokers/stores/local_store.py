@@ -5,6 +5,9 @@ fails where there is one; the folder is synced before the answer. So what was ac
 outlives a loss of power, and no reader sees half an object. For brokers of one machine: a
 directory shared over a network keeps these promises only where its file system does.
 
+An object is replaced under a lock, which the kernel takes from a process that ends. One that is
+frozen in these milliseconds keeps others from replacing anything until it goes on or is killed.
+
 Objects of rows are many, small, and written one after the other: those lie in files that grow
 (``file_rows``), one sync for all that waits. Callers see no difference. A file with the
 name of such an object counts in its place: so one that is damaged can be restored.
@@ -15,11 +18,13 @@ waited for. Nothing is written to, or said to be missing in, another one that li
 
 import asyncio
 import errno
+import fcntl
 import os
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -34,7 +39,13 @@ from changefeed.feeds.brokers.stores.file_rows import (
     read_frame,
     sync,
 )
-from changefeed.feeds.brokers.stores.store import Listed, ObjectStore
+from changefeed.feeds.brokers.stores.store import (
+    MISSING,
+    Listed,
+    ObjectStore,
+    Versioned,
+    version_of,
+)
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FILE
 from changefeed.runtime.together import together
@@ -43,6 +54,8 @@ T = TypeVar("T")
 _ROW_KEY: Final = re.compile(r"(wal/[0-9]{8}/[^/]+)/([0-9]{12})", re.ASCII)
 _ROWS_WRITTEN: Final = 16
 _ASIDE = ".aside"
+_LOCK = ".lock"
+_LOCK_TRIES, _LOCK_PAUSE = 250, 0.02
 _ROOM = "Make room there: what was acknowledged is safe, and producers wait meanwhile"
 _ADVICE = {
     errno.ENOSPC: _ROOM,
@@ -90,6 +103,21 @@ class LocalStore:
 
     async def put(self, key: str, data: bytes) -> None:
         await self._call(lambda: self._write(key, data, replace=True), key)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        def act() -> str | None:
+            self._make_root()
+            with self._locked():
+                if self._versioned(key).version != version:
+                    return None
+                self._write(key, data, replace=True)
+            return version_of(data)
+
+        return await self._call(act, key)
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        found = await self._call(lambda: self._versioned(key), key)
+        return None if found.version == version else found
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         return await self._call(lambda: self._read(key, start, end), key)
@@ -187,16 +215,41 @@ class LocalStore:
         return None if place is None else self._frames.find(*place)
 
     def _make_row(self, folder: Path) -> None:
+        self._make_root()
+        self._make_folder(folder)
+
+    def _make_root(self) -> None:
         if self._place is None:
             self._root.mkdir(parents=True, exist_ok=True)
         self._check_place()
-        self._make_folder(folder)
+
+    def _versioned(self, key: str) -> Versioned:
+        data = self._read(key, 0, None)
+        return Versioned(b"", MISSING) if data is None else Versioned(data, version_of(data))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of what replaces objects here, in any process."""
+        path = self._root / _LOCK
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            for _ in range(_LOCK_TRIES):
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(_LOCK_PAUSE)
+            else:
+                raise StoreUnavailable(
+                    f"another process holds {path} for {_LOCK_TRIES * _LOCK_PAUSE:.0f} s: look "
+                    f"for a broker or a writer that is frozen, and let it go on or end it"
+                )
+            yield
+        finally:
+            os.close(lock)
 
     def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
         assert not key.startswith("/"), f"{key} is outside the store"
-        if self._place is None:
-            self._root.mkdir(parents=True, exist_ok=True)
-        self._check_place()
+        self._make_root()
         path = self._path(key)
         if not replace and path.exists():
             return False
@@ -278,6 +331,8 @@ class LocalStore:
                 folders.remove(FRAMES)
                 yield from self._found_in_row(Path(folder), {*names}, after)
             for name in names:
+                if name == _LOCK:
+                    continue
                 path = Path(folder, name)
                 key = path.relative_to(self._root).as_posix()
                 if key > after:

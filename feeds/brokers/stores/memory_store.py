@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.brokers.stores.store import MISSING, Listed, Versioned, version_of
 
 
 class MemoryStore:
@@ -21,6 +21,19 @@ class MemoryStore:
 
     async def put(self, key: str, data: bytes) -> None:
         self._write(key, data)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        if self._version(key) != version:
+            return None
+        self._write(key, data)
+        return version_of(data)
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        now = self._version(key)
+        return None if now == version else Versioned(self.objects.get(key, b""), now)
+
+    def _version(self, key: str) -> str:
+        return version_of(self.objects[key]) if key in self.objects else MISSING
 
     def _write(self, key: str, data: bytes) -> None:
         self.objects[key] = bytes(data)

@@ -1,6 +1,7 @@
 """Object stores of clouds, through ``obstore``: S3 and what speaks it, Azure Blob, GCS.
 
-All of them know a put that fails where there is an object already. Credentials, endpoints
+All of them know a put that fails where there is an object already, and one that fails unless
+the object is of a version (If-Match). Credentials, endpoints
 and regions come from the environment variables that each vendor's own tools read
 (``AWS_ENDPOINT_URL``, ``AZURE_STORAGE_ACCOUNT_NAME``, ``GOOGLE_APPLICATION_CREDENTIALS`` ...).
 """
@@ -14,13 +15,14 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    NotModifiedError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
 )
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.brokers.stores.store import MISSING, Listed, Versioned
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
@@ -101,9 +103,26 @@ class RemoteStore:
     async def put(self, key: str, data: bytes) -> None:
         await self._put(key, data, "overwrite")
 
-    async def _put(self, key: str, data: bytes, mode: Any) -> None:
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        mode = "create" if version == MISSING else _update(version)
         try:
-            await self._call(
+            return _version(await self._put(key, data, mode))
+        except (AlreadyExistsError, PreconditionError):
+            return None
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        options: Any = None if version == MISSING else {"if_none_match": _e_tag(version)}
+        try:
+            found = await self._call(obstore.get_async(self._store, key, options=options))
+            return Versioned(bytes(await self._call(found.bytes_async())), _version(found.meta))
+        except NotModifiedError:
+            return None
+        except FileNotFoundError:
+            return None if version == MISSING else Versioned(b"", MISSING)
+
+    async def _put(self, key: str, data: bytes, mode: Any) -> Any:
+        try:
+            return await self._call(
                 obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
             )
         except FileNotFoundError as error:
@@ -149,10 +168,15 @@ class RemoteStore:
     async def _call(self, call: Awaitable[T]) -> T:
         try:
             return await call
-        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+        except (AlreadyExistsError, PreconditionError, NotModifiedError, FileNotFoundError):
             raise
         except BaseError as error:
             raise self._translated(error) from error
+        except NotImplementedError as error:
+            raise StoreRefused(
+                f"the store {self._where} cannot do what brokers need: {_short(error)} Use one "
+                f"that knows conditional requests (If-Match and If-None-Match)"
+            ) from error
 
     def _translated(self, error: BaseError) -> StoreRefused | StoreUnavailable:
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
@@ -172,6 +196,20 @@ class RemoteStore:
                 f"machine: set {_CREDENTIALS[scheme]}"
             )
         return f"Look at the network between, and at {_ENDPOINT[scheme]}, which say where it is"
+
+
+def _version(meta: Any) -> str:
+    """Return an object's version: GCS asks for a generation where others ask for an ETag."""
+    return f"{meta['e_tag']} {meta['version'] or ''}"
+
+
+def _e_tag(version: str) -> str:
+    return version.rpartition(" ")[0]
+
+
+def _update(version: str) -> Mapping[str, str]:
+    e_tag, _, generation = version.rpartition(" ")
+    return {"e_tag": e_tag, **({"version": generation} if generation else {})}
 
 
 def _short(error: Exception) -> str:

@@ -1,12 +1,16 @@
 """What a cluster needs of an object store: the contract. One file for each kind beside it.
 
-``create`` decides every race in a cluster: of any number of callers, for ever, one gets
-``True``. All the rest may be late or repeated without harm: a listing may lack what was
-created a moment ago.
+``create`` and ``replace`` decide every race in a cluster. Of any number of callers that create
+an object, for ever, one gets ``True``; of those that replace one version of it, one. All the
+rest may be late or repeated without harm: a listing may lack what was created a moment ago.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from hashlib import blake2b
+from typing import Final, NamedTuple, Protocol
+
+MISSING: Final = ""
+"""The version of an object that is not there."""
 
 
 class Listed(NamedTuple):
@@ -14,6 +18,18 @@ class Listed(NamedTuple):
 
     key: str
     size: int
+
+
+class Versioned(NamedTuple):
+    """An object as it was at one moment. ``version`` is a text that only its store reads."""
+
+    data: bytes
+    version: str
+
+
+def version_of(data: bytes) -> str:
+    """Return the version of an object in a store that has none of its own."""
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 class ObjectStore(Protocol):
@@ -35,6 +51,21 @@ class ObjectStore(Protocol):
 
     async def put(self, key: str, data: bytes) -> None:
         """Write an object, in the place of one that may be there."""
+        ...
+
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        """Write an object in the place of this version of it; return the version that it has.
+
+        ``None``, and nothing is written, if it is of another version by now. It is durable,
+        and readable by all, as what ``create`` writes. ``MISSING``: if there is none.
+        """
+        ...
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        """Return an object as it is now; ``None`` if it is of this version still.
+
+        One that is not there has no data, and is of the version ``MISSING``.
+        """
         ...
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:

@@ -385,7 +385,7 @@ async def test_a_broker_that_does_not_reach_its_store_sends_clients_to_the_other
         raise StoreUnavailable("no route to the store")
 
     with monkeypatch.context() as cut:
-        for call in ("get", "put", "create", "list"):
+        for call in ("get", "newer", "put", "replace", "create", "list"):
             cut.setattr(given.store, call, away)
         assert (await given.asks("GET", ""))[0] == 200  # nobody has taken its place yet
         await asyncio.sleep(given.core.settings.expiration + 0.2)

@@ -1,4 +1,4 @@
-"""Looks at each catalog as it is created, and at each object as it is deleted."""
+"""Looks at each catalog as it is written, and at each object as it is deleted."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from changefeed.feeds.brokers.catalog import (
 from changefeed.feeds.brokers.compacted import Segment, decode_run
 from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_header
 from changefeed.feeds.brokers.names import (
-    CATALOGS,
+    CATALOG,
     SEGMENTS,
     WAL,
     compacted_prefix,
@@ -47,15 +47,15 @@ class Guard:
         self._probes = probes
         self._living = living
 
-    def created(self, key: str, now: float) -> None:
-        if key.startswith(CATALOGS):
-            self._noting(lambda: self._take(key, now))
+    def replaced(self, now: float) -> None:
+        self._noting(lambda: self._take(now))
+
+    def was_replaced(self) -> None:
+        self._probes.hit(Probe.CATALOG_LOST)
 
     def exists(self, key: str, data: bytes) -> None:
         hit = self._probes.hit
-        if key.startswith(CATALOGS):
-            hit(Probe.CATALOG_LOST)
-        elif key.startswith(WAL):
+        if key.startswith(WAL):
             ours = self._objects.whole(key) == data
             hit(Probe.WRITE_WITHOUT_ANSWER if ours else Probe.FENCED)
 
@@ -74,12 +74,11 @@ class Guard:
         except Violation as violation:
             self.violation = self.violation or violation
 
-    def _take(self, key: str, now: float) -> None:
-        number = number_of(key)
+    def _take(self, now: float) -> None:
         before = self.newest
-        if number != before.number + 1:
-            raise Violation(f"catalog {number} was created after {before.number}")
-        after = decode_catalog(self._objects.data[key], number, before.identity)
+        after = decode_catalog(self._objects.data[CATALOG], before.identity)
+        if after.number != before.number + 1:
+            raise Violation(f"catalog {after.number} was written after {before.number}")
         self.newest = after
         check_follows(before, after)
         self._probe(before, after)

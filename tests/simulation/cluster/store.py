@@ -13,7 +13,8 @@ from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 
-from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.brokers.names import CATALOG
+from changefeed.feeds.brokers.stores.store import MISSING, Listed, Versioned, version_of
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
@@ -42,7 +43,13 @@ class Weather:
 class Watching(Protocol):
     """Looks at what happens in a store."""
 
-    def created(self, key: str, now: float) -> None: ...
+    def replaced(self, now: float) -> None:
+        """Note that the catalog was changed."""
+        ...
+
+    def was_replaced(self) -> None:
+        """Note that the catalog was to be changed, and somebody was quicker."""
+        ...
 
     def exists(self, key: str, data: bytes) -> None:
         """Note that an object was to be created, and that there is one."""
@@ -74,9 +81,20 @@ class Objects:
                 self.watching.exists(key, data)
             return False
         self.put(key, data, now)
-        if self.watching is not None:
-            self.watching.created(key, now)
         return True
+
+    def replace(self, key: str, data: bytes, version: str, now: float) -> str | None:
+        if self.version(key) != version:
+            if self.watching is not None and key == CATALOG:
+                self.watching.was_replaced()
+            return None
+        self.put(key, data, now)
+        if self.watching is not None and key == CATALOG:
+            self.watching.replaced(now)
+        return version_of(data)
+
+    def version(self, key: str) -> str:
+        return version_of(self.data[key]) if key in self.data else MISSING
 
     def put(self, key: str, data: bytes, now: float) -> None:
         if key not in self.data:
@@ -156,6 +174,21 @@ class Link:
             lambda: self._objects.put(key, data, _now()), "put " + key, writes=True
         )
 
+    async def replace(self, key: str, data: bytes, version: str) -> str | None:
+        return await self._call(
+            lambda: self._objects.replace(key, data, version, _now()),
+            "replace " + key,
+            writes=True,
+        )
+
+    async def newer(self, key: str, version: str) -> Versioned | None:
+        def act() -> Versioned | None:
+            now = self._objects.version(key)
+            data = self._objects.data.get(key, b"")
+            return None if now == version else Versioned(data, now)
+
+        return await self._call(act, "get " + key)
+
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         data = await self._call(lambda: self._objects.data.get(key), "get " + key)
         return None if data is None else data[start:end]
@@ -210,7 +243,7 @@ class Link:
         return result
 
     def _late(self, act: Callable[[], T], what: str) -> T:
-        result, creates = act(), what.startswith("create ")
+        result, creates = act(), what.startswith(("create ", "replace "))
         self._probes.hit(Probe.WRITE_CAME_LATE, where=creates and bool(result))
         self._probes.hit(Probe.LATE_AND_FENCED, where=creates and not result)
         return result

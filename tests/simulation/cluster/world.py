@@ -189,7 +189,7 @@ class World:
         if self.objects.watching is None:
             self.guard = Guard(self.objects, await open_cluster(link), self.probes, self._names)
             self.objects.watching = self.guard
-        await catalogs.load()
+        await catalogs.refresh()
         return catalogs
 
     # the story

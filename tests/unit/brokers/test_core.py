@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from changefeed.brokers.operations import split
+from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import (
@@ -15,7 +15,7 @@ from changefeed.feeds.brokers.errors import (
     ClusterRefused,
     PositionGone,
 )
-from changefeed.feeds.brokers.names import catalog_key
+from changefeed.feeds.brokers.names import CATALOG
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended, Topology
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
@@ -205,30 +205,45 @@ async def test_a_catalog_that_is_not_what_was_written_stops_brokers_and_nothing_
     place: int,
 ) -> None:
     store = MemoryStore()
-    async with first_broker(store, parts=1) as core:
-        key = catalog_key(core.catalog.number)
-    flipped = bytearray(store.objects[key])
+    async with first_broker(store, parts=1):
+        pass
+    flipped = bytearray(store.objects[CATALOG])
     flipped[place] ^= 1
-    store.objects[key] = bytes(flipped)
+    store.objects[CATALOG] = bytes(flipped)
     before = dict(store.objects)
-    with pytest.raises(ClusterRefused, match=r"catalog \d+ .* restore it from a copy"):
+    with pytest.raises(ClusterRefused, match=r"catalog .* restore it from a copy"):
         async with open_core(store, "broker-2", settings=QUICK):
             pass
     assert store.objects == before
 
 
-async def test_a_broker_says_that_the_next_catalog_is_damaged_until_it_is_restored() -> None:
+@pytest.mark.parametrize("wrong", [b"00000000\n{}", None])
+async def test_a_broker_says_that_the_catalog_is_damaged_until_it_is_restored(
+    wrong: bytes | None,
+) -> None:
     store = MemoryStore()
     async with first_broker(store) as core:
-        number = core.catalog.number + 1
-        store.objects[catalog_key(number)] = b"00000000\n{}"
+        whole = store.objects.pop(CATALOG)
+        if wrong is not None:
+            store.objects[CATALOG] = wrong
         await asyncio.sleep(10)
         assert "restore it from a copy" in core.failing["follow"]
-        assert [x for x in store.objects if x.startswith("catalog/")][-1] == catalog_key(number)
+        assert store.objects.get(CATALOG) == wrong
         assert await put(core, "orders", batch(P1, "a")) == [1]
-        del store.objects[catalog_key(number)]
+        store.objects[CATALOG] = whole
         await asyncio.sleep(60)
         assert not core.failing
+
+
+async def test_a_broker_refuses_a_catalog_that_is_older_than_what_it_has_seen() -> None:
+    store = MemoryStore()
+    async with first_broker(store) as core:
+        older = store.objects[CATALOG]
+        await create_collection(core.catalogs, "returns")
+        store.objects[CATALOG] = older
+        with pytest.raises(ClusterRefused, match="restored from an older copy"):
+            await create_collection(core.catalogs, "payments")
+        assert store.objects[CATALOG] == older
 
 
 async def test_a_loop_that_fails_stops_nothing_else_and_says_why_until_it_succeeds() -> None:

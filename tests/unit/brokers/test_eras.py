@@ -13,10 +13,11 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import version_of
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support.brokers import QUICK, batch, first_broker, in_era, keys_of, open_ids, put
 from tests.support.watched_store import WatchedStore
 
@@ -155,8 +156,56 @@ async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
     writer, reader = CatalogStore(store, cluster), CatalogStore(store, cluster)
     for n in range(5):
         await create_collection(writer, f"c{n}")
-    assert (await reader.load()).number == 5
-    assert (await reader.refresh()).collections == writer.newest.collections
+    assert (await reader.refresh()).number == 5
+    assert reader.newest == writer.newest
+    assert [x for x in store.objects if x.startswith("catalog")] == ["catalog"]
+
+
+async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() -> None:
+    store = WatchedStore()
+    cluster = await open_cluster(store)
+    catalogs, other = CatalogStore(store, cluster), CatalogStore(store, cluster)
+    replace_really = store.replace
+
+    async def answer_is_lost(key: str, data: bytes, version: str) -> str | None:
+        await replace_really(key, data, version)
+        raise StoreUnavailable("the answer was lost")
+
+    async def tried_twice(key: str, data: bytes, version: str) -> str | None:
+        await replace_really(key, data, version)
+        return await replace_really(key, data, version)
+
+    async def second(call: str, _: str) -> None:
+        if call == "replace":
+            store.before = nothing
+            await create_collection(other, "of-another")
+
+    async def nothing(_call: str, _key: str) -> None:
+        pass
+
+    for n, doing in enumerate((answer_is_lost, tried_twice)):
+        store.replace = doing  # type: ignore[method-assign]
+        await create_collection(catalogs, f"c{n}", parts=1)
+        halves = await split(catalogs, f"c{n}")
+        assert halves.cuts == ((0, 128),)  # to split twice makes quarters
+    store.replace = replace_really  # type: ignore[method-assign]
+    store.before = second
+    await create_collection(catalogs, "c2")
+    assert {x.name for x in catalogs.newest.collections} == {"c0", "c1", "c2", "of-another"}
+    assert (await other.refresh()) == catalogs.newest
+
+
+async def test_a_store_that_replaces_whatever_is_there_is_refused_and_holds_nothing() -> None:
+    class Careless(MemoryStore):
+        async def replace(self, key: str, data: bytes, version: str) -> str | None:
+            del version
+            await self.put(key, data)
+            return version_of(data)
+
+    store = Careless()
+    with pytest.raises(StoreRefused, match="If-Match"):
+        await open_cluster(store)
+    assert store.objects == {}
 
 
 async def test_where_the_store_does_not_say_what_is_stored_batches_beside_it_have_answers() -> (

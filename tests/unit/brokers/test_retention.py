@@ -13,7 +13,7 @@ from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
-from changefeed.feeds.brokers.names import CATALOGS
+from changefeed.feeds.brokers.names import CATALOG
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId
@@ -116,10 +116,10 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
     by_another = list[str]()
 
     async def keep_all(call: str, key: str) -> None:
-        if call == "create" and key.startswith(CATALOGS) and not by_another:
+        if call == "replace" and key == CATALOG and not by_another:
             by_another.append(key)
             catalogs = CatalogStore(store, await open_cluster(store))
-            await catalogs.load()
+            await catalogs.refresh()
             await retain(catalogs, "orders", seconds=None, bytes_=None)
 
     async with first_broker(store, parts=1, settings=KEEPING) as core:

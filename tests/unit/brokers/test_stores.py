@@ -11,7 +11,7 @@ from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.remote_store import RemoteStore
-from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.stores.store import MISSING, ObjectStore
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
 
@@ -45,6 +45,34 @@ async def test_put_writes_in_the_place_of_what_is_there(store: ObjectStore) -> N
     await store.put("a", b"first")
     await store.put("a", b"second")
     assert await store.get("a") == b"second"
+
+
+async def test_one_version_is_replaced_once(store: ObjectStore) -> None:
+    assert await store.newer("a", MISSING) is None
+    first = await store.replace("a", b"first", MISSING)
+    assert first is not None
+    assert await store.replace("a", b"second", MISSING) is None
+    tries = await asyncio.gather(
+        *(store.replace("a", str(n).encode(), first) for n in range(20))
+    )
+    (won,) = (n for n, version in enumerate(tries) if version is not None)
+    assert await store.newer("a", first) == (str(won).encode(), tries[won])
+    assert await store.newer("a", str(tries[won])) is None
+    await store.delete(["a"])
+    assert await store.newer("a", first) == (b"", MISSING)
+    assert await store.replace("a", b"again", str(tries[won])) is None
+    assert await store.get("a") is None
+
+
+async def test_a_client_that_cannot_replace_one_version_says_what_the_store_must_know(
+    tmp_path: Path,
+) -> None:
+    obstore = pytest.importorskip("obstore.store")
+    store = RemoteStore(obstore.LocalStore(tmp_path), "one without")
+    first = await store.replace("a", b"first", MISSING)
+    assert first is not None
+    with pytest.raises(StoreRefused, match="If-Match"):
+        await store.replace("a", b"second", first)
 
 
 async def test_parts_of_an_object_are_read_and_less_where_it_is_shorter(

@@ -47,8 +47,8 @@ def _append() -> bytes:
     [
         (lambda: decode_header(_packed(MAGIC, *FLUSH), "c", Place(1, "b", 1)), FlushDamaged),
         (lambda: decode_run(_packed(RUN, *ENDED), "c", 1, "b", 1), FlushDamaged),
-        (lambda: decode_catalog(_json(NO_TEXT), 1, "c"), ClusterRefused),
-        (lambda: decode_catalog(_json(IN_A_ROW), 1, "c"), ClusterRefused),
+        (lambda: decode_catalog(_json(NO_TEXT), "c"), ClusterRefused),
+        (lambda: decode_catalog(_json(IN_A_ROW), "c"), ClusterRefused),
         (lambda: parsed_append(_append()), WireDamaged),
     ],
 )
