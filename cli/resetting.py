@@ -14,7 +14,6 @@ from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.phrases import named
 from changefeed.fleet.reset import (
     Move,
-    RangeInUse,
     carry_out_move,
     check_position,
     move_means,
@@ -81,10 +80,7 @@ async def _refuse_in_use(
             f"watching whether {', '.join(owners)} lives, for up to "
             f"{settings.leases.expiration:g} s"
         )
-    try:
-        await refuse_in_use(container, {x.range_id for x in meant}, fleet_watch(settings))
-    except RangeInUse as error:
-        raise UserError(str(error)) from error
+    await refuse_in_use(container, {x.range_id for x in meant}, fleet_watch(settings))
 
 
 async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:

@@ -3,7 +3,7 @@
 The range must not be read meanwhile: no host owns it, or its owner is dead, or it is
 paused. A new epoch without an owner comes first, so that no checkpoint of a former owner
 can follow; then the new position is written under it. A host that acquires the lease in
-between wins: the position is left as it was, and ``RangeInUse`` says so.
+between wins: the position is left as it was, and ``UserError`` says so.
 
 Limits: changes of ranges that have ended are not read again, whatever their children
 are reset to. How many changes a move repeats or skips is as exact as the feed's own lag.
@@ -31,27 +31,12 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import vacate_now
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import StoreError, UserError
 
 RESET_FORMS = (
     "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
     "2026-01-31T13:00+01:00), or a position as status shows it"
 )
-
-
-class RangeInUse(Exception):
-    """A living host reads the range, so its position is that host's to write."""
-
-    def __init__(self, range_id: RangeId, owner: str) -> None:
-        super().__init__(range_id, owner)
-        self.range_id = range_id
-        self.owner = owner
-
-    def __str__(self) -> str:
-        return (
-            f"range {self.range_id} is owned by {self.owner}, which lives: pause the range "
-            f"first (changefeed pause {self.range_id}), or stop the fleet"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +86,7 @@ async def refuse_in_use(
     *,
     wall: Callable[[], float] = time.time,
 ) -> None:
-    """Raise ``RangeInUse`` if a living host owns one of ``ranges`` that is not paused.
+    """Raise ``UserError`` if a living host owns one of ``ranges`` that is not paused.
 
     That an owner is dead takes the whole expiration of ``watch`` to see, two renewals if its
     stamp is very old; that it lives, until its next heartbeat or renewal.
@@ -111,15 +96,15 @@ async def refuse_in_use(
         return [x for x in leases if x.range_id in ranges and _is_read(x)]
 
     for _, name, owner in await first_signs(container, watch, leases=are_read, wall=wall):
-        raise RangeInUse(RangeId(name), owner)
+        raise _in_use(RangeId(name), owner)
 
 
 async def carry_out(container: LeaseContainer, move: Move) -> None:
-    """Write the new position. Raise ``RangeInUse`` if a host began to read meanwhile."""
+    """Write the new position. Raise ``UserError`` if a host began to read meanwhile."""
 
     def is_free(lease: Lease) -> bool:
         if _is_read(lease) and lease.sign_of_life != move.lease.sign_of_life:
-            raise RangeInUse(move.range_id, str(lease.owner))
+            raise _in_use(move.range_id, str(lease.owner))
         return True
 
     taken = await vacate_now(container, move.range_id, is_free, lost=move.to)
@@ -133,12 +118,20 @@ async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
         await container.checkpoint(wanted)
     except LeaseConflict as conflict:
         if conflict.stored is not None and conflict.stored.owner is not None:
-            raise RangeInUse(move.range_id, conflict.stored.owner) from conflict
+            raise _in_use(move.range_id, conflict.stored.owner) from conflict
         raise
 
 
 def _is_read(lease: Lease) -> bool:
     return lease.owner is not None and lease.paused is None
+
+
+def _in_use(range_id: RangeId, owner: str) -> UserError:
+    """A living host reads the range, so its position is that host's to write."""
+    return UserError(
+        f"range {range_id} is owned by {owner}, which lives: pause the range first "
+        f"(changefeed pause {range_id}), or stop the fleet"
+    )
 
 
 # With the sentences that say what it means
@@ -183,7 +176,9 @@ async def carry_out_move(container: LeaseContainer, move: Move) -> Outcome:
     """Raise what containers raise."""
     try:
         await carry_out(container, move)
-    except RangeInUse as error:
+    except StoreError:
+        raise
+    except UserError as error:
         return Outcome(f"{move.range_id}: not moved: {error}", failed=True)
     more = "; it is paused, changefeed resume continues it" if move.lease.paused else ""
     return Outcome(f"{move.range_id}: moved to {move.to}{more}")

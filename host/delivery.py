@@ -32,10 +32,9 @@ from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
     AttemptFailed,
-    LeaseFenced,
-    ObserverExhausted,
     ObserverFailed,
     ObserverStuck,
+    out_of_memory,
     ran_out_of_memory,
 )
 from changefeed.observers.observer import CloseReason
@@ -147,10 +146,10 @@ class Delivery:
     async def _after_failure(self, failed: ObserverFailed) -> CloseReason | None:
         """Rest, so that other observers begin; or return why none are to.
 
-        Raise ``ObserverExhausted`` where only a fresh process can help.
+        Raise ``ObserverError`` where only a fresh process can help.
         """
         if ran_out_of_memory(failed):
-            raise ObserverExhausted(self._owned.range_id, failed.reason) from failed
+            raise out_of_memory(self._owned.range_id, failed.reason) from failed
         if self._settings.observer.on_failure == "stop-range":
             return self._pause(str(failed))
         rest = self._settings.observer.retry.max_delay
@@ -301,9 +300,8 @@ class Delivery:
     # what its observers are told, and say
 
     def check(self) -> None:
-        """Raise ``LeaseFenced`` from the moment on that another host may own the lease."""
-        if not self._owned.may_act:
-            raise LeaseFenced(f"the lease of range {self.range.id!r} is not ours")
+        """Raise ``LeaseLost`` from the moment on that another host may own the lease."""
+        self._owned.check()
         self._watch.attempt()
 
     async def sleep(self, seconds: float) -> None:
@@ -361,8 +359,6 @@ class Delivery:
                 async with self._drain.bounded():
                     with tracing.batch(self, changes) if tracing else nullcontext():
                         yield
-        except LeaseFenced:
-            self._owned.lose("it could not be renewed in time")
         except AttemptFailed:
             self._watch.rest()
             raise

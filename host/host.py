@@ -229,7 +229,7 @@ class Host:
             self._serving.exception()  # it is in the log; to be cancelled goes before
             raise cancelled
         if self._serving.cancelled() and cancelled is None:
-            raise self._failure or CancelledByStranger("the host", self._suspect)
+            raise self._failure or CancelledByStranger.of_tasks("the host", self._suspect)
         self._serving.result()
 
     async def ended(self) -> None:
@@ -403,7 +403,9 @@ class Host:
                 await work
         except asyncio.CancelledError:
             if not self._stop.requested.is_set():
-                self._record_failure(CancelledByStranger("a task of the host", self._suspect))
+                self._record_failure(
+                    CancelledByStranger.of_tasks("a task of the host", self._suspect)
+                )
             raise
         except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
             self._record_failure(error)

@@ -165,7 +165,7 @@ class WorkerPool:
         except asyncio.CancelledError:
             if self._draining is None:
                 what = f"the worker of range {worker.lease.range_id}"
-                self._failed(CancelledByStranger(what, self._suspect))
+                self._failed(CancelledByStranger.of_tasks(what, self._suspect))
             raise
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)

@@ -71,7 +71,7 @@ class RangeContext(Protocol):
     handing_over: bool
 
     def check(self) -> None:
-        """Raise ``LeaseFenced`` if nothing may be delivered any more."""
+        """Raise what ends the calls if nothing may be delivered any more."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -3,10 +3,7 @@
 ObserverError
 ├── ObserverRefused      it cannot be used as it is: a person has to act
 ├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
-├── ObserverStuck        a call of it never ends: only a fresh process can help
-├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
-├── LeaseFenced          it may not be called any more: the lease is not ours
-└── DeadLetterConflict   another letter has the id of the one to put: a person decides
+└── ObserverStuck        a call of it never ends: only a fresh process can help
 AttemptFailed            it raised in one attempt, or took too long; it may be repeated
 """
 
@@ -25,10 +22,6 @@ class ObserverError(Failure):
 
 class ObserverRefused(ObserverError, UserError):
     """Not found, not importable, or not to be called. The text is the advice."""
-
-
-class LeaseFenced(ObserverError):
-    """The lease it would be called under may not be acted upon any more."""
 
 
 class ObserverFailed(ObserverError):
@@ -81,43 +74,6 @@ class ObserverStuck(ObserverError):
         )
 
 
-class ObserverExhausted(ObserverError):
-    """It ran out of memory on every attempt, and this process may be what leaks."""
-
-    def __init__(self, range_id: RangeId, reason: str) -> None:
-        super().__init__(range_id, reason)
-        self.range_id = range_id
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"the observer of range {self.range_id!r} ran out of memory: {self.reason}. The "
-            f"range is given up and the host ends, so that a fresh process goes on; give it "
-            f"more memory, or smaller batches (feed.page_size)"
-        )
-
-
-class DeadLetterConflict(ObserverError):
-    """The dead letters hold another change under the id of one that is to be put there.
-
-    Neither may replace the other: the range does not get past the change until somebody
-    has decided which one stays.
-    """
-
-    def __init__(self, letter_id: str, place: str) -> None:
-        super().__init__(letter_id, place)
-        self.letter_id = letter_id
-        self.place = place
-
-    def __str__(self) -> str:
-        return (
-            f"{self.place} holds another change under the id {self.letter_id}, and neither may "
-            f"replace the other: two feeds have one identity here, or one was put back to an "
-            f"older copy. Look at it with: changefeed dead-letters show; then discard or "
-            f"replay it, or give this feed another place (observer.dead_letters)"
-        )
-
-
 class AttemptFailed(Exception):
     """What the user's code has raised in one attempt is the cause; it may be anything. Without
     a cause, the attempt was ended because it took too long.
@@ -137,6 +93,15 @@ class AttemptFailed(Exception):
     def after(cls, call: str, seconds: float) -> "AttemptFailed":
         text = f"{call!r} did not end within {seconds:g} s (observer.timeout)"
         return cls(TimeoutError.__name__, text)
+
+
+def out_of_memory(range_id: RangeId, reason: str) -> ObserverError:
+    """Say that it ran out of memory on every attempt, and this process may be what leaks."""
+    return ObserverError(
+        f"the observer of range {range_id!r} ran out of memory: {reason}. The range is given "
+        f"up and the host ends, so that a fresh process goes on; give it more memory, or "
+        f"smaller batches (feed.page_size)"
+    )
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

@@ -23,9 +23,9 @@ from changefeed.observers.dead_letters.letter import Failure, failure_of
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
     AttemptFailed,
-    ObserverExhausted,
     ObserverFailed,
     ObserverStuck,
+    out_of_memory,
     ran_out_of_memory,
 )
 from changefeed.observers.failure_log import FailureLog
@@ -259,7 +259,7 @@ class RangeObservers:
             return
         self.keys.without_memory += 1
         if self.keys.without_memory == _TRIES_WITHOUT_MEMORY:
-            raise ObserverExhausted(self.context.range.id, describe(error)) from error
+            raise out_of_memory(self.context.range.id, describe(error)) from error
 
     def _failure(
         self, change: Change | None, tries: int, error: AttemptFailed

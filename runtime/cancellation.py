@@ -12,44 +12,37 @@ returns. What ends so has failed, and says so.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from changefeed.runtime.errors import Failure
 
 T = TypeVar("T")
 
 
-class CancelledByClient(Exception):
-    """Something that was called has cancelled the call, which was not asked for."""
-
-
 class CancelledByStranger(Failure):
-    """Tasks were cancelled by code that had not started them. ``what`` says which tasks,
-    ``suspect`` whose code it may be.
-    """
+    """A call or a task was cancelled, and nobody had asked for that. The text says which."""
 
-    def __init__(self, what: str, suspect: str) -> None:
-        super().__init__(what, suspect)
-        self.what, self.suspect = what, suspect
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} was cancelled, and nobody had asked for a stop: look whether "
-            f"{self.suspect} cancels tasks that it has not started, as asyncio.all_tasks() "
-            f"returns them"
+    @classmethod
+    def of_tasks(cls, what: str, suspect: str) -> Self:
+        """Code that had not started them has cancelled tasks: ``what`` says which tasks,
+        ``suspect`` whose code it may be.
+        """
+        return cls(
+            f"{what} was cancelled, and nobody had asked for a stop: look whether {suspect} "
+            f"cancels tasks that it has not started, as asyncio.all_tasks() returns them"
         )
 
 
 @contextmanager
 def cancelled_on_request() -> Iterator[None]:
-    """Let a cancellation of the task pass; raise ``CancelledByClient`` for any other."""
+    """Let a cancellation of the task pass; raise ``CancelledByStranger`` for any other."""
     before = _current().cancelling()
     try:
         yield
     except asyncio.CancelledError as error:
         if _current().cancelling() > before:
             raise
-        raise CancelledByClient("a call was cancelled by what it called") from error
+        raise CancelledByStranger("a call was cancelled by what it called") from error
 
 
 async def keep_cancellation(call: Awaitable[T]) -> T:
@@ -88,7 +81,7 @@ async def in_time(
             return await keep_cancellation(call)
     except TimeoutError as error:
         raise unavailable(f"{who} did not answer {name} within {seconds:g} s") from error
-    except CancelledByClient as error:
+    except CancelledByStranger as error:
         raise unavailable(f"the client of {who} gave {name} up by itself") from error
 
 

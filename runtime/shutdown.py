@@ -69,7 +69,7 @@ class StopSignals:
         except asyncio.CancelledError as error:
             if self._heard:
                 raise
-            raise CancelledByStranger("the main task", suspect) from error
+            raise CancelledByStranger.of_tasks("the main task", suspect) from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

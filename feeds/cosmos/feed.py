@@ -212,10 +212,10 @@ class CosmosFeed(Feed):
         since: object = "Now"
         if instant is not None:
             since = datetime.fromtimestamp(instant // 1_000_000, UTC)
-        try:
-            _, answer = await self._ask(found, since=since, limit=1)
-        except _Ended as ended:
-            raise RangeUnknown(found.id) from ended  # its children start afresh
+        asked = await self._ask(found, since=since, limit=1)
+        if asked is None:
+            raise RangeUnknown(found.id)  # its children start afresh
+        _, answer = asked
         if answer.status == _NOT_MODIFIED:
             return Position(answer.etag)
         return position(self._head(found.id, answer.body, answer.etag).lsn - 1)
@@ -233,10 +233,10 @@ class CosmosFeed(Feed):
     async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         assert limit > 0, "a page holds at least one change"
         check_position(found.id, after)
-        try:
-            place, answer = await self._ask(found, after=after, limit=limit)
-        except _Ended as ended:
-            raise await self._end(found, after) from ended
+        asked = await self._ask(found, after=after, limit=limit)
+        if asked is None:
+            raise await self._end(found, after)
+        place, answer = asked
         if answer.status == _NOT_MODIFIED:
             return RawPage(position=self._stands(place, found.id, after, answer))
         self._behind.pop(found.id, None)
@@ -270,10 +270,10 @@ class CosmosFeed(Feed):
 
     async def _lag(self, found: FeedRange, after: Position) -> int:
         check_position(found.id, after)
-        try:
-            _, answer = await self._ask(found, after=after, limit=1)
-        except _Ended:
+        asked = await self._ask(found, after=after, limit=1)
+        if asked is None:
             return 0  # what is left of it counts as its children'
+        _, answer = asked
         if answer.status == _NOT_MODIFIED:
             return 0
         head = self._head(found.id, answer.body, answer.etag)
@@ -289,15 +289,15 @@ class CosmosFeed(Feed):
         limit: int,
         after: Position | None = None,
         since: object = "Beginning",
-    ) -> tuple[Place, Answer]:
+    ) -> tuple[Place, Answer] | None:
         """Ask for changes behind a position or since a time, where they are by now.
 
-        Raise ``_Ended`` where a position can no longer be asked for under this id.
+        Return ``None`` where a position can no longer be asked for under this id.
         """
         for _ in range(_MOVES):
             place = await self._find(found)
             if not isinstance(place, Place):
-                raise _Ended
+                return None
             query = self._query(place.bounds, after, since)
             try:
                 answer = await self._requests.changes(
@@ -376,7 +376,3 @@ class CosmosFeed(Feed):
 def _lag(newest: int | None, first: int) -> int:
     """Return the distance from the first change that is there to the newest, if it is known."""
     return max(1, (newest or first) - first + 1)
-
-
-class _Ended(Exception):
-    """The range is gone."""

@@ -15,8 +15,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from aiohttp import hdrs, web
 
+from changefeed.host.page.access import Refused
 from changefeed.host.page.files import INDEX, SAFE, page_file
-from changefeed.host.page.stream import EventStream, TooManyWatchers
+from changefeed.host.page.stream import EventStream
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import accepts_gzip
 from changefeed.runtime.web_server import take_time
@@ -64,8 +65,8 @@ class Page:
         events = self.stream.events(_number(request.query.get("after", "")), _gone(request))
         try:
             first = await anext(events, b"")
-        except TooManyWatchers:
-            return json_answer({"error": "too many watch this page at once"}, _BUSY)
+        except Refused as refused:
+            return json_answer({"error": str(refused)}, refused.status)
         take_time(request, _LONGEST)
         answer = web.StreamResponse(
             headers={

@@ -16,7 +16,7 @@ import msgspec
 
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import DeadLetterConflict
+from changefeed.observers.errors import ObserverError
 from changefeed.runtime.errors import StoreMissing
 
 LetterId = NewType("LetterId", str)
@@ -154,7 +154,8 @@ class DeadLetters(Protocol):
         """Keep a letter: once this has returned, it outlives the process and the machine.
 
         If there is one for the same change already, that one stays. If there is one for
-        another change under this id, raise ``DeadLetterConflict`` and keep that one.
+        another change under this id, raise ``ObserverError`` and keep that one: neither may
+        replace the other, and a person decides which one stays.
         """
         ...
 
@@ -187,9 +188,14 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
-    """Raise ``DeadLetterConflict`` if what is kept under the letter's id is another change."""
+    """Raise ``ObserverError`` if what is kept under the letter's id is another change."""
     if (_origin_of(kept), kept.change) != (_origin_of(letter), letter.change):
-        raise DeadLetterConflict(letter.id, place)
+        raise ObserverError(
+            f"{place} holds another change under the id {letter.id}, and neither may replace "
+            f"the other: two feeds have one identity here, or one was put back to an older "
+            f"copy. Look at it with: changefeed dead-letters show; then discard or replay it, "
+            f"or give this feed another place (observer.dead_letters)"
+        )
 
 
 def in_order(head: LetterHead) -> tuple[str, int, str]:

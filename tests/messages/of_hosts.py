@@ -28,7 +28,7 @@ def _name_taken() -> object:
 
 @HOSTS.says("an observer that cancels tasks of the host")
 def _cancelled() -> object:
-    return str(CancelledByStranger("the worker of range r0", "observer shop:Shop"))
+    return str(CancelledByStranger.of_tasks("the worker of range r0", "observer shop:Shop"))
 
 
 HOSTS.each(

@@ -10,7 +10,7 @@ from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.claims import pause, release, resume
-from changefeed.fleet.reset import RangeInUse, carry_out, planned
+from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.leases.container import LeaseContainer
@@ -100,7 +100,7 @@ class Operators:
         await pause(container, [lease.range_id], "to be reset")
         await asyncio.sleep(self._random.uniform(0, 20))
         move = await planned(self.feed(), container, lease.range_id, "beginning")
-        with suppress(RangeInUse):
+        with suppress(UserError):
             await carry_out(container, move)
         await resume(container, [lease.range_id])
 

@@ -17,7 +17,7 @@ from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
-from changefeed.observers.errors import ObserverExhausted
+from changefeed.observers.errors import ObserverError
 from changefeed.observers.middleware.stack import wrap
 from tests.support import make
 
@@ -51,7 +51,7 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
 }
 _ENDED_BY: Mapping[type[Exception], Probe] = {
     NameTaken: Probe.NAME_TAKEN,
-    ObserverExhausted: Probe.WITHOUT_MEMORY,
+    ObserverError: Probe.WITHOUT_MEMORY,
     StopIncomplete: Probe.STOP_CUT_SHORT,
 }
 _KEYS = 40
@@ -360,7 +360,9 @@ class World:
     def _note_end(self, task: "asyncio.Task[None]") -> None:
         try:
             task.result()
-        except (NameTaken, ObserverExhausted, StopIncomplete) as ended:
+        except tuple(_ENDED_BY) as ended:
+            if type(ended) not in _ENDED_BY:
+                raise
             self.checker.hit(_ENDED_BY[type(ended)])
 
     # what happens

@@ -3,7 +3,8 @@
 import asyncio
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.observers.errors import LeaseFenced
+from changefeed.leases.errors import LeaseLost
+from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason, Context
 
 
@@ -30,7 +31,7 @@ class Gate:
     def check(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise LeaseFenced("the lease is not ours")
+            raise LeaseLost(Lease(range=self.range), "the lease is not ours")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -21,15 +21,12 @@ from changefeed.leases.errors import (
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.observers.errors import (
     AttemptFailed,
-    DeadLetterConflict,
-    LeaseFenced,
     ObserverError,
-    ObserverExhausted,
     ObserverFailed,
     ObserverRefused,
     ObserverStuck,
 )
-from changefeed.runtime.cancellation import CancelledByClient
+from changefeed.runtime.cancellation import CancelledByStranger
 from changefeed.runtime.errors import (
     Failure,
     StoreError,
@@ -46,7 +43,7 @@ _MEMBER = Member(name=HostName("a"), incarnation=Incarnation("1"))
 OUR_ERRORS: Final[Sequence[Exception]] = (
     Failure("x"),
     UserError("x"),
-    CancelledByClient("x"),
+    CancelledByStranger("x"),
     FeedError("x"),
     FeedUnavailable("x"),
     FeedRefused("x"),
@@ -67,8 +64,5 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     ObserverRefused("x"),
     ObserverFailed(_R0, (1, 2), 3, "x"),
     ObserverStuck(_R0, "process", 15.0),
-    ObserverExhausted(_R0, "x"),
     AttemptFailed("ValueError", "x"),
-    LeaseFenced("x"),
-    DeadLetterConflict("x", "letters.db"),
 )

@@ -7,11 +7,12 @@ import pytest
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.fleet.reset import RangeInUse, carry_out, planned, refuse_in_use
+from changefeed.fleet.reset import carry_out, planned, refuse_in_use
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import lease_in, now
@@ -78,7 +79,7 @@ async def test_a_range_of_a_living_host_is_refused_as_soon_as_that_renews() -> N
         fleet.start("anna")
         await asyncio.sleep(20)
         began = now()
-        with pytest.raises(RangeInUse, match="pause the range first"):
+        with pytest.raises(UserError, match="pause the range first"):
             await refuse_in_use(container, [R0], make.fleet_watch(), wall=wall)
         assert 0 < now() - began < 11
 
@@ -110,6 +111,6 @@ async def test_a_host_that_takes_the_range_in_the_midst_of_it_keeps_its_position
             )
         return answer
 
-    with pytest.raises(RangeInUse, match="owned by beta"):
+    with pytest.raises(UserError, match="owned by beta"):
         await carry_out(proxied(container, quick), move)
     assert (await lease_in(container)).position == move.lease.position

@@ -14,7 +14,7 @@ from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Change, Feed, FeedRange, Position, RangeId
 from changefeed.fleet.claims import resume
 from changefeed.observers.error_text import kind_of
-from changefeed.observers.errors import ObserverExhausted
+from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support import make
@@ -340,7 +340,7 @@ async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range(
     failing = Failing(raises=error)
     async with fleet_of(failing, make.memory_feed(1, 10), observer) as fleet:
         fleet.start("a")
-        with pytest.raises(ObserverExhausted):
+        with pytest.raises(ObserverError, match="out of memory"):
             await asyncio.wait_for(fleet.running["a"], 60)
         assert len(failing.calls) < 15
         assert [reason for _, _, reason in fleet.log.closed] == [CloseReason.FAILED]

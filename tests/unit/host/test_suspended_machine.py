@@ -10,12 +10,13 @@ import pytest
 from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.liveness import living_hosts
-from changefeed.fleet.reset import RangeInUse, refuse_in_use
+from changefeed.fleet.reset import refuse_in_use
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_host
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
+from changefeed.runtime.errors import UserError
 from changefeed.testing.lease_cast import not_refused
 from tests.support import make
 
@@ -81,6 +82,6 @@ async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
     async with asyncio.TaskGroup() as group:
         group.create_task(sleep_and_go_on())
         living = group.create_task(living_hosts(leases, make.fleet_watch(settings)))
-        with pytest.raises(RangeInUse, match="r0"):
+        with pytest.raises(UserError, match="r0"):
             await refuse_in_use(leases, [owned.range_id], make.fleet_watch(settings))
     assert living.result() == ["a"]

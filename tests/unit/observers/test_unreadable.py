@@ -6,8 +6,8 @@ import pytest
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change
+from changefeed.leases.errors import LeaseLost
 from changefeed.observers.dead_letters import MemoryDeadLetters
-from changefeed.observers.errors import LeaseFenced
 from changefeed.observers.observer import Context
 from tests.support import make
 from tests.support.handing import Handing
@@ -49,7 +49,7 @@ async def test_without_dead_letters_the_range_is_refused_there_once_those_before
 
 async def test_behind_the_fence_nothing_is_put_aside() -> None:
     handing = Handing(Handling, context=Gate(1), on_failure="dead-letter")
-    with pytest.raises(LeaseFenced):
+    with pytest.raises(LeaseLost):
         await handing.process([odd(1)])
     assert await handing.put_aside() == []
 

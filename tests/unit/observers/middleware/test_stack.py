@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.leases.errors import LeaseLost
 from changefeed.observers.adapters import adapt
-from changefeed.observers.errors import LeaseFenced, ObserverStuck
+from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.middleware import retry
 from tests.support import make
 from tests.support.handing import Handing
@@ -50,7 +51,6 @@ def cancelled_by_itself() -> BaseException:
         asyncio.CancelledError,
         cancelled_by_itself,
         lambda: ObserverStuck(RangeId("r1"), "process", 15.0),
-        lambda: LeaseFenced("not theirs to say"),
     ],
 )
 async def test_whatever_the_observer_raises_it_is_tried_again_and_has_failed_then(
@@ -79,7 +79,7 @@ async def test_the_fence_ends_the_attempts(settings: dict[str, Any]) -> None:
 
     partitions = settings.get("concurrency", 1)
     handed = handing(observe, Gate(2 * partitions), **settings)
-    with pytest.raises(LeaseFenced, match="the lease is not ours"):
+    with pytest.raises(LeaseLost, match="the lease is not ours"):
         await handed.process(BATCH)
     assert calls.count("a") == 1
 
