@@ -45,7 +45,7 @@ def retain(
 ) -> None:
     """Say what of a collection is kept. Raise ``UserError`` unless it is all or a part."""
     if forever == bool(seconds or most_bytes):
-        raise UserError("say --for, --bytes or both, or else --forever")
+        raise UserError("give --for, --bytes or both, or --forever")
     found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most_bytes))
     say(f"collection {found.collection} is kept as said from now on")
 

@@ -42,7 +42,7 @@ def write_config(file: Path, text: str, *, force: bool) -> None:
         with file.open("w" if force else "x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        more = " already; --force overwrites it" if file.is_file() else ", and is no file"
+        more = " already; --force overwrites it" if file.is_file() else ", and is not a file"
         raise UserError(f"{file} is there{more}") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error

@@ -29,7 +29,7 @@ Processes = Annotated[
         "--processes",
         min=1,
         max=_MOST_CHILDREN,
-        help="Run so many on this machine, NAME-1, NAME-2 and so on, under one supervisor.",
+        help="Run this many processes (NAME-1, NAME-2, …) under one supervisor.",
     ),
 ]
 """How many; ``None`` for this process alone."""
@@ -192,8 +192,8 @@ def _path(name: str, text: str) -> list[str]:
     while isinstance(inner, dict):
         if len(inner) != 1:
             raise UserError(
-                f"--set {text}: {name!r} is no name of a setting; a part of it that has other "
-                f"characters than letters, digits, - and _ is quoted, as in "
+                f"--set {text}: {name!r} is not the name of a setting; quote a part that has "
+                f"other characters than letters, digits, - and _, as in "
                 f'observer.options."a.b"=1'
             )
         ((key, inner),) = inner.items()

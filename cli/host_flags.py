@@ -74,7 +74,7 @@ class HostFlags(FeedFlags, ObserverFlags):
     ] = None
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The host's name, its own within the fleet."),
+        typer.Option("--name", help="The host's name, unique within the fleet."),
         Sets(("host", "name")),
     ] = None
 

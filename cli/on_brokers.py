@@ -21,7 +21,7 @@ def client_of(address: str) -> AbstractAsyncContextManager[BrokerClient]:
     """Raise ``UserError``, with the form there is, for what is no collection of a cluster."""
     scheme, _, place = address.partition(":")
     if not is_on_brokers(address):
-        raise UserError(f"{address!r} is no collection of a cluster: give {PLAIN}:{FORM}")
+        raise UserError(f"{address!r} is not a collection of a cluster: give {PLAIN}:{FORM}")
     return BrokerClient.open(parse_address(scheme, place), BrokerAccess.of_environment())
 
 

@@ -64,7 +64,7 @@ _ALL = View()
 def refuse_contradictions(view: View, *, json: bool, watch: bool) -> None:
     """Raise ``UserError`` for flags that do not go together."""
     if json and view != View():
-        raise UserError("--sort and --filter are for tables: what programs read has it all")
+        raise UserError("--sort and --filter are for tables: --json shows all ranges")
     if view.sort is Sort.RATE and not watch:
         raise UserError("rates take two looks: --sort=rate goes with --watch only")
 

@@ -179,7 +179,7 @@ class MemoryFeed(Feed):
         commit time that no calendar has.
         """
         if committed_us is not None and not MIN_TIME_US <= committed_us <= MAX_TIME_US:
-            raise ValueError(f"{committed_us} µs since 1970 is no time in the years 1 to 9999")
+            raise ValueError(f"{committed_us} µs since 1970 lies outside the years 1 to 9999")
         found = self._holder_of(key) if range_id is None else self._open_range(range_id)
         now = int(self._clock() * 1_000_000) if committed_us is None else committed_us
         change = Change(
@@ -327,7 +327,7 @@ def _sequence(found: _Range, range_id: RangeId, after: Position) -> int:
     if not (after.isascii() and after.isdigit()) or int(after) > len(found.changes):
         raise RangeRefused(
             range_id,
-            f"{after!r} is no position in range {range_id!r}, which has {len(found.changes)} "
+            f"{after!r} is not a position in range {range_id!r} of {len(found.changes)} "
             f"changes: it is of another feed. Start again from the beginning or from now",
         )
     return int(after)

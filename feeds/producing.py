@@ -66,9 +66,9 @@ def log_directory(address: str | Path) -> Path:
     looks = _SCHEME.match(address) if place == address else None
     if looks is not None and (looks[2] or not Path(address.partition("/")[0]).is_dir()):
         near = get_close_matches(looks[1].lower(), _WRITABLE, n=1)
-        advice = f"did you mean {near[0]}:{address[len(looks[1]) + 1 :]}?" if near else ""
+        advice = f"Did you mean {near[0]}:{address[len(looks[1]) + 1 :]}?" if near else ""
         raise FeedRefused(
-            f"{address!r} is no event log, and no collection of a cluster. "
+            f"{address!r} is neither an event log nor a collection of a cluster. "
             f"{advice or _forms()} A directory of that name is ./{address}"
         )
     if not place:

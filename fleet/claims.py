@@ -33,7 +33,7 @@ PAUSE_MEANS = (
     "Their owners finish their current batch, checkpoint and release them. A range whose "
     "lease is made later, after a split, say, is not paused."
 )
-RESUME_MEANS = "Let some ranges, or all, be read again, from their checkpoints on."
+RESUME_MEANS = "Read paused ranges again, from their checkpoints on."
 RELEASE_MEANS = (
     "Hosts do this by themselves with what has expired. It is for not waiting, and for an "
     "owner that renews but is stuck; stop that one as well. What the owner had in hand is "

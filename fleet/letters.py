@@ -27,7 +27,7 @@ REPLAY_MEANS = (
     "Later changes of the same keys have been handled long ago: the observer must be able to "
     "recognize an older change. Where one fails again, later ones of its key are left out."
 )
-DISCARD_MEANS = "Forget letters for good, without giving their changes to an observer."
+DISCARD_MEANS = "Delete letters for good, without giving their changes to an observer."
 
 
 def existing_letters(
@@ -48,7 +48,7 @@ def select_letters(
     for wanted in ids:
         if wanted not in known:
             others = "; changefeed dead-letters list names them" if known else ", nor any other"
-            raise UserError(f"there is no dead letter {wanted!r}{others}")
+            raise UserError(f"there is not a dead letter {wanted!r}{others}")
     return [x for x in letters if (not ids or x.id in ids) and of in (None, x.observer)]
 
 

@@ -161,7 +161,7 @@ async def planned_moves(
     except FeedRefused as error:
         if start_in(to) is not None:
             raise
-        raise UserError(f"{to!r} is no position to move to: {RESET_FORMS}. {error}") from error
+        raise UserError(f"{to!r} is not a position: {RESET_FORMS}. {error}") from error
 
 
 def move_question(moves: Sequence[Move]) -> str:

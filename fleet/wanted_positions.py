@@ -33,7 +33,7 @@ async def refuse_wrong_positions(wanted: Positions, feed: Feed, *, start: StartA
     """
     if wanted.feed not in ("", feed.identity):
         raise StoreRefused(
-            f"the file has positions in another feed ({wanted.feed}) than the one at this "
+            f"the file has positions of another feed ({wanted.feed}) than the one at this "
             f"address ({feed.identity}): they mean nothing there"
         )
     leases = wanted.leases

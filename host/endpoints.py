@@ -99,7 +99,7 @@ class Answers:
         if path == "/leases":
             return _json(self._report())
         there = ", ".join(x for x in PATHS if x != "/metrics" or self._scrape is not None)
-        return _json({"error": f"there is no {path}; there are: {there}"}, 404)
+        return _json({"error": f"there is no {path}. Known paths: {there}"}, 404)
 
     def _report(self) -> Report:
         return Report(host=self.name) if self.host is None else report_of(self.host)

@@ -92,12 +92,11 @@ def read_document(document: bytes) -> Positions:
             return msgspec.json.decode(document, type=Positions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreRefused(
-            f"this is no document of positions ({error}): changefeed positions export writes "
-            f"such"
+            f"this is not a file of positions ({error}): changefeed positions export writes one"
         ) from error
     advice = "upgrade changefeed-host" if found > FORMAT else "save the positions again"
     raise StoreRefused(
-        f"this is a document of positions in format {found}, and this version of "
+        f"this is a file of positions in format {found}, and this version of "
         f"changefeed-host reads format {FORMAT} only: {advice}"
     )
 

@@ -29,8 +29,8 @@ class TraceContextPointer:
     def __init__(self, pointer: str) -> None:
         if pointer and not pointer.startswith("/"):
             raise ValueError(
-                f"{pointer!r} is no JSON pointer: one begins with a slash, as in /{pointer}, "
-                "or is empty for the whole body"
+                f"{pointer!r} is not a JSON pointer: one begins with a slash, as in "
+                f"/{pointer}, or is empty for the whole body"
             )
         self._steps = [x.replace("~1", "/").replace("~0", "~") for x in pointer.split("/")[1:]]
         self._propagator = TraceContextTextMapPropagator()

@@ -143,7 +143,7 @@ def read_secret(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"the secret in {file} cannot be read: {error}") from error
     if secret is None:
-        raise UserError(f"{file} is no regular file, so no secret can be read from it")
+        raise UserError(f"{file} is not a regular file, so no secret can be read from it")
     if not secret:
         raise UserError(f"{file} is empty, and should hold a secret")
     return secret

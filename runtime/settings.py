@@ -177,4 +177,4 @@ def _read(file: Path, init_command: str) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"the settings in {file} cannot be read: {reason}") from error
     except (ValueError, RecursionError) as error:  # also a number that is too long
-        raise UserError(f"{file} is no TOML: {error}") from error
+        raise UserError(f"{file} is not TOML: {error}") from error

@@ -120,7 +120,7 @@ def unknown_variables(
             kind = "section" if len(name) > 1 else "setting"
             found.append(
                 f"the environment has {variable}, but there is no {kind} "
-                f"{name[0]!r} of settings: there are {', '.join(tops)}"
+                f"{name[0]!r}. Known: {', '.join(tops)}"
             )
         found += _inside_a_setting(variable, name, prefix, settings)
     return found
@@ -140,7 +140,7 @@ def misspelled_variables(model: type, environ: Mapping[str, str], prefix: str) -
         setting = None if name in right else meant.get(name.replace("__", "_"))
         if setting is not None and not _OF_KUBERNETES.match(value):
             found.append(
-                f"{variable} in the environment is no setting: write it as {setting}, "
+                f"{variable} in the environment is not a setting: write it as {setting}, "
                 f"with two underscores"
             )
     return found
@@ -196,9 +196,9 @@ def _line(
         return f"{name} (from {source}): {_why_unknown(name, of_model, in_list=in_list)}"
     if errors[0]["type"] == "missing":
         if in_list:
-            return f"{name} (from {source}): there is none, and it has to be there"
+            return f"{name} (from {source}): it is required, and missing"
         variable = sources.variable(path)
-        return f"{name}: there is none; name it with a flag, in {variable} or in the file"
+        return f"{name} is required: set it with a flag, in {variable} or in the file"
     allowed, given = _allowed(name, errors), errors[0]["input"]
     if isinstance(given, Mapping) and not errors[0]["type"].endswith("_type"):
         return f"{name}: {allowed}"  # its settings do not fit together

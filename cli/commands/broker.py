@@ -23,7 +23,7 @@ class BrokerFlags(SettingsFlags):
     ] = None
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The broker's name, its own within the cluster."),
+        typer.Option("--name", help="The broker's name, unique within the cluster."),
         Sets(("broker", "name")),
     ] = None
 

@@ -15,7 +15,9 @@ dead_letters = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Ids, as list shows them.")
+]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 
@@ -41,12 +43,12 @@ def replay(
     of: Annotated[
         str | None,
         typer.Option(
-            "--of", metavar="OBSERVER", help="Only those of this observer, by its name."
+            "--of", metavar="OBSERVER", help="Only letters of the observer of this name."
         ),
     ] = None,
     flags: ReplayFlags,
 ) -> None:
-    """Give changes to the observer again, one by one, and forget those it has handled.
+    """Give changes to the observer again, one by one, and delete the letters it handles.
 
     --all is all letters of this observer, by its name; with --of, all of another, which was
     renamed, say. Letters that are named by their ids are given to it, whosever they are.
@@ -67,7 +69,7 @@ def replay(
 @dead_letters.command()
 @with_flags
 def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
-    """Forget letters for good, without giving their changes to an observer."""
+    """Delete letters for good, without giving their changes to an observer."""
     from changefeed.cli import letters
 
     with exit_on_error():

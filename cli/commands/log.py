@@ -9,7 +9,7 @@ from changefeed.cli.quantities import duration_option, size_option
 from changefeed.feeds.brokers.address import FORM, PLAIN
 
 log = typer.Typer(
-    help="Look after an event log, or a collection of a cluster.", no_args_is_help=True
+    help="Manage an event log, or a collection of a cluster.", no_args_is_help=True
 )
 
 Address = Annotated[
@@ -31,12 +31,10 @@ def create(
     *,
     parts: Annotated[
         int | None,
-        typer.Option(
-            "--parts", min=1, help="How many parts, for good; each can be split (default: 12)."
-        ),
+        typer.Option("--parts", min=1, help="Number of parts, fixed for good (default: 12)."),
     ] = None,
 ) -> None:
-    """Create a collection. Its number of parts is for good."""
+    """Create a collection. Its number of parts is fixed for good."""
     from changefeed.cli import collections
 
     with exit_on_error():
@@ -48,9 +46,9 @@ def status(
     address: Address,
     *,
     json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh each second.")] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="Also the ranges of eras that have ended.")
+        bool, typer.Option("--all", help="Show ranges of ended eras, too.")
     ] = False,
 ) -> None:
     """Show the brokers, the era, the ranges and their homes, producers, and what is stored.
@@ -86,10 +84,10 @@ def retain(
     address: Address,
     *,
     for_: Annotated[
-        float | None, duration_option("--for", min=1, help="How long: 7d, 12h, 30m, 90s.")
+        float | None, duration_option("--for", min=1, help="Keep records: 7d, 12h, 30m, 90s.")
     ] = None,
     bytes_: Annotated[
-        int | None, size_option("--bytes", help="How much of it: 500MiB, 20GiB.")
+        int | None, size_option("--bytes", help="Keep at most: 500MiB, 20GiB.")
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Delete nothing.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ def monitor(
     *,
     actions: Annotated[
         bool,
-        typer.Option("--actions", help="Let those act who have web.token; else look only."),
+        typer.Option("--actions", help="Allow actions from the page, with web.token."),
     ] = False,
     lag_per_host: Annotated[
         int, typer.Option("--lag-per-host", min=1, help="Target lag per host, in changes.")

@@ -19,14 +19,14 @@ def pause(
     *,
     flags: LeaseFlags,
     all_: Annotated[
-        bool, typer.Option("--all", help="All that exist: the whole fleet stands still.")
+        bool, typer.Option("--all", help="All ranges: the whole fleet stands still.")
     ] = False,
     reason: Annotated[
-        str, typer.Option("--reason", help="Why; status, logs and /leases show it.")
+        str, typer.Option("--reason", help="The reason that status, logs and /leases show.")
     ] = "paused by hand",
     force: Annotated[
         bool,
-        typer.Option("--force", help="Do not wait for owners: take their leases away now."),
+        typer.Option("--force", help="Take the leases away now, without waiting for owners."),
     ] = False,
 ) -> None:
     """Stop reading some ranges until they are resumed, or all of them with --all.
@@ -50,12 +50,14 @@ def pause(
 def resume(
     ranges: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RANGE]...", help="Without any, all that are paused."),
+        typer.Argument(
+            metavar="[RANGE]...", help="The ranges to resume (default: all that are paused)."
+        ),
     ] = None,
     *,
     flags: LeaseFlags,
 ) -> None:
-    """Let some ranges, or all, be read again, from their checkpoints on."""
+    """Read paused ranges again, from their checkpoints on."""
     from changefeed.cli import pausing
 
     with exit_on_error():

@@ -19,7 +19,7 @@ pipeline = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Once = Annotated[bool, typer.Option("--once", help="End where the feed is now.")]
+Once = Annotated[bool, typer.Option("--once", help="End at the current end of the feed.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def status(
     flags: PipelineFlags,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh each second.")] = False,
 ) -> None:
     """Show how far each table is. Spark is not started, and the pipeline need not run.
 

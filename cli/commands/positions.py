@@ -11,7 +11,7 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.runtime.exit_codes import FAILED
 
 positions = typer.Typer(
-    help="Write down a fleet's positions, and give them to a fleet.", no_args_is_help=True
+    help="Save the positions of a fleet, and restore them.", no_args_is_help=True
 )
 
 
@@ -23,7 +23,7 @@ def export(
     ],
     flags: FeedFlags,
 ) -> None:
-    """Write down where each range is, what has ended, and what is paused.
+    """Save where each range is, what has ended, and what is paused.
 
     Hosts may run meanwhile. Each position is a checkpoint; which ranges there are, and which
     have ended, is of one moment. An existing file is replaced at once or not at all.
@@ -47,9 +47,11 @@ def import_(
     ],
     flags: FeedFlags,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")
     ] = False,
 ) -> None:
     """Give a fleet the positions of a file, of a pipeline, or of a Java or .NET fleet.

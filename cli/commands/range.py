@@ -13,21 +13,21 @@ from changefeed.cli.quantities import duration_option
 _MOST_PARTS = 256
 
 range_ = typer.Typer(
-    help="Read a range of the feed in parts, and parts as one again.", no_args_is_help=True
+    help="Split a range into parts of its keys, and merge parts.", no_args_is_help=True
 )
 
 
 @range_.command()
 @with_flags
 def split(
-    name: Annotated[str, typer.Argument(metavar="RANGE", help="As status names it.")],
+    name: Annotated[str, typer.Argument(metavar="RANGE", help="A range, as status shows it.")],
     flags: FeedFlags,
     *,
     into: Annotated[
         int, typer.Option("--into", min=2, max=_MOST_PARTS, help="How many parts.")
     ] = 2,
 ) -> None:
-    """Read a range of the feed in parts of its keys, so that more hosts share it.
+    """Split a range into parts of its keys, so that more hosts share it.
 
     Its owner finishes its current batch, checkpoints and releases it; the parts go on from
     there, and the order of each key is kept. For feeds in Cosmos DB and event logs.
@@ -41,17 +41,17 @@ def split(
 @range_.command()
 @with_flags
 def merge(
-    ranges: Annotated[list[str], typer.Argument(metavar="RANGE", help="Whose keys touch.")],
+    ranges: Annotated[
+        list[str], typer.Argument(metavar="RANGE", help="Parts with adjacent keys.")
+    ],
     flags: FeedFlags,
     *,
     wait: Annotated[
         float,
-        duration_option(
-            "--wait", max=86_400, help="How long to wait until they are at one position."
-        ),
+        duration_option("--wait", max=86_400, help="How long to wait for one common position."),
     ] = 60.0,
 ) -> None:
-    """Read parts of one range of the feed as one again.
+    """Merge parts of one range of the feed.
 
     They must be at one position, or nothing could be exact: so this waits until all have been
     read to their end while the feed rests for a moment, and ends with 2 if it does not.

@@ -14,7 +14,8 @@ from changefeed.runtime.exit_codes import FAILED
 @with_flags
 def reset(
     ranges: Annotated[
-        list[str] | None, typer.Argument(metavar="[RANGE]...", help="As status names them.")
+        list[str] | None,
+        typer.Argument(metavar="[RANGE]...", help="Ranges, as status shows them."),
     ] = None,
     *,
     flags: FeedFlags,
@@ -25,9 +26,11 @@ def reset(
     all_: Annotated[
         bool, typer.Option("--all", help="All ranges that have not ended.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")
     ] = False,
 ) -> None:
     """Move ranges to another position: what lies after it is delivered, once more or not.

@@ -28,16 +28,16 @@ def status(
     flags: FeedFlags,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh each second.")] = False,
     sort: Annotated[
-        Sort, typer.Option("--sort", help="The order of ranges: the largest figures first.")
+        Sort, typer.Option("--sort", help="Sort ranges: largest figures first.")
     ] = Sort.RANGE,
     filter_: Annotated[
         str,
         typer.Option(
             "--filter",
-            help="Only ranges of such a name, owner or state (unowned, failing, stuck, paused, "
-            "…); * is anything.",
+            help="Only ranges whose name, owner or state matches (unowned, failing, stuck, "
+            "paused, …); * is anything.",
         ),
     ] = "*",
 ) -> None:

@@ -95,9 +95,9 @@ def record_of(line: bytes, fields: Fields) -> Record | None:
     try:
         value = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLine(f"it is no JSON: {error}") from None
+        raise BadLine(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BadLine("it is JSON, but no object")
+        raise BadLine("it is JSON, but not an object")
     return Record(
         key=_text(value, fields.key),
         id=None if fields.id is None else _text(value, fields.id),
@@ -156,12 +156,12 @@ def _time_us(value: Any, name: str | None) -> int | None:
             wanted = "a time with its zone, or seconds since 1970"
             raise BadLine(f"it has no {name!r}" + _but(found, wanted))
     except (ValueError, OverflowError, FeedRefused) as error:
-        raise BadLine(f"its {name!r} is no time: {error}") from None
+        raise BadLine(f"its {name!r} is not a time: {error}") from None
     if MIN_TIME_US <= time_us <= MAX_TIME_US:
         return time_us
     milliseconds = MIN_TIME_US <= time_us // 1000 <= MAX_TIME_US and not isinstance(found, str)
     advice = ": are those milliseconds? Seconds are wanted" if milliseconds else ""
-    raise BadLine(f"its {name!r} is no time in the years 1 to 9999{advice}")
+    raise BadLine(f"its {name!r} is not a time in the years 1 to 9999{advice}")
 
 
 def _but(found: object, wanted: str) -> str:

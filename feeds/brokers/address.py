@@ -44,7 +44,7 @@ def broker_urls(scheme: str, hosts: str, address: str = "") -> tuple[str, ...]:
         parsed = _BROKER.fullmatch(host.strip())
         port = int((parsed and parsed[2]) or DEFAULT_PORT)
         if parsed is None or not 0 < port <= _MOST_PORT:
-            raise _refused(address or hosts, f"{host!r} is no host and port of a broker")
+            raise _refused(address or hosts, f"{host!r} is not the host and port of a broker")
         found.append(f"{web}://{parsed[1]}:{port}")
     return tuple(dict.fromkeys(found))
 

@@ -213,7 +213,7 @@ def header_bytes(data: bytes) -> int:
         raise FlushDamaged(f"it has {len(data)} bytes only")
     magic, size, _ = _FIXED.unpack_from(data)
     if magic != MAGIC:
-        raise FlushDamaged("it is no flush, or one of a later format")
+        raise FlushDamaged("it is not a flush, or has a later format")
     if size > MOST_HEADER:
         raise FlushDamaged(f"its header is said to have {size} bytes")
     return _FIXED.size + int(size)

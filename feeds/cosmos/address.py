@@ -157,7 +157,7 @@ def _checked(key: str) -> str:
         base64.b64decode(key, validate=True)
     except ValueError:
         raise AddressWrong(
-            f"the key of Cosmos DB is not base64, so it is no key: look whether {_KEY} or "
+            f"the key of Cosmos DB is not base64, so it is not a key: check whether {_KEY} or "
             f"{_CONNECTION_STRING} was cut off, or is another secret (it is not shown here)"
         ) from None
     return key
@@ -194,7 +194,7 @@ def _options(query: str, known: Collection[str]) -> Mapping[str, str]:
     for name in options:
         if name not in known:
             raise AddressWrong(
-                f"an address has no option {name!r} here; there are: "
+                f"unknown option {name!r} in this address. Known options: "
                 f"{', '.join(sorted(known)) or 'none'}. (Keys do not belong there: set {_KEY}.)"
             )
     return options

@@ -21,7 +21,7 @@ def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager
         raise FeedRefused(str(error)) from error
     mode = read.options.get("mode", "latest-version")
     if mode not in MODES:
-        raise FeedRefused(f"a feed has no mode {mode!r}; there are: {', '.join(MODES)}")
+        raise FeedRefused(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")
     return open_cosmos(read, options.cosmos, mode=MODES[mode], shares=shares)
 
 

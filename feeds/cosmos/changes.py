@@ -304,7 +304,7 @@ class Changes:
         deleted = operation is Operation.DELETE
         image = self._item_of((deleted and bytes(version.previous)) or version.current)
         if operation is None:
-            reason = f"{metadata.operation_type!r} is no operation that is known"
+            reason = f"{metadata.operation_type!r} is not a known operation"
             odd = _Unreadable(reason=reason, lsn=metadata.lsn, id=metadata.id or "")
             return odd.change(range_id, raw, sequence)
         if isinstance(image, _Unreadable):
@@ -351,8 +351,8 @@ def _what_it_is(range_id: RangeId) -> Iterator[None]:
         yield
     except (*_ODD, RecursionError) as error:
         text = (
-            f"range {range_id!r} answered what is no page of a change feed ({error}): check "
-            f"that the address leads to a Cosmos DB account"
+            f"range {range_id!r} answered something else than a page of changes ({error}): "
+            f"check that the address leads to a Cosmos DB account"
         )
         raise answered(RangeRefused(range_id, text)) from error
 

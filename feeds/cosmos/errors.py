@@ -135,8 +135,8 @@ class Translator:
 def no_account(where: str, found: str) -> str:
     """Say what an answer means that no account gives. It may pass: a proxy may give it."""
     return (
-        f"{where}: what answered is no Cosmos DB account ({one_line(found)}); look at the "
-        "address, and at what is between"
+        f"{where}: the server is not a Cosmos DB account ({one_line(found)}); check the "
+        "address, and any proxy between"
     )
 
 

@@ -52,7 +52,7 @@ def sequence_of(after: Position, identity: str) -> int:
     """Read a position of the log with this identity; refuse that of any other."""
     if not is_position(after):
         raise FeedRefused(
-            f"{after!r} is no position in an event log: it belongs to another kind of feed"
+            f"{after!r} is not a position in an event log: it belongs to another kind of feed"
         )
     if not is_of(after, identity):
         raise FeedRefused(is_of_another(after, identity))

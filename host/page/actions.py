@@ -103,7 +103,7 @@ class ActionHandler:
         try:
             wanted = msgspec.json.decode(await request.read(), type=ActionRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"this is no action: {error}") from error
+            raise Refused(HTTPStatus.BAD_REQUEST, f"this is not an action: {error}") from error
         if self._acting.locked():
             raise Refused(HTTPStatus.CONFLICT, "another action is under way; try again")
         async with self._acting:
@@ -257,7 +257,7 @@ async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
         if letter_id is not None:
             letter = await letters.get(LetterId(letter_id))
             if letter is None:
-                raise UserError(f"there is no dead letter {letter_id!r} any more")
+                raise UserError(f"there is not a dead letter {letter_id!r} any more")
             return {"body": _shown(letter), "trace": letter.failure.trace}
         found = await letters.list()
     newest = sorted(found, key=lambda x: x.failed_at, reverse=True)[:_MOST_LETTERS]

@@ -279,7 +279,7 @@ def _range_in(document: Mapping[str, Any]) -> RangeId:
     token = document.get("LeaseToken", document.get("PartitionId"))
     if token is None:
         raise StoreRefused(
-            f"document {document.get('id')!r} names no range, so it is no lease: give this "
+            f"document {document.get('id')!r} names no range, so it is not a lease: give this "
             f"fleet a prefix, or a container, of its own"
         )
     return RangeId(str(token))

@@ -129,7 +129,7 @@ def _letters(file: BinaryIO, path: Path) -> tuple[dict[LetterId, DeadLetter], in
                 break
             raise OSError(
                 errno.EINVAL,
-                f"line {number} is no dead letter ({error}); mend or move the file",
+                f"line {number} is not a dead letter ({error}); mend or move the file",
                 str(path),
             ) from error
         end += len(text)

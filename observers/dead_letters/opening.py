@@ -54,7 +54,7 @@ def _open_lines(place: str, *, must_exist: bool) -> Opened:
     except OSError as error:  # a path that no file can have
         raise StoreRefused(f"{place}: {error.strerror}") from error
     if there and not is_file:
-        raise StoreRefused(f"{place} is no file: give the dead letters one of their own")
+        raise StoreRefused(f"{place} is not a file: give the dead letters one of their own")
     if must_exist and not there:
         raise no_letters(f"jsonl:{place}")
     return open_jsonl(place)

@@ -74,7 +74,7 @@ def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence
         if name not in known:
             names = ", ".join(x.id for x in ranges[:_SHOWN])
             more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
-            raise PipelineRefused(f"the feed has no range {name!r}; there are: {names}{more}")
+            raise PipelineRefused(f"the feed has no range {name!r}. Its ranges: {names}{more}")
     return found
 
 

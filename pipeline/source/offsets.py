@@ -101,7 +101,7 @@ class Offset:
             marks = {RangeId(name): _mark(x) for name, x in found.items()}
         except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
             raise PipelineRefused(
-                f"{str(value)[:200]!r} is no offset of a change feed: it was written by "
+                f"{str(value)[:200]!r} is not an offset of a change feed: it was written by "
                 f"another source. Give the query a checkpoint directory of its own"
             ) from error
         return cls(marks=marks, feed=feed, columns=columns, epoch=epoch)

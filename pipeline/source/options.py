@@ -66,7 +66,7 @@ class Options:
         unknown = sorted(options.keys() - {x.lower() for x in _KNOWN})
         if unknown:
             raise PipelineRefused(
-                f"the source has no option {unknown[0]!r}; there are: {', '.join(_KNOWN)}"
+                f"the source has no option {unknown[0]!r}. Known options: {', '.join(_KNOWN)}"
             )
         if not options.get("feed"):
             raise PipelineRefused("say which feed: .option('feed', 'eventlog:DIRECTORY')")

@@ -70,7 +70,7 @@ class Envelope:
         for name in names:
             if name not in _ARROW:
                 raise PipelineRefused(
-                    f"a change has no column {name!r}; there are: {', '.join(EVERYTHING)}"
+                    f"a change has no column {name!r}. Known columns: {', '.join(EVERYTHING)}"
                 )
         if not names or len(set(names)) < len(names):
             raise PipelineRefused(f"columns={text!r}: name each column once, and at least one")

@@ -61,8 +61,8 @@ def check_answer(where: str, response: Any) -> None:
     if http.status_code < _ERRORS and _ID_OF_REQUEST not in http.headers:
         kind = http.headers.get("Content-Type") or "without a content type"
         raise StoreUnavailable(
-            f"{where}: what answered is no storage account ({http.status_code}, {kind}); look "
-            "at the address, and at what is between"
+            f"{where}: the server is not a storage account ({http.status_code}, {kind}); "
+            "check the address, and any proxy between"
         )
 
 

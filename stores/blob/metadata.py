@@ -80,7 +80,7 @@ def record_in(kind: str, found: Found, content: bytes = b"") -> Record:
         ours = msgspec.json.decode(encoded, type=_Ours)
     except (msgspec.DecodeError, KeyError) as error:
         raise StoreRefused(
-            f"{found.name} is no record of leases ({error}): give this fleet a prefix of "
+            f"{found.name} is not a record of leases ({error}): give this fleet a prefix of "
             "its own"
         ) from error
     return Record(kind=kind, key=ours.key, body=bytes(ours.body), position=ours.position)

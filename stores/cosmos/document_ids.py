@@ -61,5 +61,5 @@ def _id_of(name: str) -> str:
     if _PLAIN.fullmatch(name) and not name.startswith("."):
         return name
     hashed = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=20).hexdigest()
-    assert _PLAIN.fullmatch(hashed), f"{hashed} is no id that Cosmos DB takes"
+    assert _PLAIN.fullmatch(hashed), f"{hashed} is not an id that Cosmos DB takes"
     return f"~{hashed}"

@@ -114,7 +114,7 @@ def lease_address(scheme: str, place: str) -> CosmosAddress:
         raise StoreRefused(str(error)) from error
     mode = address.options.get("mode", MODES[0])
     if mode not in MODES:
-        raise StoreRefused(f"there is no mode {mode!r}; there are: {', '.join(MODES)}")
+        raise StoreRefused(f"unknown mode {mode!r}. Known modes: {', '.join(MODES)}")
     return address
 
 

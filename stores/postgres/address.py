@@ -58,7 +58,7 @@ def read_address(place: str) -> PostgresAddress:
         )
     for port in _PORT.findall(parts.netloc.rpartition("@")[2]):
         if int(port) > _LAST_PORT:
-            raise StoreRefused(f"{port} in the address of leases is no port")
+            raise StoreRefused(f"{port} in the address of leases is not a port")
     options = with_absolute_files(read_options(parts.query), _FILES)
     ours = {name: options.pop(name) for name in _OURS & options.keys()}
     for name in ("fleet", "schema"):
@@ -66,7 +66,7 @@ def read_address(place: str) -> PostgresAddress:
             raise StoreRefused(f"{name}= in the address of leases must not be empty")
     size = ours.get("statement_cache_size", str(_STATEMENTS))
     if not size.isdecimal():
-        raise StoreRefused(f"statement_cache_size={size} in the address is no number")
+        raise StoreRefused(f"statement_cache_size={size} in the address is not a number")
     return PostgresAddress(
         dsn=urlunsplit(parts._replace(query=write_options(options), fragment="")),
         fleet=ours.get("fleet", DEFAULT_FLEET),

@@ -65,8 +65,8 @@ def read_address(scheme: str, place: str) -> RedisAddress:
         raise StoreRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
     if not _DATABASE.fullmatch(parts.path):
         raise StoreRefused(
-            f"{parts.path.lstrip('/')!r} in the address of leases in Redis is no number of a "
-            f"database: {scheme}://HOST:PORT/DB?fleet=NAME"
+            f"{parts.path.lstrip('/')!r} in the address of leases in Redis is not a database "
+            f"number: {scheme}://HOST:PORT/DB?fleet=NAME"
         )
     options = with_absolute_files(read_options(parts.query), _FILES)
     fleet = options.pop("fleet", DEFAULT_FLEET)

@@ -94,6 +94,6 @@ class RedisStore(Store):
             )
         except ValueError as error:
             raise StoreRefused(
-                f"{self._calls.where}: {self._keys(kind)[1]} holds what is no record of leases "
-                f"({error}): give this fleet another name (fleet=)"
+                f"{self._calls.where}: {self._keys(kind)[1]} holds something else than "
+                f"records of leases ({error}): give this fleet another name (fleet=)"
             ) from error

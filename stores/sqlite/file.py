@@ -193,7 +193,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         # SQLite says of a pipe that its disk is broken.
         if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
-            raise StoreRefused(f"{self._path} is no file: name another")
+            raise StoreRefused(f"{self._path} is not a file: name another")
         if self._must_exist:
             self._require_file()
         elif self._keeps_changes:
@@ -330,7 +330,7 @@ _MAY_PASS = {
     sqlite3.SQLITE_READONLY: "make the file and its directory writable for this process",
 }
 _WILL_NOT_PASS = {
-    sqlite3.SQLITE_NOTADB: "it is no SQLite file: name another",
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite file: name another",
     sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }

@@ -130,7 +130,7 @@ def mentions(text: str, words: Iterable[str]) -> bool:
     ("arguments", "words"),
     [
         (("broker",), ("broker.cluster", "--cluster")),
-        (("broker", "--cluster=nowhere"), ("no place for a cluster", "file:///")),
+        (("broker", "--cluster=nowhere"), ("not a place for a cluster", "file:///")),
         (("broker", "--cluster=memory:x", "--set=web.certificate_file=no"), ("certificate",)),
         (("broker", "--cluster=memory:x", "--set=membership.expiration=1"), ("heartbeats",)),
         (("log", "retain", "brokers://h:1/o", "--for=7w"), ("7d",)),

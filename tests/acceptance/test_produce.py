@@ -60,7 +60,7 @@ async def test_a_bad_line_is_named_and_what_stood_before_it_stays(tmp_path: Path
     text = lines(range(2500)) + "\n{bad\n" + lines(range(2500, 2510))
     ended = changefeed("produce", "log", "--key=k", cwd=tmp_path, stdin=text)
     assert ended.returncode == 2
-    assert "line 2502: it is no JSON: " in ended.stderr
+    assert "line 2502: it is not JSON: " in ended.stderr
     assert "2,500 changes appended to log; go on from line 2502" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert await bodies(tmp_path / "log") == list(range(2500))
@@ -109,7 +109,7 @@ async def test_on_a_full_disk_nothing_that_was_acknowledged_is_lost(small_disk: 
         (["log", "none.jsonl", "--key=k"], "none.jsonl cannot be read: No such file"),
         (["a-file/log", "--key=k"], "no event log can be made at a-file/log"),
         (["log", "--key=k", "--parts=0"], "a log has 1 to 4096 parts, not 0"),
-        (["broker://h:7070/orders", "--key=k"], "did you mean brokers://h:7070/orders?"),
+        (["broker://h:7070/orders", "--key=k"], "Did you mean brokers://h:7070/orders?"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )

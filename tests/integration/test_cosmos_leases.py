@@ -536,10 +536,13 @@ async def test_a_wrong_key_is_refused_and_shown_nowhere(
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ("?prefix=p&mode=some", "there is no mode 'some'"),
+        ("?prefix=p&mode=some", "unknown mode 'some'"),
         ("?processor=p", "give both, or prefix="),
         ("?processor=p&feed=orders", "should be feed=DATABASE/CONTAINER"),
-        ("?name=p", "no option 'name' here; there are: feed, mode, prefix, processor"),
+        (
+            "?name=p",
+            "unknown option 'name' in this address. Known options: feed, mode, prefix",
+        ),
         ("?prefix=a/b", "prefix=a/b begins"),
         ("?processor=a%2Fb&feed=d/c", "processor=a/b begins"),
     ],

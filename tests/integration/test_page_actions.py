@@ -138,12 +138,12 @@ async def test_a_release_says_what_is_over(tmp_path: Path) -> None:
     [
         ({"action": "pause", "ranges": ["r9"]}, "there is no lease of a range 'r9'"),
         ({"action": "pause", "ranges": []}, "name the ranges"),
-        ({"action": "delete", "ranges": ["r0"]}, "this is no action"),
-        ({"action": "pause", "ranges": ["r0"], "by": ""}, "this is no action"),
-        ({"action": "pause", "ranges": ["r0"], "force": True}, "this is no action"),
+        ({"action": "delete", "ranges": ["r0"]}, "this is not an action"),
+        ({"action": "pause", "ranges": ["r0"], "by": ""}, "this is not an action"),
+        ({"action": "pause", "ranges": ["r0"], "force": True}, "this is not an action"),
         ({"action": "release", "ranges": ["r0", "r1"]}, "one range is released at a time"),
         ({"action": "reset", "ranges": ["r1"], "to": "2026-01-31"}, "has no zone"),
-        ({"action": "reset", "ranges": ["r1"], "to": "yesterday"}, "no position to move to"),
+        ({"action": "reset", "ranges": ["r1"], "to": "yesterday"}, "not a position"),
         ({"action": "replay", "letters": ["unknown"]}, "there are no dead letters at"),
     ],
 )

@@ -78,16 +78,14 @@ def _doctor() -> object:
         make.range_seen("r3", "a"),
         make.range_seen("r4", "a"),
     ]
-    quick = {"leases.expiration": 15}
-    slow = {"leases.expiration": 60}
     return _found(
         [
             (
                 [
-                    _member("a", n, stamp_age=-400.0, settings=quick),
+                    _member("a", n, stamp_age=-400.0),
                     _member("b", 7),
                     make.host_seen("net", state="foreign", total=Totals(ranges=1)),
-                    _member("c", n, version="0.1.0", settings=slow),
+                    _member("c", n, version="0.1.0"),
                 ],
                 leases,
             )

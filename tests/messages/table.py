@@ -53,6 +53,8 @@ def _said(case: Case) -> list[str]:
         folder = Path(name).resolve()
         try:
             said = _called(case, folder)
+        except (AttributeError, KeyError, NameError, TypeError):
+            raise  # the case is broken, not what it says
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what users read
             texts = [f"`{type(error).__name__}`: {error}"]
         else:

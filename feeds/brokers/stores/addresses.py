@@ -28,7 +28,7 @@ def open_store(address: str) -> ObjectStore:
     if parts.scheme == "file":
         return LocalStore(_directory(address))
     if parts.scheme not in _REMOTE or not parts.netloc:
-        raise StoreRefused(f"{address!r} is no place for a cluster: give {_FORMS}")
+        raise StoreRefused(f"{address!r} is not a place for a cluster: give {_FORMS}")
     try:
         from changefeed.feeds.brokers.stores.remote_store import open_remote  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:

@@ -37,7 +37,10 @@ async def test_a_feed_is_opened_by_its_address_and_listed_by_its_physical_ranges
     [
         ("d/nowhere", "is not there: check database and container"),
         ("nowhere/c", "is not there"),
-        ("d/c?mode=every", "no mode 'every'; there are: latest-version, all-versions"),
+        (
+            "d/c?mode=every",
+            "unknown mode 'every' of a feed. Known modes: latest-version, all-versions",
+        ),
         ("d/c?key=abc", "CHANGEFEED_COSMOS__KEY"),
     ],
 )

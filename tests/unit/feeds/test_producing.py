@@ -35,17 +35,17 @@ def test_a_path_is_a_path_also_with_a_colon(address: str, directory: str) -> Non
 
 def test_what_an_earlier_mistake_has_made_does_not_make_it_right(here: Path) -> None:
     (here / "broker:" / "h").mkdir(parents=True)
-    with pytest.raises(FeedRefused, match="did you mean brokers://h"):
+    with pytest.raises(FeedRefused, match="Did you mean brokers://h"):
         log_directory("broker://h")
 
 
 @pytest.mark.parametrize(
     ("address", "advice"),
     [
-        ("broker://h:7070/orders", "did you mean brokers://h:7070/orders?"),
-        ("BROKERS://h:7070/orders", "did you mean brokers://h:7070/orders?"),
-        ("brokers+tsl://h/orders", "did you mean brokers+tls://h/orders?"),
-        ("Eventlog:orders", "did you mean eventlog:orders?"),
+        ("broker://h:7070/orders", "Did you mean brokers://h:7070/orders?"),
+        ("BROKERS://h:7070/orders", "Did you mean brokers://h:7070/orders?"),
+        ("brokers+tsl://h/orders", "Did you mean brokers+tls://h/orders?"),
+        ("Eventlog:orders", "Did you mean eventlog:orders?"),
         ("cosmos://x/y/z", "Write DIRECTORY, eventlog:DIRECTORY or brokers://HOST:PORT/COLL"),
         ("sqlite:x", "A directory of that name is ./sqlite:x"),
         ("eventlog:", "'eventlog:' does not say where"),

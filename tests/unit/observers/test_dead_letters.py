@@ -67,7 +67,7 @@ async def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert "belongs to another program" in await refusal(f"sqlite:{strange}")
     text = tmp_path / "notes.txt"
     text.write_text("remember the milk\n" * 20)
-    assert "line 1 is no dead letter" in await refusal(f"jsonl:{text}")
+    assert "line 1 is not a dead letter" in await refusal(f"jsonl:{text}")
     assert "not a database" in await refusal(f"sqlite:{text}")
 
 
@@ -166,7 +166,7 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
         kept = path.read_bytes() + strange
         path.write_bytes(kept)
         said = (
-            re.escape("line 2 is no dead letter (")
+            re.escape("line 2 is not a dead letter (")
             + ".*"
             + re.escape(f"); mend or move the file: '{path}'")
         )
@@ -178,7 +178,7 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
         ):
             with pytest.raises(OSError, match=said):
                 await call
-        assert "line 2 is no dead letter" in await refusal(f"jsonl:{path}")
+        assert "line 2 is not a dead letter" in await refusal(f"jsonl:{path}")
         assert path.read_bytes() == kept
 
 

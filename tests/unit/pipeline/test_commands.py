@@ -144,4 +144,4 @@ def test_wrong_settings_are_reported_before_spark_starts(
 
 def test_a_place_has_to_be_named() -> None:
     done = CliRunner().invoke(app, ["run", "--feed=eventlog:log"])
-    assert (done.exit_code, "directory: " in done.stderr) == (2, True)
+    assert (done.exit_code, "directory is required" in done.stderr) == (2, True)

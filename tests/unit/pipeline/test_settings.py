@@ -116,7 +116,7 @@ def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
 
 
 def test_settings_of_tables_that_do_not_fit_together_are_named() -> None:
-    with pytest.raises(UserError, match="directory: "):
+    with pytest.raises(UserError, match="directory is required"):
         load_settings(None, {"feed": "eventlog:log"})
     aggregate = {"name": "a", "select": "SELECT 1"}
     for wrong, named in (

@@ -51,8 +51,8 @@ def test_seconds_since_1970_and_all_that_calendars_have_are_times(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        *((x, "no JSON: ") for x in (b"{", b"\xff", b"[" * 100_000)),
-        (b"[1]", "no object"),
+        *((x, "not JSON: ") for x in (b"{", b"\xff", b"[" * 100_000)),
+        (b"[1]", "not an object"),
         *((x, "has no 'k'") for x in (b"{}", b'{"k": null}', b'{"k": true}')),
         (b'{"k": "a"}', "has no 't'"),
         (b'{"k": "a", "t": "yesterday"}', "'t'"),

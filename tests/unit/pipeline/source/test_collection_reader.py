@@ -129,7 +129,7 @@ async def test_positions_of_another_cluster_and_beyond_the_end_are_refused() -> 
         await fill(core, WHOLE, 2)
         refused = (PipelineRefused, FeedRefused)
         with reading(store) as access:
-            for text, message in (("0123abcd/1", "another log"), ("lsn-5", "no position")):
+            for text, message in (("0123abcd/1", "another log"), ("lsn-5", "not a position")):
                 offset = Offset(marks={WHOLE: Mark(position=Position(text))})
                 with pytest.raises(refused, match=message), query_advice():
                     next_offset(access, offset)

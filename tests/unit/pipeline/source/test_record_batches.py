@@ -95,11 +95,11 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
     ("given", "named"),
     [
         ({}, "feed"),
-        ({"maxChanges": "5"}, "'maxchanges'; there are: feed"),
+        ({"maxChanges": "5"}, "'maxchanges'. Known options: feed"),
         ({"bodySchema": "n INT"}, "with_bodies"),
         ({"startingAt": "yesterday"}, "yesterday"),
         ({"startingAt": "2026-01-31"}, "no zone"),
-        ({"columns": "key,value"}, "'value'; there are: range"),
+        ({"columns": "key,value"}, "'value'. Known columns: range"),
         ({"columns": "key,key"}, "once"),
         ({"maxChangesPerTrigger": "0"}, "from 1 on"),
         ({"idleSeconds": "soon"}, "seconds"),
