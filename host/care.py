@@ -18,9 +18,9 @@ from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.drain import Drain
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.retries import Retrier
-from changefeed.leases.deaths import NO_DEATHS
+from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.observers.call import Blame
-from changefeed.observers.errors import AttemptFailed
+from changefeed.observers.errors import AttemptFailed, ObserverFailed
 
 
 class Care:
@@ -36,22 +36,25 @@ class Care:
     ) -> AsyncIterator[Blame | None]:
         """Have it delivered in the block, or put aside for what is yielded.
 
-        Where the worker drains, the caller has to notice. Raise ``LeaseLost`` and the like, as
-        every write of the lease.
+        Raise ``ObserverFailed`` where the worker drains before its turn has come, ``LeaseLost``
+        and the like as every write of the lease.
         """
         turn = False
         async with drain.until_begun():
             turn = await self._turn.acquire()
         try:
-            if turn:
+            if drain.reason is not None:
+                reason = f"given up: {drain.reason.value}"
+                raise ObserverFailed(owned.range_id, None, 0, reason)
+            if owned.deaths.care:  # else other calls were about the last of it
                 owned.deaths = owned.deaths.noting(change.sequence)
                 await self._tell(owned)
             try:
-                yield _blame(change, owned)
+                yield _blame(owned.deaths)
             except AttemptFailed:
-                await self._settle(owned, checkpoints)
+                await self._settle(owned, checkpoints, 0)
                 raise
-            await self._settle(owned, checkpoints)
+            await self._settle(owned, checkpoints, 1)
         finally:
             if turn:
                 self._turn.release()
@@ -61,8 +64,8 @@ class Care:
         owned.deaths = NO_DEATHS
         await self._tell(owned)
 
-    async def _settle(self, owned: OwnedLease, checkpoints: Checkpointer) -> None:
-        owned.deaths = owned.deaths.returned()
+    async def _settle(self, owned: OwnedLease, checkpoints: Checkpointer, done: int) -> None:
+        owned.deaths = owned.deaths.returned(done)
         checkpoints.advance()
         await checkpoints.written()
         await self._tell(owned)  # where no position has moved
@@ -71,7 +74,6 @@ class Care:
         await self._retrier.call("note what is delivered", owned.tell_deaths)
 
 
-def _blame(change: Change, owned: OwnedLease) -> Blame | None:
-    deaths = owned.deaths
-    blamed = deaths.noted is not None and deaths.blames(change.sequence)
-    return Blame(deaths.with_suspect, deaths.reason) if blamed else None
+def _blame(deaths: Deaths) -> Blame | None:
+    blames = deaths.blames(deaths.noted)
+    return Blame(deaths.with_suspect, deaths.reason) if blames else None

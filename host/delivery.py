@@ -205,6 +205,7 @@ class Delivery:
                 return CloseReason.RANGE_ENDED
             else:
                 await self._read_on()
+            self._keys.one_by_one = self._owned.deaths.care > 0
             if await observers.give() or observers.worn_out is not None:
                 continue
             if not observers.are_busy and (reason := self._reason_to_end()) is not None:
@@ -337,18 +338,10 @@ class Delivery:
     ) -> AsyncIterator[Blame | None]:
         """Bound a call of an observer by the deadline of the drain, and count it."""
         careful = call == "process" and self._owned.deaths.care > 0
-        alone = self._alone(changes[0]) if careful else nullcontext()
+        assert len(changes) == 1 or not careful, f"{len(changes)} changes come with care"
+        how = self._owned, self._drain, self._checkpoints
+        alone = self._shared.care.alone(changes[0], *how) if careful else nullcontext()
         async with alone as blamed, self._counted(call, changes):
-            yield blamed
-
-    @asynccontextmanager
-    async def _alone(self, change: Change) -> AsyncIterator[Blame | None]:
-        """Have a change in hand that the owners before may have died of."""
-        care = self._shared.care
-        async with care.alone(change, self._owned, self._drain, self._checkpoints) as blamed:
-            if self._drain.reason is not None:
-                reason = f"given up: {self._drain.reason.value}"
-                raise ObserverFailed(self.range.id, None, 0, reason)
             yield blamed
 
     @asynccontextmanager

@@ -61,9 +61,13 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         assert self.noted is None, f"{sequence} is noted while {self.noted} is delivered"
         return replace(self, noted=sequence)
 
-    def returned(self) -> "Deaths":
-        """The change that was noted has killed nobody."""
-        return self if self.noted is None else replace(self, noted=None, care=self.care - 1)
+    def returned(self, done: int) -> "Deaths":
+        """The change that was noted has killed nobody: it is done, or (0) comes again."""
+        if self.noted is None:
+            return self
+        left = replace(self, noted=None, care=self.care - done)
+        is_cleared = self.noted == self.suspect
+        return replace(left, suspect=None, with_suspect=0) if is_cleared else left
 
     def progressed(self) -> "Deaths":
         """The position has moved: nobody died of what lay there."""
@@ -73,7 +77,7 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Its owner ends in order. Whoever comes next goes on with care, where that is due."""
         return replace(self, count=0, noted=None)
 
-    def blames(self, sequence: int) -> bool:
+    def blames(self, sequence: int | None) -> bool:
         """Whether so many owners died with this change that no other is to be given it."""
         return sequence == self.suspect and self.with_suspect >= BLAMED_AFTER
 

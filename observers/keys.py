@@ -93,6 +93,8 @@ class Keys:
         self._alarms: list[tuple[float, str]] = []  # of keys that wait, a heap as well
         self._due_was_last = False
         self._stopping = False
+        self.one_by_one = False
+        """Whether each change comes alone."""
         self.without_memory = 0
         """Failures for want of memory in an outage, since the last success: whoever opens the
         observers again goes on counting."""
@@ -258,7 +260,7 @@ class Keys:
         """Several observers get keys of their own, and one gets changes in the order of all."""
         several = self._observers > 1
         share = min(_AT_ONCE, -(-self._ready // self._observers)) if several else inf
-        room = max(1, int(min(self._size, share)))
+        room = 1 if self.one_by_one else max(1, int(min(self._size, share)))
         taken: list[Change] = []
         while room and (name := self._pop(self._heads, self._leads, observer)) is not None:
             queue = self._keys[name].queue

@@ -204,7 +204,7 @@ async def test_the_deaths_of_owners_are_carried_with_a_lease_and_count_in_what_a
     noted = replace(second.without_position(), deaths=deaths.noting(17))
     written = await leases.replace(noted)
     assert [x.deaths for x in await leases.list()] == [deaths.noting(17)]
-    done = deaths.noting(17).returned().progressed()
+    done = deaths.noting(17).returned(1).progressed()
     moved = replace(written, deaths=done).advanced_to(C1)
     assert (await leases.replace(moved)).deaths == done
     found = await whole(leases)

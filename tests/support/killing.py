@@ -150,7 +150,7 @@ class Story:
             x.lease = replace(x.lease, deaths=deaths.noting(x.position + 1))
 
     def _reach(self, x: Range, position: int) -> None:
-        deaths = x.lease.deaths.returned().progressed()
+        deaths = x.lease.deaths.returned(1).progressed()
         x.lease = replace(x.lease, deaths=deaths).advanced_to(Position(str(position)))
 
     def _deliver(self, host: Process, x: Range, changes: list[int]) -> None:

@@ -54,6 +54,33 @@ class Never:
         """Have nothing to close."""
 
 
+class Slow:
+    """Has not the time for anything until it is told so; then it fails once on each key."""
+
+    hangs: bool
+    failed: set[str]
+    at_once: int
+    calls: list[list[int]]
+
+    async def open(self, context: Context) -> None:
+        """Have nothing to open."""
+
+    async def process(self, _: Context, changes: Sequence[Change]) -> None:
+        if Slow.hangs:
+            await asyncio.Event().wait()
+        assert not Slow.at_once, "two changes are delivered at once"
+        Slow.at_once = len(changes)
+        await asyncio.sleep(0.1)
+        Slow.at_once = 0
+        if changes[0].key not in Slow.failed:
+            Slow.failed.add(changes[0].key)
+            raise ValueError("once")
+        Slow.calls.append([x.sequence for x in changes])
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        """Have nothing to close."""
+
+
 async def restart(fleet: Fleet, name: str) -> None:
     if name not in fleet.hosts or max(Killer.deaths.values()) > LIMIT:
         return
@@ -98,6 +125,27 @@ async def test_care_ends_at_the_end_of_the_range() -> None:
         await fleet.caught_up()
         await asyncio.sleep(60)
         assert {x.deaths for x in await fleet.container.list()} == {NO_DEATHS}
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_with_care_each_change_comes_alone_also_behind_one_that_failed(
+    concurrency: int,
+) -> None:
+    settings: dict[str, Any] = {
+        "observer": {"concurrency": concurrency, "max_unacknowledged": 8}
+    }
+    Slow.hangs, Slow.failed, Slow.at_once, Slow.calls = True, set(), 0, []
+    async with Fleet(MemoryFeed(1), observer=Slow, settings=settings) as fleet:
+        for n in range(8):
+            fleet.append("xy"[n % 2])
+        for _ in range(2):
+            fleet.start("a")
+            await asyncio.sleep(60)
+            await fleet.kill("a")
+        Slow.hangs = False
+        fleet.start("a")
+        await fleet.caught_up()
+    assert sorted(Slow.calls) == [[n] for n in range(1, 9)]
 
 
 async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() -> None:

@@ -57,7 +57,7 @@ def _suspect_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
 
 
 def _note_stands(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deaths, "returned", lambda self: replace(self, care=self.care - 1))
+    patch.setattr(Deaths, "returned", lambda self, _: replace(self, care=self.care - 1))
 
 
 Rule = Callable[[pytest.MonkeyPatch], None]
@@ -107,4 +107,10 @@ def test_after_an_orderly_end_the_next_owner_goes_on_with_care_and_no_deaths_in_
     noted = twice.noting(3)
     assert noted.released() == Deaths(care=7)
     assert noted.died(read=9, cause="SIGABRT").reason == "killed its process 1 time (SIGABRT)"
-    assert noted.returned().progressed() == Deaths(care=6)
+    assert noted.returned(1).progressed() == Deaths(care=6)
+
+
+def test_a_change_that_fails_uses_up_no_care_and_is_no_suspect_any_more() -> None:
+    deaths = NO_DEATHS.died(read=7).died(read=7).noting(3).died(read=7).noting(3)
+    assert deaths.with_suspect == 1
+    assert deaths.returned(0) == Deaths(count=3, care=7)
