@@ -2,40 +2,64 @@
 
 Many objects are looked at in one step: a *window* is so many that follow each other, with all
 of their sections by partition. All partitions of the row are read through the same windows.
-What is small lies in the window whole; of other objects the columns are read that are wanted,
-again of many in one step.
+Of small objects a window has the records themselves, cut once for all partitions; of others
+the columns are read that are wanted, again of many in one step.
+
+A read goes over some windows and no further, so that partitions that are read in turns find
+them in memory.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     FlushDamaged,
     FlushHeader,
     Key,
+    Place,
     Section,
     cut_columns,
-    ends_after,
-    section_columns,
+    decode_header,
+    header_bytes,
 )
-from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
+from changefeed.feeds.brokers.names import flush_keys
+from changefeed.feeds.brokers.object_cache import Cache, KeptHeader, ObjectCache
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.row_reader import HEAD_BYTES, RowReader
 from changefeed.feeds.brokers.stores.local_store import Extent, get_many
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.block_format import Layout, joined
 
 _AS_OBJECTS: Final = 8
 """A header takes so many times its bytes as values of Python."""
-_FOUND: Final = 4
-"""Sections of so many times a window are read in one step."""
+_GATHERED_BYTES: Final = 128 * 1024
+_OF_SPOT: Final = 400
+"""What is in memory of a section takes so many bytes beside its columns."""
+_WINDOWS: Final = 16
+"""A read that has found something goes over so many windows."""
 _PLACES: Final = 8192
 _ALL: Final = 2**63
-_Found = tuple[int, Section]
+
+
+class Spot(NamedTuple):
+    """Records of a partition that follow each other, and the first object that they lie in.
+
+    They are one section of that object, or else ``columns`` of this and some that follow.
+    """
+
+    number: int
+    first: int
+    last: int
+    bytes: int
+    section: Section | None
+    columns: Layout | None
 
 
 @dataclass(slots=True)
@@ -45,24 +69,66 @@ class Window:
     last: int
     sealed_at: int | None = None
     size: int = 0
-    sections: dict[Key, list[_Found]] = field(default_factory=dict)
+    spots: dict[Key, list[Spot]] = field(default_factory=dict)
     heads: dict[int, int] = field(default_factory=dict)
-    whole: dict[int, bytes] = field(default_factory=dict)
 
     def add(self, header: FlushHeader, head: int, data: bytes) -> None:
         """Take in the next object: its header, the bytes of that, and what was read of it."""
-        assert header.number == self.last + 1, f"{header.number} follows on {self.last}"
-        self.last = header.number
-        self.heads[header.number] = head
-        self.size += _AS_OBJECTS * head
+        number = header.number
+        assert number == self.last + 1, f"{number} follows on {self.last}"
+        self.last = number
+        self.heads[number] = head
         if header.seal:
-            self.sealed_at = header.number
-        if len(data) < HEAD_BYTES:
-            self.whole[header.number] = data
-            self.size += len(data)
-        for section in header.sections:
-            key = (section.collection, section.partition)
-            self.sections.setdefault(key, []).append((header.number, section))
+            self.sealed_at = number
+        is_whole = len(data) < HEAD_BYTES
+        for x in header.sections:
+            columns = _columns(data, head, x) if is_whole else None
+            section = x if columns is None else None
+            spot = Spot(number, x.first, x.last, x.bytes, section, columns)
+            self.spots.setdefault((x.collection, x.partition), []).append(spot)
+
+    def gather(self, after: int) -> None:
+        """Make few spots of many small ones, of the objects after a number."""
+        for key, spots in self.spots.items():
+            if spots[-1].number > after:
+                place = bisect_right(spots, after, key=lambda x: x.number)
+                more = [*_gathered(spots[place:])]
+                self.spots[key] = spots[:place] + more
+                self.size += sum(_OF_SPOT + (x.bytes if x.columns else 0) for x in more)
+
+
+def _gathered(spots: Iterable[Spot]) -> Iterator[Spot]:
+    """Join columns that are in memory, and follow each other, up to some bytes together."""
+    found: list[Spot] = []
+    size = 0
+    for spot in spots:
+        follows = bool(found) and spot.first == found[-1].last + 1
+        if spot.columns is None or not follows or size >= _GATHERED_BYTES:
+            yield from _as_one(found)
+            found, size = [], 0
+        if spot.columns is None:
+            yield spot
+        else:
+            found.append(spot)
+            size += spot.bytes
+    yield from _as_one(found)
+
+
+def _as_one(spots: Sequence[Spot]) -> Iterator[Spot]:
+    if spots:
+        assert all(x.last + 1 == y.first for x, y in pairwise(spots)), "spots leave a gap"
+        columns = joined(x.columns for x in spots if x.columns is not None)
+        size = sum(x.bytes for x in spots)
+        yield Spot(spots[0].number, spots[0].first, spots[-1].last, size, None, columns)
+
+
+def _columns(data: bytes, head: int, section: Section) -> Layout | None:
+    """Cut columns from a whole object; ``None`` if they are damaged: it may be restored."""
+    begin = head + section.offset
+    try:
+        return cut_columns(data[begin : begin + section.bytes], section)
+    except FlushDamaged:
+        return None
 
 
 Windows = Cache[tuple[int, str, int], Window]
@@ -89,8 +155,10 @@ class AheadReader(RowReader):
         self._ahead = ahead
         self._windows = windows
         self._extending = asyncio.Lock()
+        self._looking = asyncio.Lock()
         self._lasts: dict[Key, int] = {}
         self._lasts_at = 0
+        self._damaged = 0
         self._places: OrderedDict[tuple[Key, int], int] = OrderedDict()
 
     async def tail(self, hint: int = 0) -> int:
@@ -102,23 +170,25 @@ class AheadReader(RowReader):
         while self.sealed_at is None and await self._is_there(self.known + 1):
             window = await self._window(self.known + 1, newest=True)
             if window.last <= self.known:
-                break  # it is damaged: who reads up to there is told
+                self._damaged = self.known + 1  # who reads up to there is told
+                break
             self.known = window.last
             self.sealed_at = window.sealed_at
         return self.known
 
     async def lasts(self) -> Mapping[Key, int]:
         """Return the last sequence of each partition that has records, as far as is known."""
-        if not self._lasts_at or self._lasts_at + 1 < self.kept_from:
-            self._lasts = {key: x.last for key, x in (await self.ends()).items()}
-            self._lasts_at = self.known
-        while self._lasts_at < self.known:
-            window = await self._window(self._lasts_at + 1)
-            if window.last <= self._lasts_at:
-                break  # it is damaged by now
-            for key, found in window.sections.items():
-                self._lasts[key] = found[-1][1].last
-            self._lasts_at = window.last
+        async with self._looking:  # of many that ask, one looks
+            if not self._lasts_at or self._lasts_at + 1 < self.kept_from:
+                self._lasts = {key: x.last for key, x in (await self.ends()).items()}
+                self._lasts_at = self.known
+            while self._lasts_at < self.known:
+                window = await self._window(self._lasts_at + 1)
+                if window.last <= self._lasts_at:
+                    break  # it is damaged by now
+                for key, found in window.spots.items():
+                    self._lasts[key] = found[-1].last
+                self._lasts_at = window.last
         return self._lasts
 
     async def _is_there(self, number: int) -> bool:
@@ -151,19 +221,27 @@ class AheadReader(RowReader):
     async def _extend(self, window: Window, until: int) -> None:
         """Take in the objects that follow, up to one that is missing or damaged."""
         numbers = range(window.last + 1, until + 1)
-        heads = await get_many(
-            self._store, [Extent(self.key(x), 0, HEAD_BYTES) for x in numbers]
-        )
+        keys = flush_keys(self.era, self.broker, numbers)
+        heads = await get_many(self._store, [Extent(x, 0, HEAD_BYTES) for x in keys])
         for number, data in zip(numbers, heads, strict=True):
             if data is None:
                 break
             try:
-                found = await self._read_header(number, data)
+                header, size = await self._decoded(number, data)
             except RowDamaged:
                 break
-            window.add(found.header, found.size, data)
-            if found.header.seal:
+            window.add(header, size, data)
+            if header.seal:
                 break
+        window.gather(numbers.start - 1)
+
+    async def _decoded(self, number: int, data: bytes) -> KeptHeader:
+        with suppress(FlushDamaged):
+            size = header_bytes(data)
+            if size <= len(data):
+                place = Place(self.era, self.broker, number)
+                return KeptHeader(decode_header(data, self._cluster, place), size)
+        return await self._read_header(number, data)
 
     # records
 
@@ -180,37 +258,32 @@ class AheadReader(RowReader):
         try:
             found = await self.find(key, after, _ALL, max_bytes)
             try:
-                layouts = await self.columns_at(found)
+                return await self.blocks_at(found)
             except RowDamaged:  # what lies before it comes first
-                found = found[:1]
-                layouts = await self.columns_at(found)
+                return await self.blocks_at(found[:1])
         except RowDamaged as error:
             raise records_damaged(key, after, error) from error
-        return [
-            Block(first=x.first, count=x.count, columns=columns)
-            for (_, x), columns in zip(found, layouts, strict=True)
-        ]
 
-    async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[_Found]:
-        """Return where records with ``after < sequence <= end`` lie: numbers and sections.
+    async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[Spot]:
+        """Return where records with ``after < sequence <= end`` lie.
 
         About so many bytes of them, and from few objects. Raise ``RowDamaged`` where the
         first of them should be and is not.
         """
-        found: list[_Found] = []
-        number, size = await self._place(key, after), 0
-        while number <= self.known:
+        found: list[Spot] = []
+        number, size, windows = await self._place(key, after), 0, 0
+        while number <= self.known and (windows < _WINDOWS or not found):
             window = await self._window(number)
-            for at, section in window.sections.get(key, ()):
-                if at < number or section.last <= after:
-                    continue
-                if section.first > after + 1:
-                    return self._so_far(found, window.last, after, section)
-                if after >= end or size >= max_bytes or len(found) >= _FOUND * self._ahead:
-                    self._keep_place(key, after, at)
+            windows += 1
+            spots = window.spots.get(key, [])
+            for spot in spots[bisect_right(spots, after, key=lambda x: x.last) :]:
+                if spot.first > after + 1:
+                    return self._so_far(found, window.last, after, spot)
+                if after >= end or size >= max_bytes:
+                    self._keep_place(key, after, spot.number)
                     return found
-                found.append((at, section))
-                after, size = section.last, size + section.bytes
+                found.append(spot)
+                after, size = spot.last, size + spot.bytes
             if window.last < min(number, self.known):
                 break
             number = window.last + 1
@@ -219,20 +292,20 @@ class AheadReader(RowReader):
         return found
 
     @staticmethod
-    def _so_far(found: list[_Found], at: int, after: int, section: Section) -> list[_Found]:
+    def _so_far(found: list[Spot], at: int, after: int, spot: Spot) -> list[Spot]:
         """Return what lies before a gap; raise ``RowDamaged`` if that is nothing."""
         if not found:
             raise RowDamaged(
-                f"records {after + 1} to {section.first - 1} are missing before object {at}"
+                f"records {after + 1} to {spot.first - 1} are missing before object {at}"
             )
         return found
 
-    async def _check_there(self, found: Sequence[_Found], number: int) -> None:
+    async def _check_there(self, found: Sequence[Spot], number: int) -> None:
         """Raise ``RowDamaged`` if nothing was found, and what follows is damaged or missing."""
         if not found and number <= self.known:
             await self.there(number)
             raise RowDamaged(f"{self.key(number)} is missing")
-        if not found and self.sealed_at is None:
+        if not found and number == self._damaged:
             await self.header(number)
 
     async def _place(self, key: Key, after: int) -> int:
@@ -241,9 +314,10 @@ class AheadReader(RowReader):
         if known is not None:
             return max(known, self.kept_from)
 
-        def is_before(table: FlushHeader) -> bool:
-            end = ends_after([table]).get(key)
-            return end is None or end.last <= after
+        def is_before(header: FlushHeader) -> bool:
+            table = header.table or ()
+            found = (x.last for x in table if (x.collection, x.partition) == key)
+            return next(found, 0) <= after
 
         return await self._from_table(is_before)
 
@@ -252,27 +326,33 @@ class AheadReader(RowReader):
         while len(self._places) > _PLACES:
             self._places.popitem(last=False)
 
-    async def columns_at(self, found: Sequence[_Found]) -> Sequence[Layout]:
-        """Read the columns of sections, each in the object of its number, at once.
+    async def blocks_at(self, found: Sequence[Spot]) -> list[Block]:
+        """Read the records of sections that follow each other, as one block.
 
         Raise ``RowDamaged``.
         """
-        windows = {n: await self._window(n) for n in {x for x, _ in found}}
-        wholes: Mapping[int, bytes | None] = {n: x.whole.get(n) for n, x in windows.items()}
+        if not found:
+            return []
+        apart = [(x.number, x.section) for x in found if x.section is not None]
+        read = iter(await self._layouts(apart) if apart else ())
+        layouts = [next(read) if x.columns is None else x.columns for x in found]
+        assert next(read, None) is None, f"{len(apart)} sections were read, and more"
+        first, last = found[0].first, found[-1].last
+        return [Block(first=first, count=last - first + 1, columns=joined(layouts))]
+
+    async def _layouts(self, sections: Sequence[tuple[int, Section]]) -> list[Layout]:
+        """Read the columns of sections from their objects, all at once."""
         extents = []
-        for number, section in found:
-            if wholes[number] is None:
-                begin = windows[number].heads[number] + section.offset
-                extents.append(Extent(self.key(number), begin, begin + section.bytes))
-        read = iter(await get_many(self._store, extents))
+        for number, section in sections:
+            window = await self._window(number)
+            begin = window.heads[number] + section.offset
+            extents.append(Extent(self.key(number), begin, begin + section.bytes))
         layouts = []
-        for number, section in found:
-            whole = wholes[number]
+        read = await get_many(self._store, extents)
+        assert len(read) == len(sections), f"{len(extents)} pieces: {len(read)} answers"
+        for (number, section), data in zip(sections, read, strict=True):
             try:
-                if whole is None:
-                    layouts.append(cut_columns(next(read) or b"", section))
-                else:
-                    layouts.append(section_columns(whole, section))
+                layouts.append(cut_columns(data or b"", section))
             except FlushDamaged as error:
                 self.forget(number)
                 key = self.key(number)

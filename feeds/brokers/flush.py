@@ -20,7 +20,6 @@ table, too; one that a master wrote for a dead broker has none.
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -209,14 +208,19 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
 
 def header_bytes(data: bytes) -> int:
     """Return how many bytes of an object its header takes, from the first 16 of them."""
+    return _fixed(data)[0]
+
+
+def _fixed(data: bytes) -> tuple[int, int]:
+    """Return the bytes of an object up to its columns, and the checksum of its header."""
     if len(data) < _FIXED.size:
         raise FlushDamaged(f"it has {len(data)} bytes only")
-    magic, size, _ = _FIXED.unpack_from(data)
+    magic, size, check = _FIXED.unpack_from(data)
     if magic != MAGIC:
         raise FlushDamaged("it is not a flush, or has a later format")
     if size > MOST_HEADER:
         raise FlushDamaged(f"its header is said to have {size} bytes")
-    return _FIXED.size + int(size)
+    return _FIXED.size + size, check
 
 
 def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
@@ -224,9 +228,9 @@ def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
 
     Raise ``FlushDamaged`` for what is damaged, cut off, or belongs elsewhere.
     """
-    end = header_bytes(data)
+    end, check = _fixed(data)
     head = data[_FIXED.size : end]
-    if len(data) < end or _FIXED.unpack_from(data)[2] != zlib.crc32(head):
+    if len(data) < end or check != zlib.crc32(head):
         raise FlushDamaged("the checksum of its header is wrong")
     try:
         header = from_msgpack(head, FlushHeader)
@@ -248,12 +252,16 @@ def section_columns(data: bytes, section: Section) -> Layout:
 
 def cut_columns(data: bytes, section: Section) -> Layout:
     """Cut the columns of a section from its bytes alone; raise ``FlushDamaged``."""
-    if len(section.sizes) != len(Layout._fields) or section.bytes > len(data):
+    size = section.bytes
+    if len(section.sizes) != len(Layout._fields) or size > len(data):
         raise FlushDamaged("it ends before its columns do")
-    ends = [*accumulate(section.sizes)]
-    if zlib.crc32(data[: ends[-1]]) != section.check:
+    if zlib.crc32(data if size == len(data) else data[:size]) != section.check:
         raise FlushDamaged(f"the checksum of {section.partition!r} in it is wrong")
-    return Layout(*[data[begin:end] for begin, end in pairwise((0, *ends))])
+    columns, begin = [], 0
+    for size in section.sizes:
+        columns.append(data[begin : begin + size])
+        begin += size
+    return Layout(*columns)
 
 
 Key = tuple[str, RangeId]

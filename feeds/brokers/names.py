@@ -33,6 +33,11 @@ def flush_key(era: int, broker: str, number: int) -> str:
     return f"{row_prefix(era, broker)}{number:0{_DIGITS}}"
 
 
+def flush_keys(era: int, broker: str, numbers: range) -> list[str]:
+    prefix = row_prefix(era, broker)
+    return [f"{prefix}{x:0{_DIGITS}}" for x in numbers]
+
+
 def compacted_prefix(era: int, broker: str) -> str:
     return f"compacted/{era:08}/{broker}/"
 

@@ -34,7 +34,7 @@ from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _AHEAD = 16
-_AHEAD_IN_FILES = 128
+_AHEAD_IN_FILES = 512
 """Headers that are read at once: each is a request to a store, and nearly nothing in files."""
 
 
@@ -286,11 +286,7 @@ class StoredCollection:
             if not found:
                 row = await self._row(partition.era, partition.broker)
                 found = await row.find((self.name, name), after, end, most)
-            layouts = await row.columns_at(found)
-        return [
-            Block(first=x.first, count=x.count, columns=columns)
-            for (_, x), columns in zip(found, layouts, strict=True)
-        ]
+            return await row.blocks_at(found)
 
     async def _row(self, era: int, broker: str, *, fresh: bool = True) -> AheadReader:
         if fresh and self.directory is not None:

@@ -52,6 +52,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,6 +61,7 @@ from changefeed.runtime.private_file import PRIVATE_FILE
 FRAMES: Final = ".frames"
 _LOG, _LOCK, _DURABLE, _CLOSED, _END = ".log", "lock", "durable", "closed", "end"
 _FILE_BYTES: Final = 64 * 1024 * 1024
+_AHEAD_BYTES: Final = 64 * 1024
 _HEAD: Final = struct.Struct("<4sIQQII")
 _MAGIC: Final = b"CFR\n"
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -318,7 +320,7 @@ def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
     """
     offset = begin = 0
     for number in range(first, last + 1):
-        head = _head_at(descriptor, offset, number)
+        head = _head_at(partial(os.pread, descriptor), offset, number)
         if head is None:  # it is damaged, and was durable: those behind it cannot be found
             raise OSError(errno.EIO, f"frame {number} is not what was written")
         offset += _HEAD.size + head[0]
@@ -429,7 +431,7 @@ def _last_in(descriptor: int, number: int, durable: int) -> int:
     """Return the last frame of a file that is durable, or whole with all before it."""
     offset, last = 0, durable
     while True:
-        head = _head_at(descriptor, offset, number)
+        head = _head_at(partial(os.pread, descriptor), offset, number)
         if head is None:
             return last
         size, _, check = head
@@ -441,9 +443,13 @@ def _last_in(descriptor: int, number: int, durable: int) -> int:
         number, offset = number + 1, offset + _HEAD.size + size
 
 
-def _head_at(descriptor: int, offset: int, number: int) -> tuple[int, int, int] | None:
+_Read = Callable[[int, int], bytes]
+"""Reads so many bytes of a file from an offset on."""
+
+
+def _head_at(read: _Read, offset: int, number: int) -> tuple[int, int, int] | None:
     """Return the size, time and checksum of a frame; ``None`` where none of this number is."""
-    head = os.pread(descriptor, _HEAD.size, offset)
+    head = read(_HEAD.size, offset)
     if len(head) < _HEAD.size:
         return None
     magic, size, found, written_us, check, of_head = _HEAD.unpack(head)
@@ -502,13 +508,15 @@ class _KnownRow:
 
     def frame(self, number: int) -> Frame | None:
         """Return where a frame is that readers may see; ``None`` if it was deleted."""
+        if not self.firsts or number >= self.firsts[-1]:
+            self.firsts = _firsts(self.folder)
         first = self._file_with(number)
         if first is None:
             return None
         path = _log_path(self.folder, first)
         try:
             with self._looking, _opened(path) as descriptor:
-                return self._found(descriptor, path, first, number)
+                return Frame(path, *self._found(partial(os.pread, descriptor), first, number))
         except FileNotFoundError:
             self.firsts = ()
             self._offsets.pop(first, None)
@@ -517,54 +525,71 @@ class _KnownRow:
     def read(self, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
         """Read bytes of frames, given as (number, start, end): as ``read_frame``."""
         last = self.last()
-        with ExitStack() as stack:
-            opened: dict[int, int] = {}  # files by their first numbers
+        self.firsts = _firsts(self.folder)
+        with ExitStack() as stack, self._looking:
+            opened: dict[int, _OpenFile] = {}  # files by their first numbers
             return [
                 self._read(x, opened, stack) if 1 <= x[0] <= last else None for x in extents
             ]
 
     def _read(
-        self, extent: tuple[int, int, int], opened: dict[int, int], stack: ExitStack
+        self, extent: tuple[int, int, int], opened: "dict[int, _OpenFile]", stack: ExitStack
     ) -> bytes | None:
         number, start, end = extent
         first = self._file_with(number)
         if first is None:
             return None
-        path = _log_path(self.folder, first)
         if first not in opened:
             try:
-                opened[first] = stack.enter_context(_opened(path))
+                path = _log_path(self.folder, first)
+                opened[first] = _OpenFile(stack.enter_context(_opened(path)))
             except FileNotFoundError:
                 return None
-        with self._looking:
-            frame = self._found(opened[first], path, first, number)
-        size = max(min(end, frame.size) - start, 0)
-        return os.pread(opened[first], size, frame.offset + start)
+        file = opened[first]
+        read = file.read if start else file.read_ahead
+        offset, size, _ = self._found(read, first, number)
+        return read(max(min(end, size) - start, 0), offset + start)
 
     def _file_with(self, number: int) -> int | None:
-        if not self.firsts or number >= self.firsts[-1]:
-            self.firsts = _firsts(self.folder)
         place = bisect_right(self.firsts, number)
         return self.firsts[place - 1] if place else None
 
-    def _found(self, descriptor: int, path: Path, first: int, number: int) -> Frame:
-        """Return the frame of a number, from where those before it lie.
+    def _found(self, read: _Read, first: int, number: int) -> tuple[int, int, int]:
+        """Return offset, size and time of a frame, from where those before it lie.
 
         It has no bytes where it cannot be found: no object is like that, so it is damaged.
         """
-        assert number >= first, f"frame {number} lies before {path}"
+        assert number >= first, f"frame {number} lies before the file that begins at {first}"
         offsets = self._offsets.setdefault(first, array("Q", [0]))
         at = min(number - first, len(offsets) - 1)
         while True:
-            head = _head_at(descriptor, offsets[at], first + at)
+            head = _head_at(read, offsets[at], first + at)
             if head is None:
-                return Frame(path, offsets[at], 0, 0)
+                return offsets[at], 0, 0
             size, written_us, _ = head
             if first + at == number:
-                return Frame(path, offsets[at] + _HEAD.size, size, written_us)
+                return offsets[at] + _HEAD.size, size, written_us
             at += 1
             if at == len(offsets):
                 offsets.append(offsets[at - 1] + _HEAD.size + size)
+
+
+class _OpenFile:
+    """A file of frames that is open. Small frames that follow each other come in one read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.read: _Read = partial(os.pread, descriptor)
+        self._ahead = b""
+        self._begin = 0
+
+    def read_ahead(self, size: int, offset: int) -> bytes:
+        """Read bytes, and some behind them: what is there already is not read again."""
+        begin = offset - self._begin
+        if begin < 0 or begin + size > len(self._ahead):
+            if size >= _AHEAD_BYTES:
+                return self.read(size, offset)
+            self._ahead, self._begin, begin = self.read(_AHEAD_BYTES, offset), offset, 0
+        return self._ahead[begin : begin + size]
 
 
 class FrameReader:

@@ -23,7 +23,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -52,6 +52,7 @@ from changefeed.runtime.together import together
 
 T = TypeVar("T")
 _ROW_KEY: Final = re.compile(r"(wal/[0-9]{8}/[^/]+)/([0-9]{12})", re.ASCII)
+_DIGITS: Final = 12
 _ROWS_WRITTEN: Final = 16
 _ASIDE = ".aside"
 _LOCK = ".lock"
@@ -76,6 +77,9 @@ class Extent(NamedTuple):
     key: str
     start: int
     end: int
+
+
+_Numbered = list[tuple[Extent, int]]
 
 
 class LocalStore:
@@ -309,17 +313,23 @@ class LocalStore:
         found: dict[Extent, bytes | None] = {}
         for folder, places in self._in_rows(extents).items():
             names = {*_names_in(folder.parent)}
-            frames = {x: n for x, n in places.items() if f"{n:012}" not in names}
-            read = self._frames.read(folder, [(n, *x[1:]) for x, n in frames.items()])
-            found |= zip(frames, read, strict=True)
+            frames = [(x, n) for x, n in places if x.key[-_DIGITS:] not in names]
+            read = self._frames.read(folder, [(n, x.start, x.end) for x, n in frames])
+            found |= zip((x for x, _ in frames), read, strict=True)
         return [found[x] if x in found else self._read(*x) for x in extents]
 
-    def _in_rows(self, extents: Sequence[Extent]) -> dict[Path, dict[Extent, int]]:
-        places: dict[Path, dict[Extent, int]] = {}
+    def _in_rows(self, extents: Sequence[Extent]) -> Mapping[Path, _Numbered]:
+        """Return which of extents are of objects of rows, with the numbers of these."""
+        places: dict[Path, _Numbered] = {}
+        rows: dict[str, _Numbered] = {}
         for x in extents:
-            place = self._in_row(x.key)
-            if place is not None:
-                places.setdefault(place.folder, {})[x] = place.number
+            row = x.key[: -_DIGITS - 1]
+            if row not in rows:
+                place = self._in_row(x.key)
+                if place is None:
+                    continue
+                rows[row] = places.setdefault(place.folder, [])
+            rows[row].append((x, int(x.key[-_DIGITS:])))
         return places
 
     def _found(self, prefix: str, after: str) -> Iterator[Listed]:
