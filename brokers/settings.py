@@ -19,6 +19,7 @@ from changefeed.runtime.settings import (
     Bytes,
     LogSettings,
     Seconds,
+    SecondsOrZero,
     Section,
     read_settings,
 )
@@ -108,8 +109,8 @@ class WebSection(HasSecrets, Section):
 class WritingSection(Section):
     """How records become objects."""
 
-    linger: float | None = Field(default=None, ge=0, le=60)
-    """How long records wait for others to share their object, in seconds. If not set: 0 in a
+    linger: SecondsOrZero | None = Field(default=None, le=60)
+    """How long records wait for others to share their object. If not set: 0 in a
     directory, where what comes while the disk is synced is written next, and 0.1 elsewhere,
     where every object costs a request."""
     flush_bytes: Bytes = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
@@ -149,7 +150,7 @@ class MembershipSection(Section):
     heartbeat: Seconds = 1.0
     expiration: Seconds = 10.0
     """A broker that shows no sign of life for this long loses its partitions."""
-    settle: float = Field(default=0.5, ge=0, le=3600)
+    settle: SecondsOrZero = Field(default=0.5, le=3600)
     """Membership must stand still for this long before partitions are divided anew, so that
     brokers that start together make one era."""
 

@@ -14,8 +14,9 @@ from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 _WIDTH = 96
 _HEAD = """\
 All settings of a {kind}. A line that begins with # and a name is a setting with its default:
-take away the # to set it. Times are in seconds. The environment overrides this file
-({example}), and the command line overrides both.
+take away the # to set it. Times are in seconds, or have a unit (500ms, 90s, 30m, 2h, 7d), sizes
+in bytes, or as 64MiB. The environment overrides this file ({example}), and
+the command line overrides both.
 """
 _EXAMPLES = {
     "host": "CHANGEFEED_LEASES__EXPIRATION=20",

@@ -37,6 +37,7 @@ from changefeed.runtime.settings import (
     LogSettings,
     Place,
     Seconds,
+    SecondsOrZero,
     Section,
     read_settings,
 )
@@ -111,7 +112,7 @@ class LeaseSettings(Section):
     max_ranges: int | None = Field(default=None, ge=1)
     """By load: how many ranges this host takes at most. What no host of the fleet takes is
     not read."""
-    max_handoff_time: float = Field(default=30.0, ge=0)
+    max_handoff_time: SecondsOrZero = 30.0
     """How long the owner of a lease that another host asks for may finish what it has in
     hand. 0 steals at once, and what was in hand is delivered again."""
     _timing: Timing | None = PrivateAttr(default=None)

@@ -19,6 +19,8 @@ from changefeed.runtime.settings import (
     AllSettings,
     LogSettings,
     Place,
+    Seconds,
+    SecondsOrZero,
     Section,
     read_settings,
 )
@@ -36,7 +38,7 @@ class ChangesSettings(Section):
     """The table of every change, which is only appended to."""
 
     enabled: bool = True
-    interval: float = Field(default=5.0, ge=0)
+    interval: SecondsOrZero = 5.0
     """How often a batch begins."""
 
 
@@ -44,7 +46,7 @@ class LatestSettings(Section):
     """The table of the latest state by key and id."""
 
     enabled: bool = True
-    interval: float = Field(default=30.0, ge=0)
+    interval: SecondsOrZero = 30.0
     """A merge writes every file again in which a row changes, so it is worth waiting for
     more changes."""
 
@@ -58,12 +60,12 @@ class AggregateSettings(Section):
     """A SELECT with GROUP BY, in SQL of Spark over ``changes``: the columns of a change, and
     ``value``, the parsed body. It selects each expression that it groups by, of a window its
     start."""
-    watermark: str | None = Field(default=None, examples=["2 hours"])
+    watermark: SecondsOrZero | None = Field(default=None, examples=["2h"])
     """Windows of ``committed_at`` that ended so much before the newest change are forgotten;
     what still comes for them is dropped, and counted. Without one every change counts,
     however late, and Spark keeps all groups. Ranges are not read in step: while a backlog is
     read, a watermark has to allow for how far they are apart."""
-    interval: float = Field(default=30.0, ge=0)
+    interval: SecondsOrZero = 30.0
     """How often a batch begins."""
 
 
@@ -76,7 +78,7 @@ class ObserverSettings(Section):
     """Arguments for the observer's constructor."""
     concurrency: int = Field(default=1, ge=1, le=10_000)
     """How many calls of observers of one range to make at once, each with other keys."""
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: Seconds | None = None
     """How long the observer may take for one call before the attempt counts as failed."""
     retry: RetrySettings = RetrySettings()
     on_failure: Literal["retry", "dead-letter", "stop"] = "retry"
@@ -86,7 +88,7 @@ class ObserverSettings(Section):
     dead_letters: Place = "sqlite:dead-letters.db"
     """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run; or any other address that leases
     can have."""
-    interval: float = Field(default=0.0, ge=0)
+    interval: SecondsOrZero = 0.0
     """How often a batch begins; 0 for one after the other."""
 
     @property
@@ -140,16 +142,16 @@ class PipelineSettings(AllSettings):
     """How many changes a batch has at most; of Cosmos DB, transactions."""
     master: str = "local[2,4]"
     """Where Spark runs. What was started by spark-submit runs where that says."""
-    stop_timeout: float = Field(default=25.0, ge=0)
+    stop_timeout: SecondsOrZero = 25.0
     """How long a stop waits for the batches that run."""
     spark: Mapping[str, str] = {}
     """Spark's own settings by their names, as in { "spark.driver.memory" = "2g" }."""
     compact_every: int = Field(default=100, ge=1, le=MOST)
     """After so many batches of a table its small files are put together, and files that are no
     part of it any more are removed."""
-    keep_hours: int = Field(default=168, ge=1, le=1_000_000)
-    """How old such a file has to be: longer than any batch, and any query over a table,
-    takes."""
+    keep_files: Seconds = 604_800.0
+    """How old such a file has to be, in whole hours: longer than any batch, and any query over
+    a table, takes."""
     changes: ChangesSettings = ChangesSettings()
     latest: LatestSettings = LatestSettings()
     aggregates: tuple[AggregateSettings, ...] = ()

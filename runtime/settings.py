@@ -50,12 +50,15 @@ _MOST_BYTES = 2**20
 _OF_OTHERS = ("broker",)
 """Sections in the environment that are of other processes than the one that looks."""
 
-Seconds = Annotated[
+SecondsOrZero = Annotated[
     float,
-    Field(gt=0, le=MOST, allow_inf_nan=False),
+    Field(ge=0, le=MOST, allow_inf_nan=False),
     BeforeValidator(lambda given: seconds(given) if isinstance(given, str) else given),
 ]
 """A number of seconds, or text with a unit, such as ``2h``."""
+
+Seconds = Annotated[SecondsOrZero, Field(gt=0)]
+"""As ``SecondsOrZero``, but for 0."""
 
 Bytes = Annotated[
     int, BeforeValidator(lambda given: size(given) if isinstance(given, str) else given)

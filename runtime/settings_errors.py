@@ -219,7 +219,7 @@ def _allowed(name: str, errors: list[ErrorDetails]) -> str:
     match errors[0]["type"]:
         case "int_parsing_size":
             return "should be a smaller number"
-        case "model_type" | "dataclass_type":
+        case "model_type":
             return f"should be a section with settings of its own, as in [{name}]"
         case "too_short" if errors[0]["ctx"]["field_type"] == "Value":  # a secret
             return f"should have at least {errors[0]['ctx']['min_length']} characters"

@@ -4,11 +4,10 @@ For the texts about settings: the files that ``config`` writes, the page of
 settings, and the messages about wrong ones.
 """
 
-import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -102,14 +101,8 @@ def open_sections(model: type) -> list[Path]:
 
 
 def _fields(model: Any) -> dict[str, FieldInfo]:
-    if issubclass(model, BaseModel):
-        own = inspect.get_annotations(model)  # before what it inherits
-        return dict(sorted(model.model_fields.items(), key=lambda x: x[0] not in own))
-    types = get_type_hints(model)
-    return {
-        x.name: FieldInfo(annotation=types[x.name], default=x.default)
-        for x in dataclasses.fields(model)
-    }
+    own = inspect.get_annotations(model)  # before what it inherits
+    return dict(sorted(model.model_fields.items(), key=lambda x: x[0] not in own))
 
 
 def is_secret(annotation: object) -> bool:
@@ -117,9 +110,7 @@ def is_secret(annotation: object) -> bool:
 
 
 def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and (
-        issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)
-    )
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _entry(name: str, info: FieldInfo) -> Entry:

@@ -13,6 +13,7 @@ from changefeed.feeds.backend import backend_sections
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.backends import own_settings
 from changefeed.runtime.secret import HasSecrets, Secret
+from changefeed.runtime.settings import Seconds, SecondsOrZero
 
 
 class BrokersSettings(HasSecrets):
@@ -22,8 +23,8 @@ class BrokersSettings(HasSecrets):
 
     token: SecretStr | None = None
     ca_file: Path | None = None
-    wait: float = Field(default=0.5, ge=0, le=30)
-    call_timeout: float = Field(default=5.0, gt=0)
+    wait: SecondsOrZero = Field(default=0.5, le=30)
+    call_timeout: Seconds = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,10 @@
 """When an observer that failed is called again: later and later."""
 
-from dataclasses import dataclass
 from random import Random
+
+from pydantic import Field
+
+from changefeed.runtime.settings import Seconds, Section
 
 FIRST_DELAY = 0.5
 """In seconds; each one that follows is twice as long."""
@@ -11,8 +14,7 @@ _PART_OF_AN_OUTAGE = 16
 """The next try in an outage comes when it is longer by so small a part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrySettings:
+class RetrySettings(Section):
     """How often and how late a change that failed is tried again: after half a second,
     and each time after twice as long, up to ``max_delay`` seconds. Chance takes away up to half
     of each delay. ``attempts`` is how many failures count against a change before it is put
@@ -20,14 +22,8 @@ class RetrySettings:
     ever happens.
     """
 
-    max_delay: float = 60.0
-    attempts: int | None = 10
-
-    def __post_init__(self) -> None:
-        if self.max_delay <= 0:
-            raise ValueError("max_delay must be more than 0")
-        if self.attempts is not None and self.attempts < 1:
-            raise ValueError("attempts must be 1 or more, or None for no limit")
+    max_delay: Seconds = 60.0
+    attempts: int | None = Field(default=10, ge=1)
 
 
 class GrowingDelays:

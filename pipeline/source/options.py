@@ -13,6 +13,7 @@ from changefeed.pipeline.source.addresses import absolute, with_mode
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.record_batches import Envelope
+from changefeed.runtime.quantities import seconds
 
 _KNOWN: Final = (
     "feed",
@@ -23,12 +24,12 @@ _KNOWN: Final = (
     "columns",
     "maxChangesPerTrigger",
     "sliceChanges",
-    "idleSeconds",
+    "pollInterval",
     "holdFile",
     "pieces",
 )
 _SLICE: Final = 100_000
-_IDLE: Final = 0.5
+_POLL_INTERVAL: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Options:
     ``ranges``: the only ones to read, with what descends from them; all, if empty.
     ``ending_at`` is for reading in batches. A range with more than ``slice_changes`` in a batch
     is read by several tasks, where the feed allows that. A stream that finds nothing asks
-    again after ``idle_seconds`` at the earliest. See ``holding`` for ``hold_file``.
+    again after ``poll_interval`` seconds at the earliest. See ``holding`` for ``hold_file``.
     ``pieces`` are slices to read in a batch, in the place of what lies between two points.
     """
 
@@ -48,7 +49,7 @@ class Options:
     envelope: Envelope = field(default_factory=Envelope)
     max_changes: int | None = None
     slice_changes: int = _SLICE
-    idle_seconds: float = _IDLE
+    poll_interval: float = _POLL_INTERVAL
     hold_file: str | None = None
     pieces: tuple[Slice, ...] | None = None
 
@@ -79,7 +80,7 @@ class Options:
             envelope=Envelope() if columns is None else Envelope.of(columns),
             max_changes=_whole(options.get("maxchangespertrigger"), "maxChangesPerTrigger"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
-            idle_seconds=_seconds(options.get("idleseconds"), "idleSeconds"),
+            poll_interval=_seconds(options.get("pollinterval"), "pollInterval"),
             hold_file=options.get("holdfile"),
             pieces=None if "pieces" not in options else pieces_of(options["pieces"]),
         )
@@ -136,9 +137,6 @@ def _whole(text: str | None, name: str) -> int | None:
 
 def _seconds(text: str | None, name: str) -> float:
     try:
-        seconds = _IDLE if text is None else float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise PipelineRefused(f"{name}={text!r}: write seconds, as in 0.5")
-    return seconds
+        return _POLL_INTERVAL if text is None else seconds(text)
+    except ValueError as error:
+        raise PipelineRefused(f"{name}: {error}") from error

@@ -6,7 +6,7 @@ of a batch before anything is read, and afterwards asks for the same slices agai
 
 Two things Spark does not do are done here. A stream without a trigger asks for the latest
 offset dozens of times a second: when there is nothing, the answer takes its time
-(``idleSeconds``). And neither ``commit`` nor ``stop`` is relied on, since Spark leaves
+(``pollInterval``). And neither ``commit`` nor ``stop`` is relied on, since Spark leaves
 them out as it likes: the feed keeps no state for a query.
 """
 
@@ -189,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = next_offset(access, begin, limit=most, within=self._within)
         if end == begin and self._within is None:
-            time.sleep(self._options.idle_seconds)
+            time.sleep(self._options.poll_interval)
             if held(self._options.hold_file):
                 return start
             end = next_offset(access, begin, limit=most)

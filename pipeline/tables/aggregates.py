@@ -8,7 +8,7 @@ columns name a group, Spark's own plan of the SELECT says.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyspark.errors import AnalysisException, IllegalArgumentException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from changefeed.pipeline.errors import PipelineRefused
@@ -27,10 +27,12 @@ def aggregated(changes: DataFrame, settings: AggregateSettings) -> tuple[DataFra
     """
     try:
         if settings.watermark is not None:
-            changes = changes.withWatermark("committed_at", settings.watermark)
+            changes = changes.withWatermark(
+                "committed_at", f"{settings.watermark * 1000:.0f} milliseconds"
+            )
         changes.createOrReplaceTempView(_VIEW)
         figures = changes.sparkSession.sql(settings.select)
-    except (AnalysisException, IllegalArgumentException) as error:
+    except AnalysisException as error:
         raise _refused(settings, spark_message(error)) from error
     return figures, Merge(keys=_group_columns(figures, settings), nullable=True)
 

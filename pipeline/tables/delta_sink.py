@@ -41,6 +41,7 @@ from pyspark.sql.types import StructType
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.spark import freeze_gc
 from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema
+from changefeed.runtime.quantities import seconds
 
 NAME: Final = "changefeed_delta"
 
@@ -52,7 +53,7 @@ def register_sink(spark: SparkSession) -> None:
 class DeltaSink(DataSource):
     """The format ``changefeed_delta``. Options: ``path``, and ``appId`` if need be.
 
-    With ``compactEvery`` and ``keepHours``, every so many batches its files are looked after.
+    With ``compactEvery`` and ``keepFiles``, every so many batches its files are looked after.
     """
 
     @classmethod
@@ -197,7 +198,7 @@ def append_once(uri: str, files: Sequence[File], *, app_id: str, batch: int) -> 
 def _upkeep(given: Mapping[str, str]) -> Upkeep | None:
     if "compactevery" not in given:
         return None
-    return Upkeep(every=int(given["compactevery"]), keep_hours=int(given["keephours"]))
+    return Upkeep(every=int(given["compactevery"]), keep_files=seconds(given["keepfiles"]))
 
 
 def file_system(uri: str) -> tuple[FileSystem, str]:

@@ -6,12 +6,13 @@ columns do not: figures by the hour and by the day look alike.
 
 Upkeep is a commit like any other: small files become large ones, with the same rows, and
 readers see the one or the other. A file that is no longer part of the table, or never was,
-is removed when it is older than ``keep_hours``; this has to be longer than the longest
+is removed when it is older than ``keep_files``; this has to be longer than the longest
 batch and the longest query over the table. Which batches were added (``txn``) is part of
 the log, through its checkpoints, and is not forgotten.
 """
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from changefeed.runtime.logs import get_logger
 _log = get_logger(__name__)
 
 _DEFINITION: Final = "changefeed.definition"
+_HOUR: Final = 3600
 COMPRESSION: Final = "zstd"
 _BOUNDED: Final = ("range", "sequence", "key", "id", "committed_at", "window_start")
 """What readers and merges look for; only of these a table keeps the bounds in each file."""
@@ -33,10 +35,12 @@ _BOUNDED: Final = ("range", "sequence", "key", "id", "committed_at", "window_sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """Every how many batches a table is compacted, and for how long old files are kept."""
+    """Every how many batches a table is compacted, and for how many seconds files that are no
+    part of it are kept: whole hours, as Delta counts.
+    """
 
     every: int
-    keep_hours: int
+    keep_files: float
 
     def maintain(self, uri: str, batch: int) -> None:
         """Compact the table, if it is due after this batch. A failure does not fail the
@@ -45,7 +49,7 @@ class Upkeep:
         if batch % self.every != self.every - 1:
             return
         try:
-            compact(uri, self.keep_hours)
+            compact(uri, self.keep_files)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - deltalake's panics are no Exception
@@ -118,7 +122,7 @@ def settings_changed(uri: str, what: str) -> PipelineRefused:
     )
 
 
-def compact(uri: str, keep_hours: int) -> None:
+def compact(uri: str, keep_files: float) -> None:
     """Put small files together, and remove old files that are not part of the table.
 
     Raise what ``deltalake`` raises, as when somebody else has changed the same files. But
@@ -127,7 +131,9 @@ def compact(uri: str, keep_hours: int) -> None:
     """
     table = DeltaTable(uri)
     table.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
-    table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    table.vacuum(
+        ceil(keep_files / _HOUR), dry_run=False, enforce_retention_duration=False, full=True
+    )
 
 
 def _columns(schema: Schema) -> str:

@@ -117,7 +117,7 @@ class TableQueries:
         writer = rows.writeStream.format(SINK).options(
             path=self.settings.table("changes"),
             compactEvery=str(self._upkeep.every),
-            keepHours=str(self._upkeep.keep_hours),
+            keepFiles=str(self._upkeep.keep_files),
         )
         return TablePlan(
             name="changes",
@@ -150,7 +150,7 @@ class TableQueries:
 
     @property
     def _upkeep(self) -> Upkeep:
-        return Upkeep(every=self.settings.compact_every, keep_hours=self.settings.keep_hours)
+        return Upkeep(every=self.settings.compact_every, keep_files=self.settings.keep_files)
 
     def _merged(
         self, name: str, merge: Merge, rows: Callable[[DataFrame], DataFrame]

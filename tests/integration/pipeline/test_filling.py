@@ -201,7 +201,7 @@ def test_a_batch_of_a_stream_that_is_repeated_by_a_fill_is_in_the_tables_once(
 def test_what_a_fill_left_behind_is_removed_by_upkeep(
     spark: "SparkSession", path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upkeep = {"compact_every": 2, "keep_hours": 1}
+    upkeep = {"compact_every": 2, "keep_files": "1h"}
     wanted = settings(path, latest={"enabled": False}, **upkeep)
     with monkeypatch.context() as patch:
         patch.setattr(filling, "append_once", dying(append_once, on=1, after=False))

@@ -67,11 +67,11 @@ def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path
 def test_a_batch_is_done_though_its_table_could_not_be_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(uri: str, keep_hours: int) -> None:
-        raise DeltaError(f"{uri} for {keep_hours} h: no space left on device")
+    def broken(uri: str, keep_files: float) -> None:
+        raise DeltaError(f"{uri} for {keep_files} s: no space left on device")
 
     monkeypatch.setattr(delta, "compact", broken)
-    upkeep = Upkeep(every=2, keep_hours=24)
+    upkeep = Upkeep(every=2, keep_files=86_400)
     with captured_logs() as logged:
         for n in range(4):
             upkeep.maintain(str(tmp_path), n)
@@ -181,7 +181,7 @@ def aged(file: Path, hours: int) -> None:
 def test_every_so_many_batches_small_files_become_one_and_readers_see_all_meanwhile(
     tmp_path: Path,
 ) -> None:
-    one = small_files(tmp_path, 9, upkeep=Upkeep(every=10, keep_hours=24))
+    one = small_files(tmp_path, 9, upkeep=Upkeep(every=10, keep_files=86_400))
     before = DeltaTable(str(tmp_path))
     assert len(before.file_uris()) == 9
     one.commit([one.write(iter([batch(9)]))], 9)
@@ -214,7 +214,7 @@ def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_t
     with pytest.raises(CommitFailedError):
         behind.optimize.compact()
     monkeypatch.setattr(delta, "DeltaTable", lambda _: behind)
-    Upkeep(every=1, keep_hours=24).maintain(str(tmp_path), 0)
+    Upkeep(every=1, keep_files=86_400).maintain(str(tmp_path), 0)
     assert DeltaTable(str(tmp_path)).version() == version
     assert rows(tmp_path) == [0, 1, 2]
 

@@ -1,11 +1,17 @@
 """Durations and sizes, as flags and settings take them."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
+from changefeed.brokers.settings import BrokerSettings
 from changefeed.cli.app import app
-from changefeed.host.settings import load_settings
-from changefeed.runtime.errors import UserError
+from changefeed.feeds.brokers.access import BrokersSettings
+from changefeed.host.settings import Settings
+from changefeed.pipeline.settings import PipelineSettings
 from changefeed.runtime.quantities import seconds, size
 
 
@@ -46,13 +52,56 @@ def test_what_is_no_size_is_refused_with_the_forms(text: str) -> None:
         size(text)
 
 
-def test_a_setting_takes_a_duration_with_its_unit_and_refuses_another() -> None:
-    assert load_settings(None, {"leases": {"expiration": "2m"}}).leases.expiration == 120
-    observer = {"checkpoint": "90s", "timeout": "1h"}
-    found = load_settings(None, {"observer": observer}).observer
-    assert (found.checkpoint, found.timeout) == (90, 3600)
-    with pytest.raises(UserError, match=r"leases\.expiration.*30m"):
-        load_settings(None, {"leases": {"expiration": "7w"}})
+MODELS = (Settings, PipelineSettings, BrokerSettings, BrokersSettings)
+
+
+def numbers(model: type[BaseModel], kind: str) -> Iterator[tuple[type[BaseModel], str]]:
+    """Yield the names of the settings that are, or may be, a number of a kind."""
+    schema = model.model_json_schema()
+
+    def within(found: Any, path: str) -> Iterator[str]:
+        if found.get("type") == kind:
+            yield path
+        for x in (*found.get("anyOf", ()), *filter(None, [found.get("items")])):
+            yield from within(x, path)
+        if "$ref" in found:
+            found = schema["$defs"][found["$ref"].rpartition("/")[2]]
+        for name, x in found.get("properties", {}).items():
+            yield from within(x, f"{path}.{name}")
+
+    yield from ((model, x) for x in within(schema, ""))
+
+
+DURATIONS = [x for model in MODELS for x in numbers(model, "number")]
+SIZES = [
+    x
+    for model in MODELS
+    for x in numbers(model, "integer")
+    if x[1].endswith(("bytes", ".memory"))
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "right", "wrong"),
+    [*((*x, "3s", "30MiB") for x in DURATIONS), *((*x, "30MiB", "30s") for x in SIZES)],
+)
+def test_every_setting_that_is_a_duration_or_a_size_takes_a_unit_of_it(
+    model: type[BaseModel], path: str, right: str, wrong: str
+) -> None:
+    assert mistakes(model, path, right) == []
+    assert mistakes(model, path, wrong) != []
+
+
+def mistakes(model: type[BaseModel], path: str, value: str) -> list[str]:
+    """Return what is wrong with a setting, whatever is wrong with those that are not given."""
+    nested: Any = value
+    for x in reversed(path.split(".")[1:]):
+        nested = {x: [nested] if x == "aggregates" else nested}
+    try:
+        model.model_validate(nested)
+    except ValidationError as error:
+        return [x["msg"] for x in error.errors() if x["type"] != "missing"]
+    return []
 
 
 @pytest.mark.parametrize(

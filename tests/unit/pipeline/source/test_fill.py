@@ -78,7 +78,7 @@ class Query:
 
     @contextmanager
     def _reader(self, kind: type[StreamReader]) -> Iterator[StreamReader]:
-        reader = kind(Options.of({"feed": self.address, "idleSeconds": "0"}))
+        reader = kind(Options.of({"feed": self.address, "pollInterval": "0"}))
         reader.prepareForTriggerAvailableNow()
         try:
             yield reader

@@ -34,7 +34,7 @@ def a_schema(*columns: tuple[str, DataType]) -> StructType:
 
 
 def reader(feed: str, **options: str) -> StreamReader:
-    return StreamReader(Options.of({"feed": feed, "idleSeconds": "0", **options}))
+    return StreamReader(Options.of({"feed": feed, "pollInterval": "0", **options}))
 
 
 def rows(one: StreamReader, start: object, end: object) -> int:
@@ -67,7 +67,7 @@ def test_the_limit_is_the_option_unless_spark_wants_all(tmp_path: Path) -> None:
 
 
 def test_an_idle_stream_answers_late_and_reports_where_the_feed_is(tmp_path: Path) -> None:
-    one = reader(a_log(tmp_path / "log", {"a": 10}), idleSeconds="0.3")
+    one = reader(a_log(tmp_path / "log", {"a": 10}), pollInterval="0.3")
     start = one.initialOffset()
     assert one.reportLatestOffset() is None
     end = one.latestOffset(start, ReadMaxRows(4))

@@ -102,7 +102,7 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
         ({"columns": "key,value"}, "'value'. Known columns: range"),
         ({"columns": "key,key"}, "once"),
         ({"maxChangesPerTrigger": "0"}, "from 1 on"),
-        ({"idleSeconds": "soon"}, "seconds"),
+        ({"pollInterval": "soon"}, "seconds"),
     ],
 )
 def test_wrong_options_are_refused(given: dict[str, str], named: str) -> None:
