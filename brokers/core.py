@@ -196,12 +196,12 @@ class BrokerCore:
             partition = self.index.collection(collection).partition(batch.partition)
         except RangeUnknown:
             return self._not(batch, "unknown")
-        if partition.last is not None:
+        era = self.catalog.era
+        if era is not None and partition.era < era.number:
             return self._moved(collection, batch)
         writer = self.writer.writer(partition.era)
         if writer is not None and writer.has(collection, batch.partition):
             return writer.submit(collection, batch)
-        era = self.catalog.era
         is_open = era is not None and era.state == "open"
         return self._not(
             batch, "elsewhere" if is_open and partition.broker != self.name else "moving"

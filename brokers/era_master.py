@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.master import (
@@ -17,6 +18,7 @@ from changefeed.brokers.master import (
 from changefeed.brokers.members import Members, Membership
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
@@ -25,7 +27,9 @@ from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
     open_first_era,
+    rows_without_ends,
     shape_differs,
+    with_ends,
 )
 
 _log = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ class EraMaster:
         self._ending: tuple[int, float] = (0, 0.0)
         self._looked_at = 0
         self._reshaping: tuple[int, bool] = (0, False)
+        self._without_ends: tuple[int, set[tuple[int, str]]] = (0, set())
 
     def membership(self) -> Membership:
         era = self._catalogs.newest.era
@@ -85,7 +90,7 @@ class EraMaster:
             ending_for=self._ending_for(era),
         )
         if step is None:
-            return False
+            return await self._learn_ends(catalog)
         await self._do(step, catalog)
         return True
 
@@ -111,7 +116,7 @@ class EraMaster:
         found = set()
         for row in era.rows:
             reader = self._readers.row(catalog, era.number, row.broker)
-            await reader.tail(self._hint(era, row.broker))
+            await reader.reach(self._hint(era, row.broker))
             if reader.sealed_at is not None:
                 found.add(row.broker)
         return found
@@ -137,21 +142,44 @@ class EraMaster:
                 sealed = await self._ends(catalog)
                 await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
 
-    async def _ends(self, catalog: Catalog) -> Mapping[str, tuple[int, Ends]]:
+    async def _ends(self, catalog: Catalog) -> Mapping[str, tuple[int, Ends | None]]:
+        """Return the seals of the newest era's rows, and the ends of those that can be read.
+
+        What is damaged keeps no era from opening.
+        """
         assert catalog.era is not None
-        found = {}
+        found: dict[str, tuple[int, Ends | None]] = {}
         for row in catalog.era.rows:
             reader = self._readers.row(catalog, catalog.era.number, row.broker)
             assert reader.sealed_at is not None
-            found[row.broker] = (reader.sealed_at, await reader.ends())
+            found[row.broker] = (reader.sealed_at, None)
+            with suppress(RowDamaged):  # ``_learn_ends`` says so
+                found[row.broker] = (reader.sealed_at, await reader.ends())
         return found
+
+    async def _learn_ends(self, catalog: Catalog) -> bool:
+        """Say where partitions ended whose ends could not be read as their era was closed."""
+        if self._without_ends[0] != catalog.number:
+            self._without_ends = (catalog.number, rows_without_ends(catalog))
+        found: dict[tuple[int, str], Ends] = {}
+        damaged: RowDamaged | None = None
+        for row in sorted(self._without_ends[1]):
+            try:
+                found[row] = await self._readers.row(catalog, *row).ends()
+            except RowDamaged as error:
+                damaged = error
+        if found:
+            await self._catalogs.change(lambda x: with_ends(x, found))
+        if damaged is not None:
+            raise damaged
+        return bool(found)
 
     async def _seal(self, catalog: Catalog, broker: str) -> None:
         """End the row of a broker at the first number that is free."""
         era = catalog.era
         assert era is not None
         reader = self._readers.row(catalog, era.number, broker)
-        await reader.tail(self._hint(era, broker))
+        await reader.reach(self._hint(era, broker))
         while reader.sealed_at is None:
             number = reader.known + 1
             seal = encode_flush(
@@ -166,4 +194,4 @@ class EraMaster:
                 )
             )
             await self._store.create(reader.key(number), seal)
-            await reader.tail()  # another master may have been first
+            await reader.reach()  # another master may have been first

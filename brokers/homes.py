@@ -76,7 +76,6 @@ class HomeWarmer:
 
     async def _warm(self, catalog: Catalog, collection: str, partition: Partition) -> int:
         """Read a partition from its beginning; return the bytes that it took."""
-        assert not partition.is_open, f"{partition.id} is at home where it is written"
         row = self._readers.row(catalog, partition.era, partition.broker)
         most = self._settings.warm_bytes
         try:

@@ -187,7 +187,7 @@ def log_status(
     ranges = [
         _range(
             x,
-            routes.home(x),
+            routes,
             ends[x.range.id],
             stored.get(x.range.id, RangeStorage(range=x.range.id)),
         )
@@ -215,13 +215,15 @@ def log_status(
     )
 
 
-def _range(partition: PartitionInfo, home: str, end: End, stored: RangeStorage) -> RangeStatus:
+def _range(
+    partition: PartitionInfo, routes: Routes, end: End, stored: RangeStorage
+) -> RangeStatus:
     return RangeStatus(
         id=partition.range.id,
         era=partition.era,
-        open=partition.last is None,
+        open=routes.is_open(partition),
         broker=partition.broker,
-        home=home,
+        home=routes.home(partition),
         first=end.start + 1,
         last=end.last,
         bytes=stored.bytes,

@@ -184,7 +184,7 @@ async def _until_open(client: BrokerClient, partitions: int) -> None:
 
 
 def _open_in(topology: Topology) -> Sequence[object]:
-    return [x for x in topology.partitions if x.last is None]
+    return [x for x in topology.partitions if x.era == topology.era]
 
 
 def _is_ready(port: int) -> bool:

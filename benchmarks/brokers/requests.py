@@ -130,7 +130,7 @@ async def _loaded(
 ) -> AsyncIterator[None]:
     """Append so many MB a second to each partition evenly, and read them, meanwhile."""
     by_name = {x.name: x for x in cores}
-    opened = [x for x in cores[0].catalog.collection(COLLECTION).partitions if x.is_open]
+    opened = cores[0].catalog.collection(COLLECTION).open_partitions()
     size = round(mb * 1e6 / _SCALE * every / len(opened))
     acts = [_append(by_name[x.broker], x.id, size, every) for x in opened]
     acts += [_follow(by_name[x.broker], x.id) for x in opened]

@@ -4,8 +4,8 @@ It is one object, ``catalog``: eight hexadecimal digits (the CRC-32 of what foll
 feed, and JSON. To change it is to replace the version that was read; where that is not there
 any more, somebody else was quicker. ``number`` counts the changes.
 
-The era is the cluster's: one for all collections. The partitions of an era that are open
-have no ``last``; those of an era that is ending stay open until it is closed.
+The era is the cluster's: one for all collections. The partitions of the newest era are open,
+until it is closed and the next one opens. Where they ended may be known later.
 """
 
 import zlib
@@ -39,7 +39,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A part with an interval of virtual parts in one era, both ends included.
 
     ``broker`` writes it while its era is open; its records lie in that broker's row of that
-    era. ``last`` is the last sequence once it is closed, ``None`` before. Sequences up to
+    era. ``last`` is the last sequence once the era is over and that could be read from the
+    row, ``None`` before. Sequences up to
     ``start`` are deleted. ``stored`` (bytes) and ``written_us`` (of the last flush) are
     known once it is closed; ``gone`` are the bytes deleted of them.
     """
@@ -59,10 +60,6 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def id(self) -> RangeId:
         """Parts count from 1 in ids, as in the event log: the first is ``p01``."""
         return _id(self.era, self.part, self.low, self.high)
-
-    @property
-    def is_open(self) -> bool:
-        return self.last is None
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +124,9 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
                 yield part, low, high
 
     def open_partitions(self) -> tuple[Partition, ...]:
-        return tuple(x for x in self.partitions if x.is_open)
+        """Return those of the newest era. One that was created as an era ended has none."""
+        newest = self.partitions[-1].era if self.partitions else 0
+        return tuple(x for x in self.partitions if x.era == newest)
 
     def partition(self, wanted: RangeId) -> Partition:
         """Return a partition by its id; raise ``RangeUnknown``."""

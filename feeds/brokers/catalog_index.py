@@ -36,7 +36,7 @@ class CollectionIndex:
 
     @cached_property
     def open(self) -> tuple[Partition, ...]:
-        return tuple(x for x in self.since(self.newest_era) if x.is_open)
+        return tuple(self.since(self.newest_era))
 
     @property
     def newest_era(self) -> int:

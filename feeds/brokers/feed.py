@@ -184,10 +184,10 @@ class CollectionFeed(parts_of.FeedOfPartitions):
 
     async def _check_reached(self, partition: PartitionInfo, last: int) -> None:
         """Refuse a position that the range has not reached, which only its writer knows."""
-        range_id = partition.id
-        if last <= self._reached.get(range_id, 0):
+        range_id, end = partition.id, partition.last
+        is_known = end is not None or self._routes.is_open(partition)
+        if last <= self._reached.get(range_id, 0) or not is_known:
             return
-        end = partition.last
         if end is None:
             writer = self._routes.to_write(partition)
             if not writer:

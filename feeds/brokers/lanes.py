@@ -82,7 +82,7 @@ class Lane:
     ``waiting_bytes`` are those of what was not sent yet. ``generation`` counts the times
     that it has numbered its batches from 1: again after a batch was given up, whose numbers
     may or may not be taken. ``attempts`` counts those without success, one after the other.
-    ``closed_in`` is the catalog in which a broker said that its partition is closed: in an
+    ``closed_in`` is the catalog by which its partition is known to be closed, 0 before: in an
     older one it is open still, and its numbers would be given out twice.
     """
 
@@ -103,7 +103,7 @@ class Lane:
 
     @property
     def is_closed(self) -> bool:
-        return self.partition.last is not None or self.closed_in > 0
+        return self.closed_in > 0
 
     @property
     def has_work(self) -> bool:
@@ -266,6 +266,8 @@ class Lanes:
         self.routes = routes
         for lane in self:
             lane.partition = routes.by_id.get(lane.id, lane.partition)
+            if not routes.is_open(lane.partition):
+                lane.closed_in = lane.closed_in or routes.topology.catalog
 
     def move_on(self, lane: Lane) -> Sequence[Lane]:
         """Dissolve a lane whose partition is closed, and that has nothing on its way.

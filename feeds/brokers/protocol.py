@@ -137,8 +137,9 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A partition as clients see it. Both virtual parts are included.
 
     ``part`` counts from 0, as the hash does; ids count from 1. ``start`` is the last
-    sequence deleted by retention. ``last`` is ``None`` while it is open. ``broker`` takes
-    records while it is open; any broker can serve them.
+    sequence deleted by retention. ``last`` is the last of all, ``None`` while its era is the
+    newest, and as long as the end cannot be read. ``broker`` takes records while it is open;
+    any broker can serve them.
     """
 
     range: FeedRange

@@ -60,9 +60,13 @@ class Routes:
         return {
             (x.part, virtual): x
             for x in self.topology.partitions
-            if x.last is None
+            if self.is_open(x)
             for virtual in range(x.low, x.high + 1)
         }
+
+    def is_open(self, partition: PartitionInfo) -> bool:
+        """Whether it takes records: it is of the newest era."""
+        return partition.era == self.topology.era
 
     def partition(self, wanted: RangeId) -> PartitionInfo:
         found = self.by_id.get(wanted)
@@ -90,7 +94,7 @@ class Routes:
 
     def to_write(self, partition: PartitionInfo) -> str:
         """Return the URL of the broker that takes its records, empty if none does now."""
-        return "" if partition.last is not None else self._urls.get(partition.broker, "")
+        return self._urls.get(partition.broker, "") if self.is_open(partition) else ""
 
     def home(self, partition: PartitionInfo) -> str:
         """Return the broker that takes its keys now, or its writer where none does."""

@@ -111,6 +111,20 @@ class RowReader:
             self._learn(header)
         return self.known
 
+    async def reach(self, hint: int = 0) -> int:
+        """As ``tail``, and past objects that are damaged, and were acknowledged.
+
+        One that lies so far before another that it must have been is no seal.
+        """
+        while True:
+            try:
+                return await self.tail(hint)
+            except RowDamaged:
+                damaged = self.known + 1
+                if not await self._is_there(damaged + MOST_IN_FLIGHT):
+                    raise
+                self._skip_to(damaged)
+
     async def _leap_once(self) -> None:
         if not self._leapt:
             self._leapt = True
@@ -131,7 +145,10 @@ class RowReader:
         return sure
 
     async def _is_there(self, number: int) -> bool:
-        return await self.header(number) is not None
+        try:
+            return await self.header(number) is not None
+        except RowDamaged:
+            return True
 
     def _skip_to(self, number: int) -> None:
         if number > self.known:

@@ -129,7 +129,7 @@ def _at_rest(collection: Collection) -> Collection:
 
 def _interval(collection: Collection, range_id: RangeId) -> tuple[int, int]:
     found = collection.partition(range_id)
-    if not found.is_open:
+    if found not in collection.open_partitions():
         raise ClusterRefused(f"{range_id} is of an era that is over: name an open partition")
     return found.part, found.low
 
@@ -155,12 +155,13 @@ def begin_ending(catalog: Catalog, era: int, planned: Iterable[Row]) -> Catalog:
 
 
 def close_and_open(
-    catalog: Catalog, era: int, sealed: Mapping[str, tuple[int, Ends]], now_us: int
+    catalog: Catalog, era: int, sealed: Mapping[str, tuple[int, Ends | None]], now_us: int
 ) -> Catalog:
     """Step three: close the partitions of an era at their ends, and open the next.
 
     ``sealed`` has, for each broker of the era, the number of its seal and the ends of its
-    partitions. The next era has the shape and the collections that the catalog says by now.
+    partitions, ``None`` where these cannot be read now: see ``with_ends``. The next era has
+    the shape and the collections that the catalog says by now.
     """
     ending = catalog.era
     if ending is None or ending.number != era or ending.state != "ending":
@@ -172,26 +173,50 @@ def close_and_open(
         return catalog  # a seal where an object had been deleted ends nothing
     rows = tuple(replace(x, sealed_at=sealed[x.broker][0]) for x in ending.rows)
     closed = replace(ending, state="closed", rows=rows, planned=())
-    collections = [
-        replace(x, partitions=tuple(_closed(x.name, p, sealed) for p in x.partitions))
-        for x in catalog.collections
-    ]
-    assert not any(p.is_open for x in collections for p in x.partitions), (
-        f"era {era} ends with all its partitions"
-    )
+    ends = {(era, broker): x for broker, (_, x) in sealed.items() if x is not None}
+    collections = _ended(catalog.collections, ends)
     eras = (*catalog.eras[:-1], closed)
     return _opened(catalog, eras, collections, ending.planned, now_us)
 
 
-def _closed(
-    collection: str, partition: Partition, sealed: Mapping[str, tuple[int, Ends]]
-) -> Partition:
-    if not partition.is_open:
-        return partition
-    end = sealed[partition.broker][1].get((collection, partition.id))
-    if end is None:  # nothing was ever written to it
-        return replace(partition, last=0)
-    return replace(partition, last=end.last, stored=end.stored, written_us=end.written_us)
+def with_ends(catalog: Catalog, ends: Mapping[tuple[int, str], Ends]) -> Catalog:
+    """Say where partitions have ended, by era and broker, where that was not known yet."""
+    assert all(catalog.era_numbered(x).state == "closed" for x, _ in ends), (
+        f"{ends.keys()} have not ended"
+    )
+    collections = tuple(_ended(catalog.collections, ends))
+    if collections == catalog.collections:
+        return catalog
+    return _following(catalog, collections=collections)
+
+
+def rows_without_ends(catalog: Catalog) -> set[tuple[int, str]]:
+    """Return the era and broker of rows that are sealed, and whose ends are not known."""
+    newest = 0 if catalog.era is None else catalog.era.number
+    return {
+        (p.era, p.broker)
+        for x in catalog.collections
+        for p in x.partitions
+        if p.last is None and p.era < newest
+    }
+
+
+def _ended(
+    collections: Iterable[Collection], ends: Mapping[tuple[int, str], Ends]
+) -> Sequence[Collection]:
+    def ended(collection: str, partition: Partition) -> Partition:
+        row = ends.get((partition.era, partition.broker))
+        if partition.last is not None or row is None:
+            return partition
+        end = row.get((collection, partition.id))
+        if end is None:  # nothing was ever written to it
+            return replace(partition, last=0)
+        return replace(partition, last=end.last, stored=end.stored, written_us=end.written_us)
+
+    return [
+        replace(x, partitions=tuple(ended(x.name, p) for p in x.partitions))
+        for x in collections
+    ]
 
 
 def _opened(

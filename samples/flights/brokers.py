@@ -84,7 +84,7 @@ class Division:
             topology = (await self._client.routes()).topology
         except FeedUnavailable:
             return self._last
-        share = Counter(x.broker for x in topology.partitions if x.last is None)
+        share = Counter(x.broker for x in topology.partitions if x.era == topology.era)
         shares = ", ".join(f"{name} {share[name]}" for name in sorted(share))
         state = " (ending)" if topology.ending else ""
         self._last = f"era {topology.era}{state}: {shares}"

@@ -100,7 +100,8 @@ class SimProducer:
             return
         now = {x.range.id: x for x in topology.partitions}
         least = self._least
-        for old in [x for x in self._lanes if (p := now.get(x)) is None or p.last is not None]:
+        era = topology.era
+        for old in [x for x in self._lanes if (p := now.get(x)) is None or p.era < era]:
             if not await self._resolve(old):
                 return  # what follows on its keys must wait
         if self._least > least:
@@ -127,7 +128,7 @@ class SimProducer:
     def _route(self, topology: Topology) -> None:
         if topology.ending:
             return
-        opened = [x for x in topology.partitions if x.last is None]
+        opened = [x for x in topology.partitions if x.era == topology.era]
         for _ in range(len(self._new)):
             sent = self._new[0]
             target = _target(opened, sent.key, topology.parts)

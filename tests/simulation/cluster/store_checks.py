@@ -184,7 +184,7 @@ class _RowCheck:
         if number != sealed_at:
             raise Violation(f"{self._row} ends at {number}, its catalog says {sealed_at}")
         for key, partition in self._owned.items():
-            if partition.last != self._lasts.get(key, 0):
+            if partition.last not in (None, self._lasts.get(key, 0)):
                 raise Violation(
                     f"{key} was closed at {partition.last}, and has {self._lasts.get(key)}"
                 )

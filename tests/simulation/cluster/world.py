@@ -12,6 +12,7 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
+from changefeed.feeds.brokers.transitions import rows_without_ends
 from changefeed.runtime.errors import StoreError
 from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
@@ -288,6 +289,7 @@ class World:
         return (
             era is not None
             and era.state == "open"
+            and not rows_without_ends(catalog)
             and {x.broker for x in era.rows} == {x.name for x in cores}
             and all(x.status().writing for x in cores)
         )

@@ -15,6 +15,7 @@ from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import version_of
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -134,6 +135,40 @@ async def test_the_partitions_of_a_dead_broker_are_closed_at_what_it_acknowledge
         identity = first.cluster.identity
         header = decode_header(seal, identity, Place(2, "broker-2", 2))
         assert (header.seal, header.incarnation) == (True, first.incarnation)
+
+
+@pytest.mark.parametrize("beats", [True, False])
+async def test_a_damaged_object_of_a_dead_broker_keeps_no_era_from_opening(
+    *, beats: bool
+) -> None:
+    """With or without a sign of life that says that the object was acknowledged."""
+    store = MemoryStore()
+    theirs, key = RangeId("e2.p07.v00-ff"), "wal/00000002/broker-2/000000000003"
+    async with first_broker(store) as first:
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            for n in range(1, 41):
+                await put(second, "orders", batch(theirs, f"k{n}", sequence=n))
+            if beats:
+                await asyncio.sleep(2)
+        whole = store.objects[key]
+        store.objects[key] = whole[:20]
+        await in_era(first, 3)
+        assert first.catalog.eras[1].rows[1].sealed_at == 41
+        ours, known = RangeId("e2.p01.v00-ff"), first.index.collection("orders")
+        assert (known.partition(ours).last, known.partition(theirs).last) == (0, None)
+        assert await put(first, "orders", batch("e3.p07.v00-ff", "new")) == [1]
+        (waits,) = await first.append("orders", [batch(theirs, "k40", sequence=40)])
+        assert isinstance(waits, NotAppended)
+        assert waits.reason == "moving"
+        with pytest.raises(RangeDamaged):
+            await keys_of(first, "orders", theirs)
+        assert key in first.failing["master"]
+        store.objects[key] = whole
+        await asyncio.sleep(5)
+        assert first.index.collection("orders").partition(theirs).last == 40
+        assert await keys_of(first, "orders", theirs) == [f"k{n}" for n in range(1, 41)]
+        assert not first.failing
 
 
 async def test_an_object_behind_the_seal_is_never_read() -> None:
