@@ -28,7 +28,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 
 from .endpoint import DATABASE, client_of, endpoint, make_container
 from .java_process import ask, java_process
@@ -133,7 +133,9 @@ async def _by_us(url: str, name: str) -> _Run:
             settings_of(_QUICK),
             feed=feed,
             container=container,
-            make_observer=wrap(adapt(race.process), ObserverSettings(), events, Random(1)),
+            make_observer=ObserverMaker(
+                adapt(race.process), ObserverSettings(), events, Random(1)
+            ),
         )
         running = asyncio.create_task(host.run())
         await race.all_here.wait()

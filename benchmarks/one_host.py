@@ -22,7 +22,7 @@ from changefeed.host.settings import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from tests.support.four_methods import FourMethods
 
 Parts = Mapping[str, Mapping[str, object]]
@@ -71,7 +71,7 @@ async def seconds_of_host(
         settings,
         feed=shut,
         container=container,
-        make_observer=wrap(
+        make_observer=ObserverMaker(
             adapt(until.process), settings.observer, HostEvents(HostName("bench")), Random(1)
         ),
     )

@@ -82,9 +82,9 @@ if TYPE_CHECKING:
         ObserverRefused,
         ObserverStuck,
     )
-    from changefeed.observers.middleware.retry import RetrySettings
     from changefeed.observers.observer import CloseReason, Context, Observer
     from changefeed.observers.registry import observer
+    from changefeed.observers.retry import RetrySettings
     from changefeed.processor import ChangeFeedProcessor
     from changefeed.runtime.errors import (
         Failure,
@@ -120,7 +120,7 @@ _GROUPS = {
         "FeedSettings": "host.settings",
         "LeaseSettings": "host.settings",
         "ObserverSettings": "host.settings",
-        "RetrySettings": "observers.middleware.retry",
+        "RetrySettings": "observers.retry",
         "CosmosSettings": "host.settings",
         "WebSettings": "host.settings",
         "LogSettings": "runtime.settings",

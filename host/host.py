@@ -44,7 +44,7 @@ from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
-from changefeed.observers.middleware.stack import ObserverMaker
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request

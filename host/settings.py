@@ -27,7 +27,7 @@ from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.timing import Timing
-from changefeed.observers.middleware.retry import RetrySettings
+from changefeed.observers.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.paths import absolute
 from changefeed.runtime.secret import HasSecrets

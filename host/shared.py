@@ -12,7 +12,7 @@ from changefeed.host.reader import IdleRanges
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.leases.lease import HostName
-from changefeed.observers.middleware.stack import ObserverMaker
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.tracing import BatchTracing
 
 _GIVE_UPS_AT_ONCE = 64

@@ -37,7 +37,7 @@ from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
 from changefeed.observers.errors import ObserverRefused
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
@@ -210,7 +210,7 @@ async def wire_host(
             settings,
             feed=changes,
             container=container,
-            make_observer=wrap(
+            make_observer=ObserverMaker(
                 make,
                 settings.observer,
                 events,

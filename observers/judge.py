@@ -19,7 +19,7 @@ from math import inf
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import AttemptFailed
-from changefeed.observers.middleware.retry import GrowingDelays
+from changefeed.observers.retry import GrowingDelays
 
 _AN_OUTAGE = 3
 """So many keys fail for the first time, and nothing succeeds between."""

@@ -22,7 +22,7 @@ from zlib import crc32
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.judge import Judge, Outage, Successes, Verdict, Waiting
-from changefeed.observers.middleware.retry import GrowingDelays
+from changefeed.observers.retry import GrowingDelays
 
 _in_order = attrgetter("sequence")
 _AT_ONCE = 100

@@ -19,6 +19,7 @@ from typing import Any
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
 from changefeed.observers.call import Blame, RangeContext
+from changefeed.observers.dead_letters.aside import Aside
 from changefeed.observers.dead_letters.letter import Failure, failure_of
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
@@ -32,9 +33,8 @@ from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Verdict, Waiting
 from changefeed.observers.keys import Batch, Keys
-from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.retry import GrowingDelays
 from changefeed.observers.observer import CloseReason, Observer
+from changefeed.observers.retry import GrowingDelays
 from changefeed.runtime.light_event import LightEvent
 
 _TRIES_WITHOUT_MEMORY = 3

@@ -49,7 +49,7 @@ from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
-from changefeed.observers.middleware.stack import ObserverMaker, wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.registry import load_observer
@@ -166,7 +166,7 @@ async def delivered(
         letters = None
         if settings.on_failure == "dead-letter":
             letters = await stack.enter_async_context(open_dead_letters(settings.dead_letters))
-        make = wrap(
+        make = ObserverMaker(
             observer,
             settings,
             failures,

@@ -40,7 +40,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
-from changefeed.observers.middleware.stack import ObserverMaker, wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason, Context, Observer, ObserverFactory
 from changefeed.observers.registry import spelled
 from changefeed.runtime.clock import Clock, elapsed_time
@@ -172,7 +172,7 @@ class Fleet:
             made = None if inner is None else inner()
             return LoggingObserver(self.log, pace=self._pace, inner=made)
 
-        return lambda events: wrap(
+        return lambda events: ObserverMaker(
             make,
             wanted,
             events,

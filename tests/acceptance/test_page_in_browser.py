@@ -29,7 +29,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
@@ -71,7 +71,9 @@ async def a_host(
                 settings,
                 feed=feed,
                 container=leases,
-                make_observer=wrap(lambda: observer, settings.observer, events, Random(1)),
+                make_observer=ObserverMaker(
+                    lambda: observer, settings.observer, events, Random(1)
+                ),
                 address=url_of(listening),
             )
             running = asyncio.create_task(host.run())

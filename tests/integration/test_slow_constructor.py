@@ -15,7 +15,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet
 from tests.integration.test_stuck_observer import QUICK
@@ -42,7 +42,9 @@ async def test_leases_are_renewed_while_observers_are_made() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     for n in range(20):
         feed.append(f"key-{n}")
-    make = wrap(adapt(LoadsModel), ObserverSettings(), HostEvents(HostName("fleet")), Random(1))
+    make = ObserverMaker(
+        adapt(LoadsModel), ObserverSettings(), HostEvents(HostName("fleet")), Random(1)
+    )
     parts = {"leases": QUICK, "feed": {"poll_interval": 0.05}}
     async with Fleet(feed, container, settings=parts, make_observer=make) as fleet:
         fleet.start("a")

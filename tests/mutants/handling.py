@@ -24,11 +24,11 @@ from changefeed.leases.lease import End, Lease
 from changefeed.observers import call, keys
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
+from changefeed.observers.dead_letters.aside import Aside
 from changefeed.observers.errors import AttemptFailed, ObserverStuck
 from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Judge, Waiting
 from changefeed.observers.keys import Keys
-from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.exit_codes import FAILED
 

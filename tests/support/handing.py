@@ -14,7 +14,7 @@ from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason, ObserverFactory
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.tracing import BatchTracing
@@ -69,7 +69,7 @@ class Handing:
         self._progress = Progress(
             Checkpoint(Position("0")), lambda x: Position(str(x.sequence))
         )
-        self._make = wrap(
+        self._make = ObserverMaker(
             observers,
             config,
             self.told,

@@ -17,7 +17,7 @@ from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, hash_of
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.judge import Successes, Verdict
 from changefeed.observers.keys import Batch, Keys
-from changefeed.observers.middleware.retry import GrowingDelays, RetrySettings
+from changefeed.observers.retry import GrowingDelays, RetrySettings
 from tests.support import make
 
 ATTEMPTS, ROOM, PAGE = 4, 60, 20

@@ -18,7 +18,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.testing.fleet import Sections
 from tests.support import make
@@ -73,7 +73,7 @@ class RecordedFleet:
             wanted,
             feed=self.feed,
             container=container or self.container,
-            make_observer=wrap(
+            make_observer=ObserverMaker(
                 adapt(self._observer),
                 wanted.observer,
                 events,

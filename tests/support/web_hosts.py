@@ -14,7 +14,7 @@ from changefeed.host.settings import WebSettings, load_settings
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.runtime.web_server import WebLimits
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 
@@ -33,7 +33,7 @@ def quick_host(name: str, feed: MemoryFeed, leases: MemoryLeases, **more: Any) -
         settings,
         feed=feed,
         container=leases,
-        make_observer=wrap(lambda: observer, settings.observer, events, Random(1)),
+        make_observer=ObserverMaker(lambda: observer, settings.observer, events, Random(1)),
         **more,
     )
 

@@ -12,7 +12,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
-from changefeed.observers.middleware import retry
+from changefeed.observers import retry
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls

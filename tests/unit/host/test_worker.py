@@ -9,7 +9,7 @@ import pytest
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.middleware import retry
+from changefeed.observers import retry
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet, Sections

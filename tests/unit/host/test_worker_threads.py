@@ -15,7 +15,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support.looking import lease_in
@@ -53,7 +53,7 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop(
     }
     settings = ObserverSettings.model_validate(parts["observer"])
     make = adapt(Keeping, {"kept": kept})
-    init_command = wrap(make, settings, HostEvents(HostName("fleet")), Random(1))
+    init_command = ObserverMaker(make, settings, HostEvents(HostName("fleet")), Random(1))
     fleet = Fleet(feed, container, settings=parts, make_observer=init_command)
     async with asyncio.timeout(10), fleet:
         fleet.start("a")

@@ -14,9 +14,9 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_curren
 
 from changefeed import MemoryLeases, Settings, open_host
 from changefeed.feeds.feed import Change
+from changefeed.observers import retry
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters
-from changefeed.observers.middleware import retry
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
 from tests.support import make

@@ -12,12 +12,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from changefeed.feeds.eventlog.arrow_columns import TIME
 from changefeed.feeds.feed import Change
+from changefeed.observers import retry
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
-from changefeed.observers.middleware import retry
-from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.registry import observer
+from changefeed.observers.retry import RetrySettings
 from changefeed.pipeline.observer_sink import ObserverSink, delivered, pages
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE

@@ -9,9 +9,9 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseLost
+from changefeed.observers import retry
 from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import ObserverStuck
-from changefeed.observers.middleware import retry
 from tests.support import make
 from tests.support.handing import Handing
 from tests.support.observers import Gate

@@ -1,20 +1,20 @@
 """From the user's observer to those of a range, on hosts and in tasks of Spark."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, Protocol
 
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.call import CalledObserver, RangeContext
 from changefeed.observers.dead_letters import DeadLetters, Origin
+from changefeed.observers.dead_letters.aside import Aside
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Successes
 from changefeed.observers.keys import Keys
-from changefeed.observers.middleware.aside import Aside
-from changefeed.observers.middleware.retry import GrowingDelays, RetrySettings
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.range_observers import Hand, RangeObservers
+from changefeed.observers.retry import GrowingDelays, RetrySettings
 from changefeed.runtime.light_event import LightEvent
 
 
@@ -44,46 +44,30 @@ class ObservingSettings(Protocol):
     def ordering(self) -> Literal["key", "range"]: ...
 
 
-def wrap(
-    make: ObserverFactory,
-    settings: ObservingSettings,
-    events: FailureLog,
-    random: Random,
-    *,
-    dead_letters: DeadLetters | None = None,
-    origin: Origin | None = None,
-    successes: Successes | None = None,
-) -> "ObserverMaker":
-    """Put around each observer what the settings ask for.
+@dataclass(frozen=True, slots=True)
+class ObserverMaker:
+    """Makes what delivers the ranges of one process: their keys, and their observers.
 
     Without ``dead_letters`` nothing is put aside; with them, ``origin`` distinguishes these
-    letters from those of others in the same place. Give ``successes`` where what is returned
-    does not live as long as the process.
+    letters from those of others in the same place. Give ``successes`` where this does not live
+    as long as the process.
     """
-    aside = None
-    if dead_letters is not None:
-        assert origin is not None, "letters of several fleets may lie in one place"
-        aside = Aside(dead_letters, origin, on_dead_letter=events.dead_letter)
-    return ObserverMaker(
-        make=make,
-        settings=settings,
-        events=events,
-        random=random,
-        aside=aside,
-        successes=Successes() if successes is None else successes,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverMaker:
-    """Makes what delivers the ranges of one process: their keys, and their observers."""
 
     make: ObserverFactory
     settings: ObservingSettings
     events: FailureLog
     random: Random
-    aside: Aside | None
-    successes: Successes
+    dead_letters: DeadLetters | None = field(default=None, kw_only=True)
+    origin: Origin | None = field(default=None, kw_only=True)
+    successes: Successes = field(default_factory=Successes, kw_only=True)
+
+    @property
+    def aside(self) -> Aside | None:
+        """Where changes are put that no observer is given any more."""
+        if self.dead_letters is None:
+            return None
+        assert self.origin is not None, "letters of several fleets may lie in one place"
+        return Aside(self.dead_letters, self.origin, on_dead_letter=self.events.dead_letter)
 
     @property
     def _is_manual(self) -> bool:

@@ -1,1 +1,0 @@
-"""Wrappers around an observer: retries, poison changes, concurrency, timeouts, the fence."""
