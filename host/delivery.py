@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
+from msgspec.structs import replace
+
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Change, Position, RangeEnded
 from changefeed.host.call_watch import CallWatch
@@ -27,7 +29,7 @@ from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.reader import Reader
 from changefeed.host.shared import Shared
 from changefeed.leases.deaths import NO_DEATHS
-from changefeed.leases.lease import End
+from changefeed.leases.lease import End, KeyRequest
 from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
@@ -71,6 +73,10 @@ class Delivery:
         self._drain = drain
         self._checkpoints = checkpoints
         self._progress = checkpoints.progress
+        self.was_read = self._progress.was_read
+        self.is_open = self._progress.is_open
+        self.returned = checkpoints.returned
+        self.flush = checkpoints.written
         self._meter = meter
         self._clock = asyncio.get_running_loop().time
         self._watch = CallWatch(
@@ -118,6 +124,14 @@ class Delivery:
         self._pages.stop()
         self._moved.set()
 
+    def asked(self, request: KeyRequest) -> KeyRequest:
+        """Do what a person asks, next; return it with the answer."""
+        if request.aside and self._shared.make_observer.aside is None:
+            return replace(request, answer="no dead letters")
+        waits = self._keys.ask(request.key, aside=request.aside)
+        self._moved.set()
+        return replace(request, answer="taken" if waits else "not waiting")
+
     async def run(self, group: asyncio.TaskGroup) -> CloseReason:
         """Hand over; return why no more. ``group`` gets the task that reads ahead."""
         reading = group.create_task(self._pages.fill(self._owned.stored.position))
@@ -132,8 +146,7 @@ class Delivery:
 
     async def _run_observers(self) -> CloseReason | None:
         """Let observers work; return ``None`` if others are to go on."""
-        make = self._shared.make_observer
-        observers = make.observers_of(self, self._keys, self._moved)
+        observers = self._shared.make_observer.observers_of(self, self._keys, self._moved)
         try:
             return await self._open_and_deliver(observers)
         except RangeRefused as refused:
@@ -180,7 +193,8 @@ class Delivery:
         finally:
             try:
                 if not self.stuck:
-                    await self._close(observers, reason or self._reason_of_cancellation())
+                    cut_off = CloseReason.LEASE_LOST if self._owned.lost else self._drain.reason
+                    await self._close(observers, reason or cut_off or CloseReason.FAILED)
             finally:
                 self._watch.end()
         return reason
@@ -313,18 +327,6 @@ class Delivery:
             reason = f"given up: {self._drain.reason.value}"
             raise ObserverFailed(self.range.id, None, 0, reason)
 
-    async def flush(self) -> None:
-        await self._checkpoints.written()
-
-    def was_read(self, change: Change) -> bool:
-        return self._progress.was_read(change)
-
-    def is_open(self, change: Change) -> bool:
-        return self._progress.is_open(change)
-
-    def returned(self, changes: Sequence[Change]) -> None:
-        self._checkpoints.returned(changes)
-
     def acknowledge(self, changes: Sequence[Change]) -> None:
         oldest = self._progress.lowest
         if self._checkpoints.acknowledge(changes):
@@ -377,8 +379,3 @@ class Delivery:
                 await observers.close(reason)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
             self._events.close_failed(self._owned.range_id, error)
-
-    def _reason_of_cancellation(self) -> CloseReason:
-        if self._owned.lost:
-            return CloseReason.LEASE_LOST
-        return self._drain.reason or CloseReason.FAILED

@@ -313,7 +313,7 @@ class HostEvents(FailureLog):
                 key=one_line(oldest.change.key),
                 sequence=oldest.change.sequence,
                 tries=oldest.tries,
-                error=one_line(oldest.why),
+                error=one_line(describe(oldest.error)),
                 next_try=None if outage else self.health.wall_time_of(oldest.until),
             )
         self.health.waits(range_id, len(waiting), told)

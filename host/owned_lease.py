@@ -41,7 +41,7 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
-from changefeed.leases.lease import HostName, Incarnation, Lease, Version, WriteId
+from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, Version, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
 
@@ -87,7 +87,8 @@ class OwnedLease:
         self._why_lost = "it could not be renewed in time"
         self._giving_up = False
         self.doubted = False
-        """Whether a listing does not show it as ours: only a write can tell whether it is."""
+        """Whether only a write can tell what is so: a listing does not show it as ours, or with
+        what a person asks of us."""
         self.lost = False
         """Whether ``LeaseLost`` has been raised."""
         self.given_up = False
@@ -158,6 +159,7 @@ class OwnedLease:
             self._end(f"it is now held by {found.owner!r}")
         elif found.renewals >= self._lease.renewals:  # else older than our own last write
             self._seen_at = max(self._seen_at, asked)
+            self.doubted = self.doubted or found.key_request != self._lease.key_request
             if self.may_act:
                 self._extend()
 
@@ -207,6 +209,10 @@ class OwnedLease:
             lambda lease: lease.asked_by(None) if lease.next_owner == asker else lease,
             self._container.replace,
         )
+
+    async def answer(self, request: KeyRequest) -> None:
+        """Let the lease carry a request of a person with its answer."""
+        await self._write(lambda x: replace(x, key_request=request), self._container.replace)
 
     async def give_up(
         self, end: Callable[[Lease], Lease], checkpoint: Checkpoint | None
@@ -362,7 +368,7 @@ class OwnedLease:
         self._lease = stored.without_position()
         self.stored = stored.checkpoint or self.stored
         self._unclear = None
-        if stored.next_owner is not None or stored.paused is not None:
+        if any((stored.next_owner, stored.paused is not None, stored.key_request)):
             self.noticed()
 
 

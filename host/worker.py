@@ -36,7 +36,7 @@ from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.shared import Shared
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseLost
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import HostName, KeyRequest, Lease
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreError
 
@@ -226,7 +226,9 @@ class Worker:
     # keeping it
 
     def _look_at_lease(self) -> None:
-        """Stop if a living host asks for the lease, or it is paused; end if it is lost."""
+        """Stop if a living host asks for the lease, or it is paused; end if it is lost. Else do
+        what a person asks.
+        """
         lease = self.owned.lease
         if self.owned.lost:
             self._start(self._end_as_lost())
@@ -236,6 +238,12 @@ class Worker:
             self.stop(CloseReason.PAUSED)
         elif lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
             self.stop(CloseReason.HANDED_OVER)
+        elif lease.key_request is not None and not lease.key_request.answer:
+            self._start(self._answer(lease.key_request))
+
+    async def _answer(self, request: KeyRequest) -> None:
+        answered = self._delivery.asked(request)
+        await self._retrier.call("answer", partial(self.owned.answer, answered))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it beside the body; drop it once one task has failed, or all have ended."""

@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import Literal, NewType
 from uuid import uuid4
 
+import msgspec
+
 from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS, Deaths
@@ -39,6 +41,18 @@ class End:
         return cls(children=tuple(Child(range=x, start=at) for x in cut), by="split")
 
 
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person asks of the owner of a range: to try the change that a key waits for now,
+    or to put it aside. ``id`` is new for each request; the owner writes the ``answer``, which
+    is empty until then.
+    """
+
+    id: str
+    key: str
+    aside: bool
+    answer: Literal["", "taken", "not waiting", "no dead letters"] = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """Who reads one range, and (if carried) how far they have got.
@@ -52,6 +66,7 @@ class Lease:
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
     lease. ``paused`` says why no host may read the range, until it is resumed.
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
+    ``key_request`` is what a person has last asked of its owner.
     ``deaths`` says how its last owners ended (``leases.deaths``); only its owner writes it.
     ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
     before it was measured. ``cooling`` says that another host had it a short while ago: it does
@@ -67,6 +82,7 @@ class Lease:
     epoch: int = 0
     renewals: int = 0
     next_owner: HostName | None = None
+    key_request: KeyRequest | None = None
     end: End | None = None
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN

@@ -126,27 +126,23 @@ class CalledObserver:
         self._seconds = seconds
 
     async def open(self, context: Context) -> None:
-        call = partial(self._observer.open, context)
-        await _call("open", context, call, fence=self._fence, seconds=self._seconds)
+        self._check()
+        await _call("open", context, partial(self._observer.open, context), self._seconds)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        self._check()
         call = partial(self._observer.process, context, changes)
-        await _call("process", context, call, fence=self._fence, seconds=self._seconds)
+        await _call("process", context, call, self._seconds)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
-        await _call("close", context, partial(self._observer.close, context, reason))
+        await _call("close", context, partial(self._observer.close, context, reason), None)
+
+    def _check(self) -> None:
+        if self._fence is not None:
+            self._fence.check()
 
 
-async def _call(
-    name: str,
-    context: Context,
-    code: _Code,
-    *,
-    fence: RangeContext | None = None,
-    seconds: float | None = None,
-) -> None:
-    if fence is not None:
-        fence.check()
+async def _call(name: str, context: Context, code: _Code, seconds: float | None) -> None:
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine is awaited in a task"
     requests, began = caller.cancelling(), asyncio.get_running_loop().time()

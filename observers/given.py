@@ -23,6 +23,10 @@ class GivenContext:
     """May be used from any thread. With ``keeps`` what was returned from is not done."""
 
     def __init__(self, context: RangeContext, *, keeps: bool) -> None:
+        self.range: FeedRange = context.range
+        self.host: str = context.host
+        self.epoch: int = context.epoch
+        self.flush = context.flush
         self._context = context
         self._keeps = keeps
         self._given: list[tuple[int, Sequence[Change]]] = []
@@ -31,18 +35,6 @@ class GivenContext:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._closed = False
-
-    @property
-    def range(self) -> FeedRange:
-        return self._context.range
-
-    @property
-    def host(self) -> str:
-        return self._context.host
-
-    @property
-    def epoch(self) -> int:
-        return self._context.epoch
 
     @property
     def handing_over(self) -> bool:
@@ -76,9 +68,6 @@ class GivenContext:
 
     def checkpoint(self, change: Change) -> None:
         self._say(change, up_to=True)
-
-    async def flush(self) -> None:
-        await self._context.flush()
 
     def _say(self, change: Change, *, up_to: bool) -> None:
         of_this = change.range_id in {self.range.id, self.range.whole}

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from math import inf
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.observers.error_text import describe
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.retry import GrowingDelays
 
 _AN_OUTAGE = 3
 """So many keys fail for the first time, and nothing succeeds between."""
-_NOT_TRIED = "it failed for the owner before"
+_NOT_TRIED = AttemptFailed("Failed", "for the owner of its range before this one")
 
 
 class Verdict(enum.Enum):
@@ -33,10 +32,11 @@ class Verdict(enum.Enum):
     OUTAGE = "all keys wait"
     PROVEN = "it is put aside: others succeed where it fails"
     SUSPECTED = "it is put aside: there is nothing to compare it with"
+    ASKED = "it is put aside: a person has asked for it"
 
     @property
     def puts_aside(self) -> bool:
-        return self in {Verdict.PROVEN, Verdict.SUSPECTED}
+        return self in {Verdict.PROVEN, Verdict.SUSPECTED, Verdict.ASKED}
 
 
 class Successes:
@@ -44,22 +44,21 @@ class Successes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._suspected: dict[RangeId, int] = {}
+        self._suspected: dict[RangeId, tuple[int, int]] = {}
 
-    def may_suspect(self, range_id: RangeId) -> bool:
-        """Whether no change of this range was put aside on suspicion since the last success."""
-        return self._suspected.get(range_id) != self.count
-
-    def suspected(self, range_id: RangeId) -> None:
-        """One was put aside."""
-        self._suspected[range_id] = self.count
+    def suspects(self, range_id: RangeId, change: Change) -> bool:
+        """Suspect a change of this range, unless another one was since the last success."""
+        count, suspect = self._suspected.get(range_id, (-1, 0))
+        if count != self.count:
+            self._suspected[range_id] = self.count, change.sequence
+        return count != self.count or suspect == change.sequence
 
 
 @dataclass(slots=True)
 class Waiting:
     """Why a key waits: for a ``change``, until the time of the next try, by the caller's clock.
     ``failures`` count against the change; ``tries`` are all that failed for this owner, the
-    last one with ``error``: ``None`` if it has not tried yet.
+    last one with ``error``.
     """
 
     change: Change
@@ -67,12 +66,9 @@ class Waiting:
     failures: int = 0
     tries: int = 0
     counted_at: int = -1
-    error: AttemptFailed | None = None
-
-    @property
-    def why(self) -> str:
-        """The newest error, as a line for people."""
-        return _NOT_TRIED if self.error is None else describe(self.error)
+    is_last_try: bool = False
+    """Whether a person wants the change put aside if it fails once more."""
+    error: AttemptFailed = _NOT_TRIED
 
 
 @dataclass(slots=True)
@@ -109,10 +105,6 @@ class Judge:
         self.failures_in_a_row = 0
         """Tries of single changes that failed since anything of this range has succeeded."""
 
-    def suspected(self) -> None:
-        """A change was put aside on suspicion."""
-        self._successes.suspected(self._range_id)
-
     def resumed(self, change: Change, failures: int) -> Waiting:
         """Return why a key waits for a new owner of its range: it is due at once."""
         return Waiting(change, failures=failures, counted_at=self._successes.count)
@@ -137,6 +129,8 @@ class Judge:
         is_proven = self._counts(why, count)
         why.tries += 1
         why.until = now + self._delays.after(why.tries)
+        if why.is_last_try:
+            return Verdict.ASKED
         if self._is_outage(now, count):
             return Verdict.OUTAGE
         if self._attempts is None:
@@ -147,7 +141,8 @@ class Judge:
             if counted < why.failures == self._attempts:
                 why.until = now  # for the proof: others come before it is its turn
             return Verdict.WAITS
-        is_suspect = why.tries >= self._attempts and self._successes.may_suspect(self._range_id)
+        is_due = why.tries >= self._attempts
+        is_suspect = is_due and self._successes.suspects(self._range_id, why.change)
         return Verdict.SUSPECTED if is_suspect else Verdict.WAITS
 
     def _counts(self, why: Waiting, count: int) -> bool:

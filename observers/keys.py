@@ -92,6 +92,7 @@ class Keys:
         self._parts: deque[Sequence[Change]] = deque()
         self._alarms: list[tuple[float, str]] = []  # of keys that wait, a heap as well
         self._due_was_last = False
+        self._asked = list[str]()
         self._stopping = False
         self.one_by_one = False
         """Whether each change comes alone."""
@@ -191,6 +192,18 @@ class Keys:
             if name in self._keys:
                 self._wait(name, why)
 
+    def ask(self, key: str, *, aside: bool) -> bool:
+        """Have the change that a key waits for tried before all else, for the last time if it
+        is to be put ``aside``. Return whether the key waits.
+        """
+        name = key if self._by_key else ""
+        why = self._waiting.get(name)
+        if why is None or why.change.key != key:
+            return False
+        why.is_last_try = why.is_last_try or aside
+        self._asked.append(name)
+        return True
+
     def stop(self) -> None:
         """Let nothing be tried again: what is ready is all that comes."""
         self._stopping = True
@@ -226,12 +239,22 @@ class Keys:
 
     def next(self, now: float, observer: int = 0) -> Batch | None:
         """Return what to hand to a free observer now, if anything."""
-        found = self._probe(now, observer) if self.outage else self._choose(now, observer)
+        found = self._next_asked(observer) if self._asked else None
+        if found is None:
+            found = self._probe(now, observer) if self.outage else self._choose(now, observer)
         if found is not None:
             self.held -= len(found.changes)
             for name in () if found.whole else self._names(found.changes):
                 self._keys[name].in_hand = True
         return found
+
+    def _next_asked(self, observer: int) -> Batch | None:
+        self._asked = [x for x in self._asked if x in self._waiting]  # not those done meanwhile
+        for name in () if self._stopping else self._asked:
+            if not self._keys[name].batches and self._fits(name, observer):
+                self._asked.remove(name)
+                return self._alone(name)
+        return None
 
     def _choose(self, now: float, observer: int) -> Batch | None:
         found = self._next_part(observer)
@@ -344,10 +367,8 @@ class Keys:
         for name in () if batch.whole else self._names(batch.changes):
             self._forgive(name)
 
-    def put_aside(self, change: Change, verdict: Verdict) -> None:
+    def put_aside(self, change: Change) -> None:
         """A change that had failed alone is put aside: its key goes on."""
-        if verdict is Verdict.SUSPECTED:
-            self._judge.suspected()
         self._forgive(self._name(change))
 
     def failed(

@@ -67,7 +67,9 @@ class ObserverMaker:
         if self.dead_letters is None:
             return None
         assert self.origin is not None, "letters of several fleets may lie in one place"
-        return Aside(self.dead_letters, self.origin, on_dead_letter=self.events.dead_letter)
+        return Aside(
+            letters=self.dead_letters, origin=self.origin, told=self.events.dead_letter
+        )
 
     @property
     def _is_manual(self) -> bool:

@@ -222,7 +222,7 @@ class RangeObservers:
         (change,) = left
         why = self.keys.why_waits(change)
         if verdict.puts_aside:
-            await self._put_aside(hand, change, verdict, error)
+            await self._put_aside(hand, change, error)
             return
         self._report(why, error)
         self._check_memory(verdict, error)
@@ -235,9 +235,7 @@ class RangeObservers:
         delay = max(0.0, until - self._now())
         self.events.observer_retrying(self.context.range.id, why.tries, error, delay)
 
-    async def _put_aside(
-        self, hand: Hand, change: Change, verdict: Verdict, error: AttemptFailed
-    ) -> None:
+    async def _put_aside(self, hand: Hand, change: Change, error: AttemptFailed) -> None:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         why = self.keys.why_waits(change)
         if self.aside is None:
@@ -251,7 +249,7 @@ class RangeObservers:
             self.keys.put_back(change)
             self._report(why, failed)
         else:
-            self.keys.put_aside(change, verdict)
+            self.keys.put_aside(change)
 
     def _check_memory(self, verdict: Verdict, error: AttemptFailed) -> None:
         """Give up where memory is what is missing, for everything, and time has not helped."""

@@ -14,7 +14,16 @@ from changefeed.leases.errors import (
     LeaseConflict,
 )
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member, Version, WriteId
+from changefeed.leases.lease import (
+    End,
+    HostName,
+    Incarnation,
+    KeyRequest,
+    Lease,
+    Member,
+    Version,
+    WriteId,
+)
 from changefeed.testing.lease_cast import (
     A1,
     B1,
@@ -173,6 +182,20 @@ async def test_how_its_observer_gets_on_is_carried_with_a_lease_and_stays_when_r
     recovered = RangeHealth(last_progress=3.5)
     await leases.replace(won.without_position().with_health(recovered))
     assert (await whole(leases)).health == recovered
+
+
+async def test_what_a_person_asks_of_an_owner_and_its_answer_are_carried_with_a_lease(
+    leases: LeaseContainer,
+) -> None:
+    owned = await owned_by_a(leases)
+    asked = KeyRequest(id="x", key="k → é", aside=True)
+    await leases.replace(replace(owned.without_position(), key_request=asked))
+    assert [x.key_request for x in await leases.list()] == [asked]
+    moved = await leases.checkpoint((await whole(leases)).advanced_to(C1))
+    assert moved.key_request == asked
+    answered = KeyRequest(id="x", key="k → é", aside=True, answer="taken")
+    await leases.replace(replace(moved.without_position(), key_request=answered))
+    assert (await whole(leases)).key_request == answered
 
 
 async def test_the_load_of_a_range_is_carried_with_a_lease_and_a_new_owner_finds_it(

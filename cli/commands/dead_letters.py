@@ -1,12 +1,13 @@
 """``changefeed dead-letters``: what observers could not handle: look, replay, discard."""
 
+import asyncio
 from typing import Annotated
 
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
-from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
+from changefeed.cli.host_flags import ConfigFlags, LeaseFlags, ReplayFlags
 from changefeed.runtime.exit_codes import FAILED
 
 dead_letters = typer.Typer(
@@ -18,6 +19,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Ids, as list shows them.")
 ]
+Range = Annotated[str, typer.Argument(metavar="RANGE", help="The range of the key.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The key that waits.")]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 
@@ -75,3 +78,27 @@ def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
     with exit_on_error():
         letters.check_choice("discard", ids or [], all_=all_)
         letters.discard(flags.settings(), ids or [])
+
+
+@dead_letters.command()
+@with_flags
+def park(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
+    """Put the change that a key waits for aside, so that its key goes on.
+
+    The host that reads the range tries the change once more; if it fails, it is put to the
+    dead letters at once, whatever observer.retry.attempts says.
+    """
+    from changefeed.cli import waiting_keys
+
+    with exit_on_error():
+        asyncio.run(waiting_keys.ask(flags.settings(), range_, key, aside=True))
+
+
+@dead_letters.command()
+@with_flags
+def release(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
+    """Let the host that reads a range try the change that a key waits for now."""
+    from changefeed.cli import waiting_keys
+
+    with exit_on_error():
+        asyncio.run(waiting_keys.ask(flags.settings(), range_, key, aside=False))

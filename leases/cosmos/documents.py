@@ -35,7 +35,7 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
-from changefeed.leases.lease import End, HostName, Lease, Version
+from changefeed.leases.lease import End, HostName, KeyRequest, Lease, Version
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.cosmos.document_ids import Names
 
@@ -67,6 +67,7 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     renewals: int = 0
     next_owner: str | None = None
+    key_request: KeyRequest | None = None
     end: End | None = None
     paused: str | None = None
     health: RangeHealth | None = None
@@ -350,6 +351,7 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
         "epoch": ours.epoch,
         "renewals": ours.renewals,
         "next_owner": ours.next_owner,
+        "key_request": ours.key_request,
         "end": ours.end,
         "paused": ours.paused,
         "health": ours.health or NOTHING_KNOWN,
@@ -414,6 +416,7 @@ def _ownership_text(lease: Lease) -> str:
             epoch=lease.epoch,
             renewals=lease.renewals,
             next_owner=lease.next_owner,
+            key_request=lease.key_request,
             end=lease.end,
             paused=lease.paused,
             health=None if lease.health == NOTHING_KNOWN else lease.health,

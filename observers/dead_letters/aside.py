@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters.letter import (
@@ -18,29 +19,15 @@ from changefeed.runtime.cancellation import keep_cancellation
 
 _PUT_TIMEOUT = 30.0
 
-OnDeadLetter = Callable[[DeadLetter], None]
-"""Called with each change that was put aside."""
 
-
-def _nobody(letter: DeadLetter) -> None:
-    """Report nothing."""
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aside:
-    """Where the changes of one observer are put."""
+    """Where the changes of one observer are put. ``told`` is called with each."""
 
-    def __init__(
-        self,
-        letters: DeadLetters,
-        origin: Origin,
-        *,
-        on_dead_letter: OnDeadLetter = _nobody,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._letters = letters
-        self._origin = origin
-        self._on_dead_letter = on_dead_letter
-        self._wall = wall
+    letters: DeadLetters
+    origin: Origin
+    told: Callable[[DeadLetter], None]
+    wall: Callable[[], float] = time.time
 
     async def put(
         self, context: Context, change: Change, failure: Failure, *, attempts: int
@@ -50,22 +37,22 @@ class Aside:
         Raise ``AttemptFailed`` if it could not be put to the dead letters.
         """
         letter = DeadLetter(
-            feed=self._origin.feed,
-            observer=self._origin.observer,
-            fleet=self._origin.fleet,
+            feed=self.origin.feed,
+            observer=self.origin.observer,
+            fleet=self.origin.fleet,
             change=change,
             failure=failure,
             attempts=attempts,
             host=context.host,
             epoch=context.epoch,
-            failed_us=int(self._wall() * 1_000_000),
+            failed_us=int(self.wall() * 1_000_000),
         )
         try:
             async with asyncio.timeout(_PUT_TIMEOUT):
-                await keep_cancellation(self._letters.put(letter))
+                await keep_cancellation(self.letters.put(letter))
         except Exception as error:  # whatever a place of letters is made of
             text = text_of(error) or describe(error)
             reason = f"{failure.text}; and it could not be put to the dead letters: {text}"
             raise AttemptFailed(failure.kind, reason) from error
         context.acknowledge(change)
-        self._on_dead_letter(letter)
+        self.told(letter)

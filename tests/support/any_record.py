@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Child, FeedRange
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
 from changefeed.leases.health import RangeHealth, WaitingKey
-from changefeed.leases.lease import End, KeptCheckpoint, Lease, Member
+from changefeed.leases.lease import End, KeptCheckpoint, KeyRequest, Lease, Member
 
 _TEXT = st.text(max_size=20)
 _COUNTS = st.integers(min_value=0, max_value=2**53)
@@ -56,6 +56,14 @@ LEASES = st.builds(
     epoch=_COUNTS,
     renewals=_COUNTS,
     next_owner=st.none() | _TEXT,
+    key_request=st.none()
+    | st.builds(
+        KeyRequest,
+        id=_TEXT,
+        key=_TEXT,
+        aside=st.booleans(),
+        answer=st.sampled_from(["", "taken", "not waiting", "no dead letters"]),
+    ),
     end=st.none() | _ENDS,
     paused=st.none() | _TEXT,
     health=_HEALTHS,

@@ -149,7 +149,7 @@ class Owner:
             self.suspicions += not always
             self.world.put_aside(change)
             self._settle(batch)
-            self.keys.put_aside(change, verdict)
+            self.keys.put_aside(change)
 
     def _settle(self, batch: Batch) -> None:
         assert self.progress.done(batch.changes) == len(batch.changes)
