@@ -16,6 +16,7 @@ from . import (
     skewed,
     skewed_processes,
     throughput,
+    typed,
 )
 from .result import Result
 
@@ -78,6 +79,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "at-rest": Benchmark("calls of the lease container when nothing happens", at_rest.measure),
     "throughput": Benchmark("one host against a bare loop over the feed", throughput.measure),
+    "typed": Benchmark("changes as structs against parsed ones", typed.measure),
     "keys": Benchmark("16 keys at once against one after the other", keys.measure),
     "handoff": Benchmark("ranges that move between living hosts", handoff.measure),
     "restart": Benchmark("hosts that are restarted one by one", restart.measure),

@@ -10,12 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, Literal, NewType
+from typing import Any, Final, Generic, Literal, NewType
 
 import msgspec
+from typing_extensions import TypeVar
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.pauses import GrowingPauses
+
+T_co = TypeVar("T_co", default=Any, covariant=True)
 
 RangeId = NewType("RangeId", str)
 Position = NewType("Position", str)
@@ -44,8 +47,9 @@ class Operation(enum.StrEnum):
     DELETE = "delete"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One insert, replace or delete.
+class Change(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, gc=False):
+    """One insert, replace or delete. The ``value()`` of a ``Change[Order]`` is an ``Order``: an
+    observer that is annotated so is given such changes.
 
     ``(range_id, sequence)`` names the change for good: it is the idempotence key. The range is
     the feed's own (``FeedRange.whole``), also where the change was read from a sub-range of it.
@@ -71,9 +75,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The commit time; where no calendar has it, the first or the last that there is."""
         return _EPOCH + timedelta(microseconds=_in_calendar(self.committed_us))
 
-    def value(self) -> Any:
+    def value(self) -> T_co:
         """Parse ``body``; ``None`` for a delete without an image."""
-        return msgspec.json.decode(self.body) if self.body else None
+        found: T_co = msgspec.json.decode(self.body or b"null")
+        return found
 
 
 def unreadable_text(change: Change) -> str:

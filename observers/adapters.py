@@ -33,6 +33,7 @@ from changefeed.observers.shapes import (
     check_binds,
     takes_context,
 )
+from changefeed.observers.typed import Decode, decoder_of
 
 _METHODS = {"open": "(context)", "process": "(context, changes)", "close": "(context, reason)"}
 
@@ -75,6 +76,8 @@ class _Plan:
     all_async: bool
     """Whether none of its methods needs a thread."""
     takes_context: bool
+    decode: Decode | None
+    """What gives the changes the type that the observer wants their values to have."""
 
 
 def _function_plan(target: Any, name: str) -> _Plan:
@@ -85,6 +88,7 @@ def _function_plan(target: Any, name: str) -> _Plan:
         make=partial(SimpleNamespace, process=process),
         all_async=inspect.iscoroutinefunction(process),
         takes_context=takes_context(process, name),
+        decode=decoder_of(process, name),
     )
 
 
@@ -107,6 +111,7 @@ def _class_plan(cls: type, maker: Callable[..., Any], options: dict[str, Any]) -
         make=partial(maker, **options),
         all_async=all(map(inspect.iscoroutinefunction, methods.values())),
         takes_context=takes_context(methods["process"], f"{name}.process"),
+        decode=decoder_of(methods["process"], f"{name}.process"),
     )
 
 
@@ -127,7 +132,8 @@ class _Adapted:
             await self._call(self._object.open, context)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        arguments = (context, changes) if self._plan.takes_context else (changes,)
+        given = changes if self._plan.decode is None else self._plan.decode(changes)
+        arguments = (context, given) if self._plan.takes_context else (given,)
         await self._call(self._object.process, *arguments)
 
     async def close(self, context: Context, reason: CloseReason) -> None:

@@ -40,15 +40,15 @@ def check_options(
 
 def _annotations(maker: Callable[..., object]) -> dict[str, Any]:
     """Return those that can be resolved: each by itself, as one says nothing about others."""
-    names = _names_of(maker)
+    names = names_of(maker)
     parameters = inspect.signature(maker).parameters.values()
     named = (x for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD))
-    found = {x.name: _resolved(x.annotation, names) for x in named}
+    found = {x.name: resolved(x.annotation, names) for x in named}
     return {name: x for name, x in found.items() if x is not inspect.Parameter.empty}
 
 
-def _names_of(maker: Any) -> dict[str, Any]:
-    """Return what names mean where the constructor was written."""
+def names_of(maker: Any) -> dict[str, Any]:
+    """Return what names mean where a function, or the constructor of a class, was written."""
     while isinstance(maker, partial):
         maker = maker.func
     function = inspect.unwrap(maker.__init__ if inspect.isclass(maker) else maker)
@@ -58,7 +58,8 @@ def _names_of(maker: Any) -> dict[str, Any]:
     return names
 
 
-def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+def resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    """Return what an annotation stands for, or ``Parameter.empty`` if that cannot be known."""
     if not isinstance(annotation, str):
         return annotation
     try:
