@@ -54,6 +54,9 @@ class Care:
             except AttemptFailed:
                 await self._settle(owned, checkpoints, 0)
                 raise
+            except BaseException:  # the call is over, and has killed nobody
+                owned.deaths = owned.deaths.returned(0)
+                raise
             await self._settle(owned, checkpoints, 1)
         finally:
             if turn:

@@ -70,8 +70,10 @@ class Slow:
             await asyncio.Event().wait()
         assert not Slow.at_once, "two changes are delivered at once"
         Slow.at_once = len(changes)
-        await asyncio.sleep(0.1)
-        Slow.at_once = 0
+        try:
+            await asyncio.sleep(0.1)
+        finally:
+            Slow.at_once = 0
         if changes[0].key not in Slow.failed:
             Slow.failed.add(changes[0].key)
             raise ValueError("once")
@@ -146,6 +148,22 @@ async def test_with_care_each_change_comes_alone_also_behind_one_that_failed(
         fleet.start("a")
         await fleet.caught_up()
     assert sorted(Slow.calls) == [[n] for n in range(1, 9)]
+
+
+async def test_a_call_with_care_that_ends_with_its_observer_is_made_again() -> None:
+    settings: dict[str, Any] = {"observer": {"concurrency": 2, "retry": {"attempts": 1}}}
+    Slow.hangs, Slow.failed, Slow.at_once, Slow.calls = True, set("y"), 0, []
+    async with Fleet(MemoryFeed(1), observer=Slow, settings=settings) as fleet:
+        for key in "xy":
+            fleet.append(key)
+        for _ in range(2):
+            fleet.start("a")
+            await asyncio.sleep(60)
+            await fleet.kill("a")
+        Slow.hangs = False
+        fleet.start("a")
+        await fleet.caught_up()
+    assert sorted(Slow.calls) == [[1], [2]]
 
 
 async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() -> None:
