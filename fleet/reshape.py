@@ -44,6 +44,7 @@ from changefeed.fleet.stopping import (
     finish,
     still_claimed,
     stopped_ranges,
+    whole_lease,
 )
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -117,8 +118,8 @@ async def _merge_now(
     except UserError:  # the feed may have split since an attempt that was cut off
         await let_go(leased.container, range_ids)
         raise
-    stored = [await leased.container.read(x) for x in range_ids]
-    if await _position_of_all(leased.feed, [x for x in stored if x is not None]) is None:
+    stored = [await whole_lease(leased.container, x) for x in range_ids]
+    if await _position_of_all(leased.feed, stored) is None:
         return None  # without stopping any
     async with stopped_ranges(leased, range_ids, claim) as stopped:
         await reopen_beside(leased.container, range_ids)  # another merge was cut off

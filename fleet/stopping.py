@@ -29,7 +29,7 @@ from tenacity import (
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.fleet.claims import Claim, go_on, is_paused_by
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.lease import End, Lease
 from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.clock import elapsed_time
@@ -123,7 +123,7 @@ async def claim_range(leased: LeasedFeed, range_id: RangeId, claim: Claim) -> No
     """
     container, longest = leased.container, leased.longest_handoff
     seen, since = None, 0.0
-    while (stored := await _open(container, range_id)).paused != claim.reason:
+    while (stored := await whole_lease(container, range_id)).paused != claim.reason:
         found = stored.paused, stored.epoch
         if is_paused_by(claim.command, stored):
             if seen is None:
@@ -168,7 +168,7 @@ async def _vacated(container: LeaseContainer, range_id: RangeId, claim: Claim) -
 
 async def still_claimed(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
     """Return the lease of a range, whole. Raise ``UserError`` if others have it by now."""
-    stored = await _open(container, range_id)
+    stored = await whole_lease(container, range_id)
     _is_claimed(claim, stored)
     return stored
 
@@ -181,13 +181,15 @@ def _is_claimed(claim: Claim, lease: Lease) -> bool:
     return True
 
 
-async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:
+async def whole_lease(container: LeaseContainer, range_id: RangeId) -> Lease:
     stored = await container.read(range_id)
     if stored is None:
         gone = Lease(range=FeedRange(id=range_id))
         raise LeaseConflict(gone, None, "deleted meanwhile")
     if stored.ended:
         raise UserError(f"range {range_id} has ended meanwhile: others have its keys now")
+    if stored.position is None:
+        raise UserError(checkpoint_is_lost(range_id))
     return stored
 
 

@@ -493,6 +493,19 @@ async def test_what_cannot_be_merged_is_refused_with_its_reason() -> None:
         await parts.merge()
 
 
+async def test_what_has_lost_its_checkpoint_is_neither_split_nor_merged() -> None:
+    parts, checkpoints = Parted(), MemoryCheckpoints()
+    parts.leases = Apart(MemoryOwnership(), checkpoints)
+    await parts.halves()
+    kept = await checkpoints.read(HIGH)
+    assert kept is not None
+    await checkpoints.delete(kept)
+    for doing in (parts.merge(), parts.split(HIGH)):
+        assert "reset 7F-FF" in await outcome(doing)
+        leases = await parts.leases.list()
+        assert [x.paused for x in leases] == [None, None]
+
+
 async def test_beside_a_host_of_another_kind_nothing_is_split() -> None:
     parts = Parted()
     stored = await parts.put(ZERO, 5)
