@@ -51,13 +51,12 @@ class Care:
                 await self._tell(owned)
             try:
                 yield _blame(owned.deaths)
-            except AttemptFailed:
-                await self._settle(owned, checkpoints, 0)
-                raise
-            except BaseException:  # the call is over, and has killed nobody
+            except BaseException as error:  # the call is over, and has killed nobody
                 owned.deaths = owned.deaths.returned(0)
+                if isinstance(error, AttemptFailed):
+                    await self._tell(owned)
                 raise
-            await self._settle(owned, checkpoints, 1)
+            await self._settle(owned, checkpoints)
         finally:
             if turn:
                 self._turn.release()
@@ -67,8 +66,8 @@ class Care:
         owned.deaths = NO_DEATHS
         await self._tell(owned)
 
-    async def _settle(self, owned: OwnedLease, checkpoints: Checkpointer, done: int) -> None:
-        owned.deaths = owned.deaths.returned(done)
+    async def _settle(self, owned: OwnedLease, checkpoints: Checkpointer) -> None:
+        owned.deaths = owned.deaths.returned(1)
         checkpoints.advance()
         await checkpoints.written()
         await self._tell(owned)  # where no position has moved

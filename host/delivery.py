@@ -340,7 +340,6 @@ class Delivery:
     ) -> AsyncIterator[Blame | None]:
         """Bound a call of an observer by the deadline of the drain, and count it."""
         careful = call == "process" and self._owned.deaths.care > 0
-        assert len(changes) == 1 or not careful, f"{len(changes)} changes come with care"
         how = self._owned, self._drain, self._checkpoints
         alone = self._shared.care.alone(changes[0], *how) if careful else nullcontext()
         async with alone as blamed, self._counted(call, changes):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
+import msgspec
 from opentelemetry import metrics
 from opentelemetry.metrics import Observation
 
@@ -20,6 +21,7 @@ from changefeed.host.activity import Activity
 from changefeed.host.call_watch import Overdue
 from changefeed.host.range_health import RangeHealths
 from changefeed.host.settings import ObserverSettings
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.health import WaitingKey, one_line
 from changefeed.leases.lease import End, HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
@@ -155,7 +157,6 @@ class HostEvents(FailureLog):
         if how == "stolen":
             self._metrics.count(m.STEALS)
         deaths = lease.deaths
-        suspect = {"suspect": deaths.suspect, "times": deaths.with_suspect}
         if deaths.count and deaths.with_suspect and how != "stolen":
             self._metrics.count(m.KILLED, range=lease.range_id)
         self._log.log(
@@ -166,9 +167,7 @@ class HostEvents(FailureLog):
             how=how,
             previous=previous,
             position=position,
-            **({"deaths": deaths.count, "cause": deaths.cause} if deaths.count else {}),
-            **({"with_care": deaths.care} if deaths.care else {}),
-            **({} if deaths.suspect is None else suspect),
+            **({"deaths": msgspec.to_builtins(deaths)} if deaths != NO_DEATHS else {}),
         )
 
     def balanced(self, leases: int) -> None:
