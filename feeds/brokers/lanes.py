@@ -22,6 +22,8 @@ from changefeed.feeds.feed import RangeId
 
 BATCH_BYTES = 1024 * 1024
 """A batch takes no more records once it has so many bytes."""
+Placed = tuple[Place, Encoded]
+"""A record, and where the hash of its key puts it."""
 
 
 class Delivery:
@@ -50,8 +52,7 @@ class Delivery:
 class Chunk:
     """Some records of one delivery for one partition. ``since``: when they were handed over."""
 
-    records: Sequence[Encoded]
-    places: Sequence[Place]
+    records: Sequence[Placed]
     size: int
     delivery: Delivery
     since: float
@@ -62,8 +63,7 @@ class Chunk:
         if not count:
             return self
         rest = self.records[count:]
-        size = sum(x[-1] for x in rest)
-        return Chunk(rest, self.places[count:], size, self.delivery, self.since)
+        return Chunk(rest, size_of(rest), self.delivery, self.since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class Lane:
             while self.waiting and (not chunks or size + self.waiting[0].size <= BATCH_BYTES):
                 chunks.append(self._next())
                 size += chunks[-1].size
-            records = [x for chunk in chunks for x in chunk.records]
+            records = [x for chunk in chunks for _, x in chunk.records]
             assert records, f"{self.id}: a batch without records"
             batch = Batch(
                 partition=self.id,
@@ -239,23 +239,28 @@ class Lanes:
     def __iter__(self) -> Iterator[Lane]:
         return iter([*self._by_id.values()])
 
-    def put(
-        self, records: Iterable[tuple[Place, Encoded]], delivery: Delivery, now: float
-    ) -> Sequence[Lane]:
+    def deliveries(self) -> Iterator[Delivery]:
+        """Yield what callers wait for."""
+        for lane in self:
+            sent = () if lane.sent is None else lane.sent.chunks
+            for chunk in (*sent, *lane.waiting):
+                if not chunk.delivery.done.done():
+                    yield chunk.delivery
+
+    def put(self, records: Sequence[Placed], delivery: Delivery, now: float) -> Sequence[Lane]:
         """Add records behind those that are there; return the lanes they went to.
 
         Raise ``FeedUnavailable``, with nothing added, where no partition is open for one.
         """
-        grouped: dict[Lane, tuple[list[Encoded], list[Place]]] = {}
-        for place, record in records:
-            lane = self._by_place.get(place) or self._lane_of(place)
-            found = grouped.get(lane)
-            if found is None:
-                found = grouped[lane] = ([], [])
-            found[0].append(record)
-            found[1].append(place)
-        for lane, (encoded, places) in grouped.items():
-            lane.add(_chunks(encoded, places, delivery, now))
+        grouped: dict[Lane, list[Placed]] = {}
+        for placed in records:
+            lane = self._by_place.get(placed[0]) or self._lane_of(placed[0])
+            if lane in grouped:
+                grouped[lane].append(placed)
+            else:
+                grouped[lane] = [placed]
+        for lane, some in grouped.items():
+            lane.add(_chunks(some, delivery, now))
         return list(grouped)
 
     def adopt(self, routes: Routes) -> None:
@@ -285,8 +290,7 @@ class Lanes:
             del self._by_place[place]
         moved: dict[Lane, None] = {}
         for chunk in lane.leave():
-            pairs = zip(chunk.places, chunk.records, strict=True)
-            moved.update(dict.fromkeys(self.put(pairs, chunk.delivery, chunk.since)))
+            moved.update(dict.fromkeys(self.put(chunk.records, chunk.delivery, chunk.since)))
         return list(moved)
 
     def _lane_of(self, place: Place) -> Lane:
@@ -298,14 +302,22 @@ class Lanes:
         return lane
 
 
-def _chunks(
-    records: Sequence[Encoded], places: Sequence[Place], delivery: Delivery, now: float
-) -> Iterator[Chunk]:
+def size_of(records: Iterable[Placed]) -> int:
+    """Return the bytes of records."""
+    return sum([x[-1] for _, x in records])
+
+
+def _chunks(records: Sequence[Placed], delivery: Delivery, now: float) -> Sequence[Chunk]:
     """Cut what is larger than a batch should be."""
+    whole = size_of(records)
+    if whole <= BATCH_BYTES:
+        return (Chunk(records, whole, delivery, now),)
+    found = []
     begin = size = 0
-    for n, record in enumerate(records, 1):
+    for n, (_, record) in enumerate(records, 1):
         size += record[-1]
         if size >= BATCH_BYTES or n == len(records):
-            yield Chunk(records[begin:n], places[begin:n], size, delivery, now)
+            found.append(Chunk(records[begin:n], size, delivery, now))
             begin, size = n, 0
     assert begin == len(records), f"{len(records) - begin} records are in no chunk"
+    return found

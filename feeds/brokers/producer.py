@@ -21,12 +21,12 @@ from time import time_ns
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.lanes import Delivery, Lanes
-from changefeed.feeds.brokers.routes import NEWEST, Place, Routes
+from changefeed.feeds.brokers.lanes import Delivery, Lanes, Placed, size_of
+from changefeed.feeds.brokers.routes import NEWEST, Routes
 from changefeed.feeds.brokers.sender import ProducerOptions, Sender
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.hashing import place_of
-from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
+from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.producer import Producer
 
 _SLICE = 1000
@@ -50,14 +50,14 @@ class BrokersProducer(Producer):
         self._used = 0
         self._room = asyncio.Event()
         self._entering = asyncio.Lock()
-        self._deliveries: dict[asyncio.Future[None], None] = {}
         self._closing = False
-        self._sender = Sender(client, Lanes(routes), options, freed=self._free)
+        self._lanes = Lanes(routes)
+        self._sender = Sender(client, self._lanes, options, freed=self._free)
 
     async def submit(self, records: Sequence[Record]) -> asyncio.Future[None]:
         async with self._entering:  # who comes first is sent first
             encoded = await self._encoded(records)
-            size = sum(x[-1] for _, x in encoded)
+            size = size_of(encoded)
             while self._used and self._used + size > self._options.memory:
                 self._room.clear()
                 await self._room.wait()
@@ -66,8 +66,9 @@ class BrokersProducer(Producer):
             return self._enter(encoded, size)
 
     async def flush(self) -> None:
-        if self._deliveries:
-            await asyncio.wait([*self._deliveries])
+        waiting = {x.done for x in self._lanes.deliveries()}
+        if waiting:
+            await asyncio.wait(waiting)
 
     async def close(self) -> None:
         """Send what there is, and wait for it."""
@@ -78,13 +79,13 @@ class BrokersProducer(Producer):
         """Stop everything; what is on its way is cancelled."""
         self._closing = True
         await self._sender.stop()
-        for done in [*self._deliveries]:
-            done.cancel()
+        for delivery in self._lanes.deliveries():
+            delivery.done.cancel()
 
-    async def _encoded(self, records: Sequence[Record]) -> list[tuple[Place, Encoded]]:
+    async def _encoded(self, records: Sequence[Record]) -> list[Placed]:
         """Hash and encode; a few at a time, so that answers are taken meanwhile."""
         now_us = self._clock() // 1000
-        encoded: list[tuple[Place, Encoded]] = []
+        encoded: list[Placed] = []
         for begin in range(0, len(records), _SLICE):
             if begin:
                 await asyncio.sleep(0)
@@ -99,9 +100,7 @@ class BrokersProducer(Producer):
                     ) from error
         return encoded
 
-    def _enter(
-        self, encoded: Sequence[tuple[Place, Encoded]], size: int
-    ) -> asyncio.Future[None]:
+    def _enter(self, encoded: Sequence[Placed], size: int) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not encoded:
             done.set_result(None)
@@ -109,8 +108,6 @@ class BrokersProducer(Producer):
         assert size > 0, f"{len(encoded)} records have bytes"
         self._sender.put(encoded, Delivery(len(encoded), done))
         self._used += size
-        self._deliveries[done] = None
-        done.add_done_callback(self._deliveries.pop)
         return done
 
     def _free(self, size: int) -> None:

@@ -15,11 +15,9 @@ from typing import Final
 from uuid import uuid4
 
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.lanes import BATCH_BYTES, Delivery, Lane, Lanes
+from changefeed.feeds.brokers.lanes import BATCH_BYTES, Delivery, Lane, Lanes, Placed
 from changefeed.feeds.brokers.protocol import Answer, Appended
-from changefeed.feeds.brokers.routes import Place
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.records import Encoded
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -88,7 +86,7 @@ class Sender:
         self._settling: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
 
-    def put(self, records: Iterable[tuple[Place, Encoded]], delivery: Delivery) -> None:
+    def put(self, records: Sequence[Placed], delivery: Delivery) -> None:
         """Take records. Raise ``FeedUnavailable`` where no partition is there for one."""
         now = asyncio.get_running_loop().time()
         self._make_ready(self._lanes.put(records, delivery, now))
