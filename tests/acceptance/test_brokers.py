@@ -133,8 +133,6 @@ def mentions(text: str, words: Iterable[str]) -> bool:
         (("broker", "--cluster=nowhere"), ("not a place for a cluster", "file:///")),
         (("broker", "--cluster=memory:x", "--set=web.certificate_file=no"), ("certificate",)),
         (("broker", "--cluster=memory:x", "--set=membership.expiration=1"), ("heartbeats",)),
-        (("log", "retain", "brokers://h:1/o", "--for=7w"), ("7d",)),
-        (("produce", "brokers://h:1/o", "-", "--key=k", "--parts=3"), ("log create",)),
     ],
 )
 def test_what_a_person_has_to_change_first_is_said_and_ends_with_2(

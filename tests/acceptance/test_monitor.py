@@ -82,11 +82,3 @@ async def test_a_monitor_shows_a_running_fleet_and_one_that_was_stopped(
     assert "Traceback" not in board.said
     ranges = json.loads(changefeed("status", *PLACES, "--json", cwd=tmp_path).stdout)["ranges"]
     assert [x["note"] for x in ranges].count("the disk is full") == 1
-
-
-def test_what_a_monitor_cannot_do_is_said_at_once(tmp_path: Path) -> None:
-    none = changefeed("monitor", *PLACES, cwd=tmp_path)
-    assert (none.returncode, "there are no leases at" in none.stderr) == (2, True)
-    without = changefeed("monitor", *PLACES, "--actions", cwd=tmp_path)
-    assert (without.returncode, "--actions needs a token" in without.stderr) == (2, True)
-    assert list(tmp_path.iterdir()) == []

@@ -338,28 +338,6 @@ def read(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["pause", "--all"], "there are no leases at"),
-        (["reset", "--all", "--to=now"], "there are no leases at"),
-        (["dead-letters", "list"], "there are no dead letters at"),
-        (["dead-letters", "replay", "--all", "--observer=log"], "there are no dead letters at"),
-        (["dead-letters", "replay", "--all"], "no observer was named"),
-        (["dead-letters", "replay", "x", "--of=y", "--observer=log"], "--of goes with --all"),
-    ],
-    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
-)
-def test_what_is_not_there_is_told_and_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = CliRunner().invoke(app, arguments)
-    assert ended.exit_code == 2
-    assert says in ended.output
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_range_that_has_ended_is_shown_as_that_and_not_operated_on(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,25 +103,6 @@ async def test_on_a_full_disk_nothing_that_was_acknowledged_is_lost(small_disk: 
     assert said > 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["log", "none.jsonl", "--key=k"], "none.jsonl cannot be read: No such file"),
-        (["a-file/log", "--key=k"], "no event log can be made at a-file/log"),
-        (["log", "--key=k", "--parts=0"], "a log has 1 to 4096 parts, not 0"),
-        (["broker://h:7070/orders", "--key=k"], "Did you mean brokers://h:7070/orders?"),
-    ],
-    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
-)
-def test_a_mistake_is_told_in_a_sentence(
-    tmp_path: Path, arguments: list[str], says: str
-) -> None:
-    (tmp_path / "a-file").touch()
-    ended = changefeed("produce", *arguments, cwd=tmp_path)
-    assert (ended.returncode, says in ended.stderr) == (2, True), ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def acknowledged(ended: CompletedProcess[str]) -> int:
     """Return how many changes the command said it had appended."""
     return int(ended.stderr.split(" changes appended")[0].split()[-1].replace(",", ""))

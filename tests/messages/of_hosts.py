@@ -94,7 +94,6 @@ def _doctor() -> object:
     )
 
 
-_FREE = make.range_seen("r0", note="no host has its lease")
 HOSTS.each(
     _found,
     {

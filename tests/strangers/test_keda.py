@@ -78,6 +78,7 @@ async def operate(world: World, command: str, ranges: Sequence[str]) -> None:
     """Split or merge ranges as an operator does."""
     done = await asyncio.to_thread(
         changefeed,
+        "range",
         command,
         f"--feed={world.address('orders')}",
         f"--leases={world.dotnet_leases(PROCESSOR)}",

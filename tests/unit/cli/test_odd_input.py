@@ -1,5 +1,6 @@
 """What is only typed by mistake: a message and an exit code, and never a traceback."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
 from changefeed.cli.position_export import write_file
+from changefeed.feeds.eventlog.directory import create_log
 from changefeed.runtime.errors import UserError
 
 pytestmark = pytest.mark.real_time
@@ -59,13 +61,6 @@ def test_positions_are_not_saved_to_links_in_a_circle(
     assert Path("here").is_symlink()
 
 
-@pytest.mark.parametrize("ranges", [[], ["r0", "--all"]])
-def test_a_whole_fleet_is_paused_by_no_slip(ranges: list[str]) -> None:
-    found = called(["pause", *ranges, "--leases=sqlite:leases.db"])
-    assert found.exit_code == 2
-    assert "--all" in found.output
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -86,3 +81,51 @@ def test_what_has_no_end_is_not_waited_for(
         found = called(arguments)
     assert found.exit_code == 2, found.output
     assert "pipe" in found.output
+
+
+ENVIRONMENT = {
+    "CHANGEFEED_FEED__ADDRESS": "eventlog:log",
+    "CHANGEFEED_LEASES__ADDRESS": "sqlite:leases.db",
+    "COLUMNS": "300",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log, and a text that is none."""
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(create_log("log", parts=1))
+    Path("notes.txt").write_text("remember the milk")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "fact"),
+    [
+        ("status", "/leases.db yet"),
+        ("monitor", "there are no leases at"),
+        ("monitor --actions", "--actions needs a token"),
+        ("pause", "--all"),
+        ("pause r0 --all", "--all"),
+        ("pause --all", "there are no leases at"),
+        ("reset --all --to=now", "there are no leases at"),
+        ("dead-letters list", "there are no dead letters at"),
+        ("dead-letters replay --all --observer=log", "there are no dead letters at"),
+        ("dead-letters replay --all", "no observer was named"),
+        ("dead-letters replay x --of=y --observer=log", "--of goes with --all"),
+        ("produce more none.jsonl --key=k", "none.jsonl cannot be read: No such file"),
+        (
+            "produce notes.txt/log notes.txt --key=k",
+            "no event log can be made at notes.txt/log",
+        ),
+        ("produce more notes.txt --key=k --parts=0", "a log has 1 to 4096 parts, not 0"),
+        ("produce broker://h:1/o --key=k", "brokers://h:1/o?"),
+        ("produce brokers://h:1/o - --key=k --parts=3", "log create"),
+        ("log retain brokers://h:1/o --for=7w", "7d"),
+    ],
+)
+def test_a_mistake_is_told_and_nothing_is_made(home: Path, command: str, fact: str) -> None:
+    before = {x.name for x in home.iterdir()}
+    found = called(command.split(), **ENVIRONMENT)
+    assert (found.exit_code, fact in found.output) == (2, True), found.output
+    assert {x.name for x in home.iterdir()} == before
