@@ -22,7 +22,6 @@ from changefeed.feeds.feed import Feed
 from tests.support import servers
 from tests.support.broker_processes import (
     KEYS,
-    PATIENCE,
     BrokerProcesses,
     Load,
     by_key,
@@ -30,7 +29,7 @@ from tests.support.broker_processes import (
 )
 from tests.support.cluster_places import in_directory, in_moto
 from tests.support.commands import QUICK, running
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 from tests.support.stoppable_line import line_to
 
 pytestmark = pytest.mark.real_time

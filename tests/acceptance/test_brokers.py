@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.broker_processes import PATIENCE, QUICK_BROKER, ready
+from tests.support.broker_processes import QUICK_BROKER, ready
 from tests.support.commands import QUICK, changefeed, running
 from tests.support.ports import free_port, free_ports
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
 

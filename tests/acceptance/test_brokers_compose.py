@@ -88,7 +88,7 @@ def client(line: str, ports: dict[str, int], cwd: Path) -> str:
     for name, port in ports.items():
         line = line.replace(name, f"127.0.0.1:{port}")
     assert file.strip() in ("", "samples/hello/people.jsonl")
-    done = changefeed(*line.split(), cwd=cwd, stdin=PEOPLE if fed else "", patience=60)
+    done = changefeed(*line.split(), cwd=cwd, stdin=PEOPLE if fed else "")
     assert done.returncode == 0, (line, done.stderr)
     return done.stdout
 

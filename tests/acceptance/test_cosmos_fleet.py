@@ -19,15 +19,14 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_emulator import DEVELOPMENT_KEY
-from tests.support.commands import changefeed, running
+from tests.support.commands import running
 from tests.support.emulator_process import control, emulator_process, free_port
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
 
 KEYS = [f"customer-{n}" for n in range(24)]
 PAGE = 20
-PATIENCE = 60.0
 QUICK = tuple(
     f"--set={x}"
     for x in (
@@ -195,46 +194,3 @@ async def test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed(
             await fleet[1].stops()
         # Of the two ranges, each may have had a page in hand at each of the two deaths.
         world.check(repeated=2 * 2 * PAGE)
-
-
-async def by_hand(world: World, command: str, *arguments: str) -> list[str]:
-    """Run a command of an operator; return the words it says."""
-    places = (f"--feed=cosmos+{world.url}d/orders", f"--leases=cosmos+{world.url}d/leases")
-    prefix = f"{places[1]}?prefix=fleet"
-    done = await asyncio.to_thread(
-        partial(changefeed, cwd=world.cwd, patience=PATIENCE),
-        *command.split(),
-        places[0],
-        prefix,
-        *QUICK,
-        *arguments,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.split()
-
-
-async def test_a_range_is_split_and_merged_by_hand_while_hosts_read_it(tmp_path: Path) -> None:
-    async with (
-        emulator_process(tmp_path) as (_, url),
-        a_world(tmp_path, url) as world,
-        world.host("h0") as first,
-        world.host("h1") as second,
-    ):
-        await world.write(3)
-        await world.all_handled(first)
-        writing = asyncio.create_task(world.write(20, pause=0.1))
-        *_, low, middle, high = await by_hand(world, "range split", "0", "--into=3")
-        assert (low[0], middle[-32:], high[-3:]) == ("-", high[:32], "-FF")
-        await world.split()  # in the middle of one of the parts
-        await writing
-        await world.all_handled(first)
-        *_, merged = await by_hand(
-            world, "range merge", "--wait=50", "--", low, middle[:32] + "-1F" + "F" * 30
-        )
-        assert merged == "1", "all of a range of the feed has its name"
-        await world.write(3)
-        await world.all_handled(first)
-        for host in (first, second):
-            await host.stops()
-        world.check(repeated=0)
-        assert len({x[2] for x in world.handled}) == 2

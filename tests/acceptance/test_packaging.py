@@ -57,7 +57,7 @@ def namesakes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The packages of the package index that have the names of our folders."""
     into = tmp_path_factory.mktemp("namesakes")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q")
-    done = ended(*pip, "--no-deps", "-w", into, *NAMESAKES, cwd=into, patience=120)
+    done = ended(*pip, "--no-deps", "-w", into, *NAMESAKES, cwd=into)
     if done.returncode:
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-300:]}")
     return sorted(into.iterdir())

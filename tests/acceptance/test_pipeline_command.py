@@ -21,12 +21,11 @@ from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned, owned
 from changefeed.pipeline.errors import PipelineRefused
 from tests.support.pipeline_feeds import a_log, append_to
-from tests.support.processes import beside, ended, until
+from tests.support.processes import PATIENCE, beside, ended, until
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
-PATIENCE = 300
 COMMAND = (sys.executable, "-P", "-m", "changefeed", "pipeline")
 SETTINGS = """\
 feed = "eventlog:log"

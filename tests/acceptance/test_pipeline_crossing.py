@@ -13,12 +13,11 @@ import pytest
 from changefeed.feeds.feed import RangeId
 from tests.support.commands import COMMAND, QUICK, changefeed
 from tests.support.pipeline_feeds import a_log, append_to
-from tests.support.processes import beside, until
+from tests.support.processes import PATIENCE, beside, until
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
-PATIENCE = 300
 FEED = "--feed=eventlog:log"
 WRITE_DOWN = ("--observer=jsonl", "--option=path=out/{range}.jsonl")
 JVM = '--set=spark."spark.driver.extraJavaOptions"=-XX:TieredStopAtLevel=1'

@@ -20,7 +20,7 @@ def sample(*flags: str, path: str | None = None) -> CompletedProcess[str]:
     kept = {x: y for x, y in os.environ.items() if not x.startswith("CHANGEFEED_")}
     env = kept | {"PATH": kept["PATH"] if path is None else path}
     program = (sys.executable, "-m", "samples.redis_and_blob", *flags)
-    return ended(*program, cwd=ROOT, env=env, patience=150)
+    return ended(*program, cwd=ROOT, env=env)
 
 
 def installed(make: type[servers.Server]) -> Path:

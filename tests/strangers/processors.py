@@ -16,10 +16,9 @@ from emulator.tests.clients.endpoint import Endpoint, endpoint
 from emulator.tests.clients.programs import java, started
 from tests.support.commands import running
 from tests.support.emulator_process import control
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 
 _KEYS: Final = 16
-_PATIENCE: Final = 180.0  # on a busy machine Java takes half a minute to start
 _QUICK: Final = tuple(
     f"--set={x}"
     for x in (
@@ -200,6 +199,6 @@ async def a_world(cwd: Path) -> AsyncIterator[World]:
 
 
 async def reached(state: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         while not state():  # noqa: ASYNC110 - other processes do not set events
             await asyncio.sleep(0.1)

@@ -14,6 +14,7 @@ from emulator.tests.clients.endpoint import has_account
 from emulator.tests.clients.programs import cache, digest, made_once
 from tests.strangers.processors import World, a_world
 from tests.support.commands import changefeed
+from tests.support.processes import PATIENCE
 
 pytestmark = [
     pytest.mark.real_time,
@@ -25,7 +26,6 @@ PROCESSOR = "billing"
 REST: Final[Said] = {"active": False, "lag": 0}
 ONE_HOST: Final[Said] = {"active": True, "lag": 1}
 """What it makes of a lease that is named by its bounds: it asks for a range of that name."""
-PATIENCE = 30.0
 
 
 def keda_scaler() -> list[str]:

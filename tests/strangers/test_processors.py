@@ -110,7 +110,7 @@ async def test_java_and_python_share_one_lease_container(tmp_path: Path) -> None
                 before = len(world.written)
                 await host.kill()
                 await world.write(5)
-                await reached(lambda: set(world.written[before:]) <= set(world.by_python))
+                await ours.reaches(lambda: set(world.written[before:]) <= set(world.by_python))
                 await stopped(ours)
 
 

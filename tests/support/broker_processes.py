@@ -19,7 +19,7 @@ from changefeed.feeds.producer import Producer
 from tests.support.cluster_places import ClusterPlace
 from tests.support.commands import running
 from tests.support.emulator_process import free_port
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 
 QUICK_BROKER = (
     "--set=membership.heartbeat=0.3",
@@ -28,7 +28,6 @@ QUICK_BROKER = (
     "--set=writing.linger=0.02",
     "--set=compaction.enabled=false",  # stories damage objects, which must be what is read
 )
-PATIENCE = 120.0
 T = TypeVar("T")
 KEYS = 40
 

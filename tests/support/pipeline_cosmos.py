@@ -22,9 +22,9 @@ from changefeed.pipeline.source.planning import slices
 from changefeed.pipeline.source.reader import Access, Slice
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
+from tests.support.processes import PATIENCE
 
 T = TypeVar("T")
-_PATIENCE = 60.0
 
 Row = tuple[int, RangeId, int, str, bytes]
 """What a row of a table says of a change: generation, range, sequence, id, body."""
@@ -38,7 +38,7 @@ class ServedCosmos:
     loop: asyncio.AbstractEventLoop
 
     def do(self, doing: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(doing, self.loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(doing, self.loop).result(PATIENCE)
 
     def address(self, mode: str | None = "latest-version") -> str:
         place = f"{self.world.url.replace('http:', 'cosmos+http:')}d/c"
@@ -46,7 +46,7 @@ class ServedCosmos:
 
     @contextmanager
     def access(
-        self, mode: str = "latest-version", *, patience: float = _PATIENCE
+        self, mode: str = "latest-version", *, patience: float = PATIENCE
     ) -> Iterator[FeedAccess]:
         """Open it as a planner or a task does: with nothing remembered."""
         address = self.address(mode)
@@ -122,7 +122,7 @@ def served_cosmos(*, ranges: int = 1) -> Iterator[ServedCosmos]:
     thread.start()
 
     def do(doing: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(doing, loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(doing, loop).result(PATIENCE)
 
     try:
         opening = cosmos_world(ranges=ranges)

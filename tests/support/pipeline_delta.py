@@ -26,6 +26,7 @@ from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import has_delta, merge_in_spark
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
+from tests.support.processes import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,6 @@ SELECT window.start AS window_start, value.who.name AS who,
 FROM changes
 GROUP BY window(committed_at, '1 hour'), value.who.name
 """
-_PATIENCE: Final = 120
 _HOUR: Final = 3_600_000_000
 
 
@@ -83,7 +83,7 @@ def settings(home: Path, directory: str) -> PipelineSettings:
 def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
     starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
     for start in starters.values():
-        assert start().awaitTermination(_PATIENCE)
+        assert start().awaitTermination(PATIENCE)
 
 
 async def append(path: Path, records: Sequence[Record]) -> None:

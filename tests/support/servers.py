@@ -21,8 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.ports import free_port as free_port  # noqa: PLC0414 - with it, tests choose one
-
-_PATIENCE = 90.0
+from tests.support.processes import PATIENCE
 
 
 class Missing(Exception):
@@ -62,7 +61,7 @@ class Server(ABC):
                 env={**os.environ, **self.environment},
                 start_new_session=True,
             )
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + PATIENCE
         while not self.ready():
             assert self._process.poll() is None, log.read_text()
             assert time.monotonic() < until, log.read_text()
@@ -112,7 +111,7 @@ class Server(ABC):
 
     def _wait(self) -> None:
         if self._process is not None:
-            self._process.wait(_PATIENCE)
+            self._process.wait(PATIENCE)
             self._process = None
 
 

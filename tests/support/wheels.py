@@ -5,13 +5,12 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tests.support.processes import ended
+from tests.support.processes import PATIENCE, ended
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "changefeed"
 EMULATOR = ROOT / "emulator"
 DEPENDENCIES = sysconfig.get_path("purelib")
-_PATIENCE = 600.0
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
 
@@ -22,7 +21,7 @@ def alone() -> dict[str, str]:
 
 def run(*command: str | Path, cwd: Path, **environ: str) -> str:
     """Run a command without our PYTHONPATH. Return what it printed."""
-    done = ended(*command, cwd=cwd, env={**alone(), **environ}, patience=_PATIENCE)
+    done = ended(*command, cwd=cwd, env={**alone(), **environ}, patience=2 * PATIENCE)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

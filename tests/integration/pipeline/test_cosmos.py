@@ -28,11 +28,11 @@ from changefeed.pipeline.source.planning import (
 from changefeed.pipeline.source.reader import Access, Slice
 from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
+from tests.support.processes import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE = 90
 ZERO = RangeId("0")
 spark_warnings = pytest.mark.filterwarnings("default")  # pyspark's own are not ours to mend
 

@@ -23,11 +23,10 @@ from deltalake import DeltaTable
 
 from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_delta import DIRECTORIES, NAMES
-from tests.support.processes import ended
+from tests.support.processes import PATIENCE, ended
 
 pytestmark = pytest.mark.real_time
 
-PATIENCE = 300
 FOLDER = os.environ.get("CHANGEFEED_DELTA_JARS")
 
 

@@ -21,6 +21,7 @@ from changefeed.pipeline.tables.delta_sink import append_once
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_feeds import a_log
+from tests.support.processes import PATIENCE
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
 ]
 
-PATIENCE = 120
 WHOLE = RangeId("e1.p01.v00-ff")
 
 

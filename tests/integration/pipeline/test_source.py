@@ -9,6 +9,7 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.processes import PATIENCE
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
 ]
 
-PATIENCE = 90
 WHOLE = RangeId("e1.p01.v00-ff")
 
 

@@ -19,6 +19,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
+from tests.support.processes import PATIENCE
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
 ]
 
-PATIENCE = 90
 OFF = {"enabled": False}
 PAGE = Path(__file__).parents[3] / "docs/pipeline.md"
 WHOLE = RangeId("e1.p01.v00-ff")
