@@ -38,12 +38,6 @@ def test_a_full_output_is_said_in_one_line(
     )
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
-    done = run(f"produce log people.jsonl --key=name {closed}", tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-
-
 @pytest.mark.parametrize("command", ["produce log - --key=name", "positions import -"])
 def test_nothing_can_be_read_from_a_standard_input_that_is_closed(
     tmp_path: Path, command: str
