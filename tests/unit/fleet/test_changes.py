@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from changefeed.fleet.changes import difference, hour_with, moves_between
+from changefeed.fleet.changes import difference, moves_between
 from changefeed.fleet.status import FleetStatus, Move, Point, RangeSeen
 from tests.support import make
 
@@ -46,15 +46,6 @@ def test_each_change_of_a_lease_is_one_move(
     old, new = ([] if x is None else [x] for x in (before, after))
     expected = [Move(at=7.0, range="r", **x) for x in moves]  # type: ignore[arg-type]
     assert moves_between(old, new, at=7.0) == expected
-
-
-def test_a_point_of_the_hour_is_made_each_ten_seconds_and_kept_for_an_hour() -> None:
-    ranges = [make.range_seen("r", lag=7, rate=4.0, lag_seconds=2.5), make.range_seen("s")]
-    point = Point(at=5000.0, rate=4.0, lag=7, lag_seconds=2.5)
-    old, young, last = (Point(at=x, rate=0.0, lag=0) for x in (1399.0, 1400.0, 4990.0))
-    assert hour_with([old, young, last], ranges, 5000.0) == [young, last, point]
-    assert hour_with([last], ranges, 4999.0) == [last]
-    assert hour_with([point], ranges, 4000.0) == [replace(point, at=4000.0)], "it was set back"
 
 
 BOTH = [make.range_seen("a", "anna", lag=1), make.range_seen("b", "anna", lag=1)]

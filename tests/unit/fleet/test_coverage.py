@@ -43,14 +43,6 @@ WHOLE, LOW, HIGH = spanning("", "FF"), spanning("", "7F", 1), spanning("7F", "FF
 MERGED = spanning("", "FF", 2)
 
 
-def test_leases_of_common_keys_are_named_with_their_bounds() -> None:
-    b, c, a = spanning("60", "FF"), spanning("80", "90"), spanning("", "7F")
-    first, second = found_in([held(x) for x in (b, c, a)], [])
-    assert "range -7F (00 to 7F) and range 60-FF (60 to FF)" in first.text
-    assert "range 60-FF (60 to FF) and range 80-90 (80 to 90)" in second.text
-    assert {x.severity for x in (first, second)} == {Severity.PROBLEM}
-
-
 @pytest.mark.parametrize(
     ("leases", "severity", "keys"),
     [
@@ -125,13 +117,6 @@ async def test_a_lease_of_a_range_that_the_feed_never_had_is_a_problem() -> None
     leases = make.lease(only, at="0"), make.lease("r7", at="0")
     (found,) = await checked(MemoryFeed(1), *leases)
     assert (found.severity, "r7" in found.text) == (Severity.PROBLEM, True)
-
-
-async def test_a_position_that_the_feed_refuses_comes_with_the_command_that_mends_it() -> None:
-    (only,) = await MemoryFeed(1).ranges()
-    (found,) = await checked(MemoryFeed(1), make.lease(only, at="x"))
-    assert found.severity is Severity.PROBLEM
-    assert "changefeed reset r0" in found.advice
 
 
 async def test_a_lease_that_its_store_cannot_give_is_named_and_the_others_are_looked_at() -> (

@@ -156,13 +156,6 @@ def test_numbers_may_differ_where_hosts_balance_by_load() -> None:
     assert found(looks(FOUR, "a", "b", times=3), balance="load") == []
 
 
-@pytest.mark.parametrize(("state", "mark"), [("failing", "!"), ("paused", "?")])
-def test_what_is_known_of_a_range_is_said_once(state: Any, mark: str) -> None:
-    known = lease("r0", position="4", lag=9, state=state, note="no such table")
-    said = found(looks([known], "a", times=4))
-    assert said == [f"{mark} range r0: {state}: no such table"]
-
-
 @pytest.mark.parametrize(
     ("hosts", "command", "said"),
     [

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from changefeed.feeds.feed import RangeId
-from changefeed.fleet.claims import pause, resume
+from changefeed.fleet.claims import pause
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
@@ -21,25 +21,6 @@ async def three_leases() -> MemoryLeases:
 
 async def paused(leases: MemoryLeases) -> dict[str, str]:
     return {x.range_id: x.paused for x in await leases.list() if x.paused is not None}
-
-
-async def test_the_named_ranges_are_paused_and_resumed_and_keep_their_position() -> None:
-    leases = await three_leases()
-    assert await pause(leases, [R1, R2], "maintenance") == [R1, R2]
-    assert await paused(leases) == {R1: "maintenance", R2: "maintenance"}
-    assert await resume(leases, [R0, R1]) == [R1]
-    assert await paused(leases) == {R2: "maintenance"}
-    stored = await leases.read(R1)
-    assert stored is not None
-    assert stored.position == "7"
-
-
-async def test_all_ranges_are_meant_where_none_is_named_and_the_first_reason_stays() -> None:
-    leases = await three_leases()
-    await pause(leases, [R1], "broken")
-    assert await pause(leases, None, "maintenance") == [R0, R2]
-    assert (await paused(leases))[R1] == "broken"
-    assert await resume(leases, None) == [R0, R1, R2]
 
 
 async def test_what_has_ended_or_does_not_exist_is_passed_over() -> None:

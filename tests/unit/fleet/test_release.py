@@ -82,14 +82,3 @@ async def test_what_nobody_owns_is_left_alone_and_what_is_not_there_is_told() ->
     assert (await stored(container)).version == before.version
     with pytest.raises(LeaseConflict, match="no such lease"):
         await release(container, RangeId("r9"))
-
-
-async def test_a_release_that_loses_to_a_renewal_is_tried_again() -> None:
-    container = MemoryLeases()
-    owned = await container.acquire(
-        (await one_lease(container)).taken_by(ANNA, Incarnation("1"))
-    )
-    cut = Cutting(LeaseConflict(owned, owned), at=1, only=lambda x: x == "acquire")
-    assert await release(proxied(container, cut), R0) is not None
-    assert cut.calls == 2
-    assert (await stored(container)).epoch == 2

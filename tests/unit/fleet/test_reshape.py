@@ -188,27 +188,6 @@ async def test_a_split_that_was_killed_has_happened_or_is_done_by_the_next(
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
-async def test_a_lease_that_was_written_since_is_not_ended_and_goes_on() -> None:
-    parts = Parted()
-    await parts.put(ZERO, 5)
-
-    async def resumed(_: Lease) -> None:
-        """Another operator resumes the range, and a host takes it."""
-        await resume(parts.leases, [ZERO])
-        stored = await lease_in(parts.leases, ZERO)
-        await parts.leases.acquire(stored.taken_by(A, A1))
-
-    async def reset(_: Lease) -> None:
-        stored = await lease_in(parts.leases, ZERO)
-        await parts.leases.replace(replace(stored, checkpoint=Checkpoint(position(2))))
-
-    for do, owner, at in ((reset, None, "2"), (resumed, "a", "2")):
-        with pytest.raises(LeaseConflict):
-            await parts.split(through=parts.before_end_of(ZERO, do))
-        assert await parts.state() == {"0": at}
-        assert (await lease_in(parts.leases, ZERO)).owner == owner
-
-
 async def test_parts_at_one_position_are_merged_there_and_others_at_their_common_end() -> None:
     parts = Parted()
     await parts.halves()
@@ -233,16 +212,6 @@ async def test_parts_with_something_left_to_read_are_not_merged_and_not_stopped(
     with pytest.raises(UserError, match="different positions"):
         await parts.merge(patience=3)
     assert {x.range_id: x.version for x in await parts.leases.list()} == before
-
-
-async def test_a_merge_that_is_refused_lets_go_on_what_an_earlier_one_has_stopped() -> None:
-    parts = Parted()
-    parts.append_to(HIGH)
-    await parts.halves(10, 9)
-    await pause(parts.leases, [HIGH], MERGING)  # and then it was cut off
-    with pytest.raises(UserError, match="read on"):
-        await parts.merge()
-    assert await parts.state() == {"-7F": "10", "7F-FF": "9"}
 
 
 async def test_a_merge_that_an_operator_has_paused_keeps_no_other_part_stopped() -> None:

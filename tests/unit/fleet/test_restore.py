@@ -32,16 +32,6 @@ async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_afte
     assert [x.child for x in KeyMap([again]).due()] == [*END.children]
 
 
-async def test_a_lease_that_goes_on_in_others_than_was_saved_is_moved() -> None:
-    container = MemoryLeases()
-    await container.create(make.lease(WHOLE, at="9", epoch=1, end=END))
-    saved = [make.lease(WHOLE, at="9", epoch=1, end=make.CLOSED)]
-    (step,) = steps_to(saved, await read_all(container) or [])
-    await carry_out(container, step)
-    (found,) = await container.list()
-    assert (step.change, found.end, found.owner) == (Change.MOVE, make.CLOSED, None)
-
-
 async def test_a_lease_that_a_host_has_created_meanwhile_is_not_taken_for_ours() -> None:
     container = MemoryLeases()
     (step,) = steps_to([make.lease("r0", at="3", epoch=1)], [])

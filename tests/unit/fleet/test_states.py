@@ -159,13 +159,6 @@ def test_the_next_looks_go_by_what_moved_whatever_the_clocks_say() -> None:
     ]
 
 
-def test_owners_without_a_record_are_foreign_and_a_placeholder_is_no_host() -> None:
-    placeholder = replace(ALIVE, heartbeats=-1)
-    seen = status([OWNED], members=[placeholder])
-    assert [(x.name, x.state, x.total.ranges) for x in seen.hosts] == [("anna", "foreign", 1)]
-    assert [x.name for x in status([FREE]).hosts] == ["anna"], "no owner is no host"
-
-
 # What hosts say of themselves
 
 
@@ -209,14 +202,6 @@ async def test_what_was_split_and_forgotten_is_an_ancestor() -> None:
     assert ([x.range for x in seen.past], states(seen)) == (["r0"], [])
 
 
-async def test_what_a_leased_range_goes_on_in_waits_for_its_end() -> None:
-    feed = MemoryFeed(1)
-    feed.split_range(RangeId("r0"))
-    seen = await unleased(feed, (await feed.ranges())[0])
-    assert seen.past == []
-    assert {x for _, x in states(seen)} == {"waiting"}
-
-
 async def test_what_was_merged_waits_for_the_halves_that_are_read() -> None:
     store = ShiftingStore()
     store.split(RangeId("0"))
@@ -250,9 +235,3 @@ def test_moves_and_points_of_the_hour_are_of_all_looks() -> None:
         ("acquired", None, "anna"),
     ]
     assert (seen.moved, [x.at - NOW for x in seen.hour]) == (2, [0, 12]), "each ten seconds"
-
-
-@pytest.mark.parametrize(("me", "lag"), [("anna", 3), ("ben", 0), (None, 10)])
-def test_the_hour_of_a_host_is_of_its_own_ranges(me: str | None, lag: int) -> None:
-    leases, figures = [OWNED, make.lease("s")], {"r": Figures(lag=3), "s": Figures(lag=7)}
-    assert [x.lag for x in status(leases, figures=figures, me=me).hour] == [lag]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from changefeed.fleet.status import FleetStatus, RangeSeen, totals
+from changefeed.fleet.status import FleetStatus, RangeSeen
 from tests.support import make
 
 
@@ -66,15 +66,3 @@ def test_an_unknown_lag_stays_unknown(
     seen: FleetStatus, lag: int | None, at_least: int | None
 ) -> None:
     assert (seen.total.lag, seen.total.lag_at_least) == (lag, at_least)
-
-
-def test_figures_add_up_where_they_are_known() -> None:
-    ranges = [
-        make.range_seen("a", rate=1.25, load=0.5, lag_seconds=9.0),
-        make.range_seen("b", rate=2.0, load=0.25, lag_seconds=3.0),
-        make.range_seen("c"),
-    ]
-    found = totals(ranges)
-    assert (found.rate, found.load, found.lag_seconds) == (3.2, 0.75, 9.0)
-    unknown = totals(ranges[2:])
-    assert (unknown.rate, unknown.load, unknown.lag_seconds) == (None, None, None)

@@ -52,21 +52,6 @@ async def test_a_look_goes_on_when_the_one_who_asked_is_gone() -> None:
     assert (watch.age, fleet.looks) == (0, 1)
 
 
-async def test_all_who_ask_share_one_look_and_a_fresh_one_serves_them_again() -> None:
-    fleet = Slow(1)
-    watch = StatusWatch(fleet.look)
-    await asyncio.gather(*(watch.look(within=8) for _ in range(9)))
-    await asyncio.sleep(4.9)
-    await watch.look(within=8)
-    assert watch.age == pytest.approx(4.9)
-    assert fleet.looks == 1
-    await asyncio.sleep(0.1)
-    await watch.look(within=8)
-    assert watch.age == 0
-    assert fleet.looks == 2
-    assert [None if x is None else x.clock for x in fleet.before] == [None, 1], "the one before"
-
-
 async def test_a_look_that_never_ends_is_given_up_and_an_old_one_is_shown_for_ten_minutes() -> (
     None
 ):

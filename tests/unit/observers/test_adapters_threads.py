@@ -3,8 +3,6 @@
 import asyncio
 import concurrent.futures
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -85,40 +83,6 @@ async def test_each_observer_has_a_thread_of_its_own_and_not_the_loop_s() -> Non
     assert seen == ["observer of r1", "observer of r1"]
 
 
-async def test_the_thread_ends_with_close() -> None:
-    threads: list[threading.Thread] = []
-    observer = await opened(lambda _changes: threads.append(threading.current_thread()))
-    await observer.process(CONTEXT, [make.change(1)])
-    await closed(observer)
-    await asyncio.to_thread(threads[0].join, 10)
-    assert not threads[0].is_alive()
-
-
-HANGS = """
-import asyncio, time
-from changefeed.observers.adapters import adapt
-from tests.support import make
-
-async def main():
-    observer = adapt(lambda changes: time.sleep(600))()
-    await observer.open(make.context())
-    task = asyncio.create_task(observer.process(make.context(), [make.change(1)]))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    await asyncio.sleep(0.01)
-    print("given up")  # asyncio.run cancels what is left, for the second time
-
-asyncio.run(main())
-"""
-
-
-def test_a_handler_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert (done.stdout, done.stderr) == ("given up\n", "")
-
-
 async def test_async_methods_alone_run_on_the_loop_and_constructors_never_do() -> None:
     on_loop: list[bool] = []
 
@@ -139,23 +103,6 @@ async def test_async_methods_alone_run_on_the_loop_and_constructors_never_do() -
     await observer.process(CONTEXT, [make.change(1)])
     await closed(observer)
     assert on_loop == [False, False, True]
-
-
-class MadeInThread:
-    threads: list[threading.Thread]
-
-    def __init__(self) -> None:
-        self.threads.append(threading.current_thread())
-
-    async def process(self, _changes: Sequence[Change]) -> None: ...
-
-
-async def test_an_async_observer_keeps_no_thread_once_it_is_made() -> None:
-    MadeInThread.threads = []
-    observer = await opened(MadeInThread)
-    await asyncio.to_thread(MadeInThread.threads[0].join, 10)
-    assert not MadeInThread.threads[0].is_alive()
-    await closed(observer)
 
 
 class NeedsLoop:

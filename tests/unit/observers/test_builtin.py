@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Change, Operation
-from changefeed.observers.adapters import adapt
 from changefeed.observers.builtin import CountObserver, JsonLinesObserver, LogObserver
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason
@@ -154,24 +153,6 @@ def test_with_fsync_the_file_and_its_folder_are_synced(
 def test_a_path_with_anything_else_in_braces_is_refused(path: str) -> None:
     with pytest.raises(ObserverRefused, match=r"the only thing in braces can be \{range\}"):
         JsonLinesObserver(path)
-
-
-@pytest.mark.real_time
-async def test_two_hosts_may_write_to_one_file_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "all.jsonl"
-    makers = [adapt(JsonLinesObserver, {"path": str(file)}) for _ in range(2)]
-    body = b'"' + b"x" * 20_000 + b'"'
-
-    async def host(number: int) -> None:
-        observer = makers[number]()
-        await observer.open(CONTEXT)
-        for i in range(50):
-            await observer.process(CONTEXT, [make.change(number * 100 + i, body=body)] * 3)
-        await observer.close(CONTEXT, CloseReason.STOPPING)
-
-    await asyncio.gather(host(0), host(1))
-    assert sorted(set(sequences(file))) == [*range(50), *range(100, 150)]
-    assert len(sequences(file)) == 300
 
 
 def batch() -> Sequence[Change]:

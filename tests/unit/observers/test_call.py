@@ -18,7 +18,6 @@ from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason
 from tests.support import make
-from tests.support.logs import captured_logs
 from tests.support.observers import Bare
 from tests.support.our_errors import OUR_ERRORS
 
@@ -196,13 +195,6 @@ async def ended(call: Callable[[], Awaitable[None]], *, cancelled_at: Sequence[i
     return clock() - began
 
 
-async def fails_when_cancelled() -> None:
-    try:
-        await asyncio.sleep(3600)
-    except asyncio.CancelledError:
-        raise OSError("cannot clean up") from None
-
-
 @pytest.mark.parametrize(
     ("call", "cancelled_at", "end"),
     [
@@ -255,41 +247,6 @@ async def test_who_is_cancelled_when_a_call_has_returned_is_cancelled_behind_it(
     task.cancel()
     await asyncio.wait((task,))
     assert (task.cancelled(), reached) == (True, ["counted"])
-
-
-async def test_what_it_raises_when_we_cancel_it_is_in_the_log() -> None:
-    with captured_logs() as logs:
-        await ended(fails_when_cancelled, cancelled_at=[1])
-    assert [(x["event"], x["kind"], x["error"]) for x in logs] == [
-        ("observer failed after it was cancelled", "OSError", "cannot clean up")
-    ]
-
-
-async def test_a_cancelled_error_after_a_failure_in_a_task_group_is_a_failure_as_well() -> None:
-    called = CalledObserver(Grouping())
-    with pytest.raises(AttemptFailed, match="ExceptionGroup"):
-        await called.process(CONTEXT, [])
-    with pytest.raises(AttemptFailed, match="CancelledError"):
-        await called.process(CONTEXT, [])
-
-
-class Grouping(Bare):
-    """Does two things at once, of which one fails; then it is cancelled by what it calls."""
-
-    def __init__(self) -> None:
-        self._failed = False
-
-    async def process(self, _context: object, _changes: object) -> None:
-        if self._failed:
-            raise asyncio.CancelledError
-        self._failed = True
-        async with asyncio.TaskGroup() as group:
-            group.create_task(asyncio.sleep(3600))
-            group.create_task(self._fail())
-
-    async def _fail(self) -> None:
-        await asyncio.sleep(1)
-        raise OSError
 
 
 @pytest.mark.real_time

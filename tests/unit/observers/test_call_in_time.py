@@ -91,14 +91,6 @@ async def test_what_ends_not_even_then_is_stuck_and_not_tried_again() -> None:
     assert inner.calls == ["process"]
 
 
-async def test_a_cancellation_is_passed_on_and_waited_for() -> None:
-    inner = Slow(1000, after_cancel=2, end=OSError("late"))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(3):
-            await CalledObserver(inner, seconds=10).process(CONTEXT, BATCH)
-    assert now() == 5
-
-
 async def test_a_cancelled_call_that_does_not_end_in_the_time_it_had_is_stuck() -> None:
     inner = Slow(1000, after_cancel=1000)
     task = asyncio.create_task(CalledObserver(inner, seconds=10).process(CONTEXT, BATCH))

@@ -77,20 +77,6 @@ async def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path, scheme: st
     assert f"{tmp_path}/file" in await refusal(f"{scheme}:{tmp_path}/file/letters")
 
 
-async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
-    async with open_dead_letters(f"sqlite:{tmp_path}/d.db") as letters:
-        await letters.put(make.letter(1))
-    with sqlite3.connect(tmp_path / "d.db") as database:
-        row = database.execute(
-            "select id, range_id, sequence, key, kind, error, host, failed_at from dead_letters"
-        )
-        assert row.fetchone() == (
-            *("5f061e75:r1:1", "r1", "1", "k", "ValueError", "no", "anna"),
-            "2023-11-14T22:13:20.123456Z",
-        )
-    database.close()
-
-
 @pytest.mark.parametrize(
     ("kept", "letter_id"),
     [
@@ -180,19 +166,6 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
                 await call
         assert "line 2 is not a dead letter" in await refusal(f"jsonl:{path}")
         assert path.read_bytes() == kept
-
-
-async def test_a_letter_of_a_newer_version_is_read_for_what_is_known_and_kept_as_it_is(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "d.jsonl"
-    newer = b'{"id":"5f061e75:r1:1","v":2,"letter":%b}\n' % (LETTER[:-1] + b',"mood":"bad"}')
-    path.write_bytes(newer)
-    async with open_dead_letters(f"jsonl:{path}") as letters:
-        assert await make.whole(letters) == [make.letter(1)]
-        await letters.put(make.letter(2))
-        assert await letters.remove(make.letter(2).id)
-        assert path.read_bytes().startswith(newer)
 
 
 async def test_a_letter_in_sqlite_is_on_the_disk_when_it_is_put(tmp_path: Path) -> None:

@@ -92,14 +92,3 @@ async def test_what_swallows_the_end_of_its_time_has_failed() -> None:
     handed = handing(observe, timeout=10.0)
     await handed.process(BATCH[:1], seconds=21.5)
     assert [n for n, error in handed.told.failures if "'process' did not" in error] == [1, 2]
-
-
-async def test_what_does_not_end_at_the_end_of_its_time_is_stuck() -> None:
-    async def observe(_changes: Sequence[Change]) -> None:
-        for _ in range(3):
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(3600)
-
-    with pytest.raises(ObserverStuck):
-        await handing(observe, timeout=10.0).process(BATCH)
-    assert asyncio.get_running_loop().time() == 15

@@ -261,17 +261,6 @@ async def test_to_acknowledge_a_change_says_nothing_of_those_before_it() -> None
 # Several calls at once
 
 
-@pytest.mark.parametrize("concurrency", [1, 4, 16])
-async def test_so_many_calls_at_once_are_so_many_times_as_fast(concurrency: int) -> None:
-    observer = Picky(pace=0.005)
-    handing = Handing(lambda: observer, concurrency=concurrency)
-    began = now()
-    await handing.process(batch(6400, keys=64))
-    assert now() - began == pytest.approx(6400 * 0.005 / concurrency, rel=0.1)
-    assert observer.most_at_once == concurrency
-    assert sorted(observer.done) == list(range(1, 6401))
-
-
 async def test_a_slow_key_holds_up_no_other_one() -> None:
     class Slow(Picky):
         async def process(self, context: Context, changes: Sequence[Change]) -> None:

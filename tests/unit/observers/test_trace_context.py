@@ -58,16 +58,6 @@ def test_a_body_that_says_no_valid_context_has_none(body: object) -> None:
     assert found("/traceparent", body) is None
 
 
-def test_a_context_that_made_several_changes_is_returned_once() -> None:
-    other = f"00-{TRACE}-{'1' * 16}-01"
-    changes = [
-        make.change(n, body=msgspec.json.encode({"t": parent}))
-        for n, parent in enumerate([PARENT, other, PARENT, "nonsense", other])
-    ]
-    spans = [format_span_id(x.span_id) for x in TraceContextPointer("/t").producers(changes)]
-    assert spans == [SPAN, "1" * 16]
-
-
 def test_what_is_no_pointer_is_refused_with_advice() -> None:
     with pytest.raises(ValueError, match="as in /traceparent"):
         TraceContextPointer("traceparent")

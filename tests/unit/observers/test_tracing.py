@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
 
-from changefeed import MemoryLeases, Settings, open_host
 from changefeed.feeds.feed import Change
 from changefeed.observers import retry
 from changefeed.observers.adapters import adapt
@@ -113,20 +112,6 @@ async def test_a_batch_has_a_span_in_the_words_of_messaging() -> None:
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
 
 
-async def test_a_host_has_a_span_for_each_batch() -> None:
-    scene = Scene(takes_all)
-    settings = Settings.model_validate({"host": {"name": "anna"}})
-    feed, leases = make.memory_feed(1, 3), MemoryLeases()
-    async with open_host(
-        settings, takes_all, feed=feed, leases=leases, tracers=scene.tracers
-    ) as host:
-        running = asyncio.create_task(host.run())
-        await asyncio.sleep(10)
-        host.stop()
-        await running
-    assert (scene.span.attributes or {})["messaging.batch.message_count"] == 3
-
-
 async def test_the_span_links_to_those_that_made_the_changes() -> None:
     scene = Scene(takes_all, pointer="/t")
     bodies = [{"t": PARENT}, {"t": "nonsense"}, {}, {"t": PARENT}]
@@ -149,15 +134,6 @@ async def test_what_the_observer_calls_is_below_the_span(
     scene = Scene(observe, concurrency=concurrency, timeout=limit)
     await scene.process(*(make.change(n, key=str(n)) for n in range(3)))
     assert set(seen) == {x.context.span_id for x in scene.spans if x.context is not None}
-
-
-async def test_the_span_begins_a_trace_whatever_runs_the_host() -> None:
-    scene = Scene(takes_all)
-    with scene.tracers.get_tracer("program").start_as_current_span("serve"):
-        await scene.process(make.change(1))
-        assert get_current_span().is_recording()
-    ours, _ = scene.exporter.get_finished_spans()
-    assert (ours.name, ours.parent) == ("process eventlog:data/log", None)
 
 
 async def test_a_call_that_failed_is_an_error_and_says_what_was_raised() -> None:

@@ -106,19 +106,6 @@ def test_what_other_connections_do_and_leave_loses_nothing(
     assert file.lost() is None
 
 
-def test_a_reader_keeps_the_log_of_writes_when_the_writer_is_the_last_to_go(path: Path) -> None:
-    with closing(connected(path, "ro")) as reader:
-        in_another_process(path, WRITE)  # before it has read, nothing is kept
-        assert not beside(path, "-wal").exists()
-        reader.execute("pragma data_version").fetchall()
-        file = watched(path)
-        in_another_process(path, WRITE)
-        in_another_process(path, WRITE, mode="rw", end="os.kill(os.getpid(), signal.SIGKILL)")
-        in_another_process(path, WRITE, "pragma wal_checkpoint(truncate)")
-        assert file.lost() is None
-    assert beside(path, "-wal").exists()  # who may not write removes nothing
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [(b"CREATE TABLE marks", b"CREATE TABLE \xffarks"), (b"one", b"\xffne")],

@@ -36,13 +36,3 @@ async def test_answers_to_other_questions_do_not_hide_one_that_is_refused() -> N
     ask(patience, None, "read")
     with pytest.raises(UserError):
         ask(patience, refusal(), "write")
-
-
-async def test_what_no_server_has_answered_is_told_at_once() -> None:
-    with pytest.raises(UserError, match="no address"):
-        ask(Patience(60), UserError("no address"))
-
-
-async def test_without_patience_every_refusal_is_told_at_once() -> None:
-    with pytest.raises(UserError):
-        ask(Patience(0), refusal())

@@ -33,15 +33,6 @@ async def test_results_come_in_the_order_of_the_calls_after_the_slowest_of_them(
     assert await together() == ()
 
 
-async def test_the_first_failure_ends_the_others_and_is_raised_as_it_is() -> None:
-    calls, clock = Calls(), asyncio.get_running_loop().time
-    began = clock()
-    with pytest.raises(KeyError, match="lost"):
-        await together(calls.take(3600), calls.take(2, KeyError("lost")), calls.take(7200))
-    assert calls.running == set()
-    assert clock() - began == pytest.approx(2)
-
-
 async def test_a_cancelled_caller_leaves_no_call_behind_and_is_cancelled_whatever_fails() -> (
     None
 ):

@@ -73,15 +73,6 @@ def test_a_password_in_an_option_reaches_the_client_as_it_was_written() -> None:
     assert ConnectionPool.from_url(address.url).connection_kwargs["password"] == "a+b&"
 
 
-@pytest.mark.parametrize("fleet", ["f", "{f", "}", "a{b}c", "%7B"])
-def test_all_keys_of_a_fleet_have_its_name_as_their_hash_tag(fleet: str) -> None:
-    address = redis.RedisAddress(url="redis://h", fleet=fleet)
-    tags = {address.key(x).partition("{")[2].partition("}")[0] for x in ("leases", "members")}
-    assert len(tags) == 1
-    assert tags != {""}
-    assert address.key("x") != redis.RedisAddress(url="redis://h", fleet=fleet + "x").key("x")
-
-
 def test_fleets_whose_names_look_alike_have_keys_of_their_own() -> None:
     names = ["{f", "%7Bf", "f", "}f"]
     keys = {redis.RedisAddress(url="", fleet=x).key("leases") for x in names}

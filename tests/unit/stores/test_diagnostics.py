@@ -67,8 +67,3 @@ def test_a_redis_that_a_restart_empties_keeps_leases_and_no_changes() -> None:
     require_fit(durable, address, keeps_changes=True)
     with pytest.raises(StoreRefused, match="appendonly yes"):
         require_fit({**REDIS, "aof_enabled": 0}, address, keeps_changes=True)
-
-
-@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru"])
-def test_a_redis_that_evicts_nothing_of_ours_is_fit(policy: str) -> None:
-    require_fit({**REDIS, "maxmemory_policy": policy}, RedisAddress(url="redis://h"))

@@ -233,27 +233,6 @@ async def test_what_is_no_database_is_refused(
             pass
 
 
-@pytest.mark.parametrize("name", [f"{n}.db" for n in range(10)])
-async def test_many_may_open_a_new_file_at_once(tmp_path: Path, name: str) -> None:
-    """Who looks at a file that another is making sees none of it, or all."""
-
-    async def count() -> int:
-        async with SqliteLeases(tmp_path / name) as leases:
-            await leases.create(NEW)
-            return len(await leases.list())
-
-    assert await asyncio.gather(*(count() for _ in range(8))) == [1] * 8
-
-
-async def test_the_database_of_another_program_is_refused_and_left_as_it_is(path: Path) -> None:
-    change(path, "create table customers (name text)")
-    before = await asyncio.to_thread(path.read_bytes)
-    with pytest.raises(StoreRefused, match="another program"):
-        async with SqliteLeases(path):
-            pass
-    assert await asyncio.to_thread(path.read_bytes) == before
-
-
 @pytest.mark.parametrize("schema", [2, 4])
 async def test_another_schema_is_refused(path: Path, schema: int) -> None:
     async with SqliteLeases(path) as leases:

@@ -72,14 +72,6 @@ def test_other_blobs_are_refused(kind: str, metadata: dict[str, str]) -> None:
         record_in(kind, found(metadata))
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [("0", "0"), ("r-1_2", "r-1_2"), ("", "%"), (".", "%."), ("a/b", "a%2Fb"), ("x.", "x%2E")],
-)
-def test_ids_become_names_of_blobs(key: str, name: str) -> None:
-    assert blob_name(key) == name
-
-
 def test_names_of_blobs_are_short_and_differ_as_ids_do() -> None:
     keys = ["", "%", ".", "..", "%.", "A", "a", "ü" * 300, "ü" * 301, "x" * 200, "x" * 201]
     names = {blob_name(x) for x in keys}
