@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from changefeed.observers.dead_letters import open_dead_letters
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from tests.integration.test_store_leases import own
-from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.commands import PLACES, QUICK, a_log_of, running
 from tests.support.servers import Postgres, free_port
 
 pytestmark = pytest.mark.real_time
@@ -37,14 +37,6 @@ async def test_a_host_waits_for_the_server_of_its_dead_letters_and_goes_on(
             await host.says("host.started")
 
 
-async def test_dead_letters_that_are_away_can_be_listed_later(tmp_path: Path) -> None:
-    address = f"postgresql://someone@127.0.0.1:{free_port()}/letters"
-    wanted = f"--set=observer.dead_letters={address}"
-    listed = changefeed("dead-letters", "list", wanted, cwd=tmp_path)
-    assert listed.returncode == 1, listed.stderr
-    assert "no answer" in listed.stderr
-
-
 @pytest.mark.parametrize(
     "place", ["postgresql://someone@{there}/letters", "cosmos+http://{there}/d/c"]
 )
@@ -52,10 +44,4 @@ async def test_a_place_that_does_not_answer_may_answer_later(place: str) -> None
     address = place.format(there=f"127.0.0.1:{free_port()}")
     with pytest.raises(StoreUnavailable, match="no answer"):
         async with open_dead_letters(address):
-            pass
-
-
-async def test_a_database_that_is_not_there_is_refused() -> None:
-    with own(Postgres) as server, pytest.raises(StoreRefused, match="does not exist"):
-        async with open_dead_letters(server.url.rpartition("/")[0] + "/nothing"):
             pass

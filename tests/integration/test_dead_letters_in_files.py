@@ -1,9 +1,6 @@
 """Files of dead letters that are full, locked, out of handles, or gone."""
 
-import asyncio
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,20 +57,6 @@ async def test_letters_on_a_full_disk_are_shown_and_a_new_one_is_kept_once_there
     assert await kept_at(address) == [make.letter(1), large]
 
 
-async def test_without_room_for_the_index_of_its_log_a_file_is_shown_later(
-    small_disk: Path,
-) -> None:
-    """The first to open a database makes that index: without a host that is who looks."""
-    address = f"sqlite:{small_disk}/letters"
-    async with open_dead_letters(address) as letters:
-        await letters.put(make.letter(1))
-    ballast = fill(small_disk)
-    with pytest.raises(StoreUnavailable, match="make room on the disk"):
-        await kept_at(address)
-    ballast.unlink()
-    assert await kept_at(address) == [make.letter(1)]
-
-
 @KINDS
 async def test_without_file_handles_the_start_is_tried_again(tmp_path: Path, kind: str) -> None:
     address = f"{kind}:{tmp_path}/letters"
@@ -82,14 +65,6 @@ async def test_without_file_handles_the_start_is_tried_again(tmp_path: Path, kin
     with out_of_handles(), pytest.raises(StoreUnavailable, match="out of file handles"):
         await kept_at(address)
     assert await kept_at(address) == [make.letter(1)]
-
-
-async def test_without_file_handles_a_line_is_tried_again(tmp_path: Path) -> None:
-    async with open_dead_letters(f"jsonl:{tmp_path}/letters") as letters:
-        with out_of_handles(), pytest.raises(OSError, match="Too many open files"):
-            await letters.put(make.letter(1))
-        await letters.put(make.letter(1))
-        assert await make.whole(letters) == [make.letter(1)]
 
 
 async def test_a_file_of_lines_that_is_deleted_or_moved_away_is_made_again(
@@ -105,28 +80,6 @@ async def test_a_file_of_lines_that_is_deleted_or_moved_away_is_made_again(
         await letters.put(make.letter(3))
         assert await make.whole(letters) == [make.letter(3)]
     assert await kept_at(f"jsonl:{tmp_path}/moved") == [make.letter(2)]
-
-
-async def test_a_letter_is_not_put_to_a_file_that_nobody_finds_any_more(tmp_path: Path) -> None:
-    path = tmp_path / "letters.db"
-    async with open_dead_letters(f"sqlite:{path}") as letters:
-        await letters.put(make.letter(1))
-        path.rename(tmp_path / "moved.db")
-        with pytest.raises(OSError, match=r"letters\.db"):
-            await letters.put(make.letter(2))
-
-
-async def test_a_letter_waits_for_another_writer_to_end(tmp_path: Path) -> None:
-    path = tmp_path / "letters.db"
-    async with open_dead_letters(f"sqlite:{path}") as letters:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("begin immediate")
-            putting = asyncio.create_task(letters.put(make.letter(1)))
-            await asyncio.sleep(0.1)
-            assert not putting.done()
-            other.execute("rollback")
-            await putting
-        assert await make.whole(letters) == [make.letter(1)]
 
 
 PICKY = """

@@ -9,11 +9,9 @@ import aiohttp
 import pytest
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.endpoints import Answers, AsgiApp, asgi_endpoints, endpoints
+from changefeed.host.endpoints import Answers, AsgiApp, asgi_endpoints
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, page_file
-from changefeed.host.settings import WebSettings
-from changefeed.host.web import listening_socket, serving_application, url_of
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.web_server import WebLimits
 from tests.support.web_hosts import quick_host, running, served
@@ -186,19 +184,3 @@ async def test_an_asgi_program_serves_the_page_to_look_at() -> None:
         assert (status, view["me"], view["acts"]) == (200, "anna", False)
         assert len(view["ranges"]) == 2
         assert (await asgi_get(app, "/livez"))[0] == 200
-
-
-async def test_the_page_can_be_mounted_in_another_application() -> None:
-    feed, leases = MemoryFeed(2), MemoryLeases()
-    host = quick_host("anna", feed, leases)
-    app = aiohttp.web.Application()
-    app.add_subapp("/changefeed/", endpoints(host))
-    with listening_socket(WebSettings()) as listening:
-        async with serving_application(listening, app), running(host):
-            await until_owned(host, 2)
-            url = f"{url_of(listening)}/changefeed"
-            answer, body = await fetched(f"{url}/", **{"Accept-Encoding": "identity"})
-            assert b'src="page/page.js"' in body, "relative, wherever it is mounted"
-            assert (await fetched(f"{url}/page/page.js"))[0].status == 200
-            assert (await state(url))["view"]["me"] == "anna"
-            assert answer.status == 200

@@ -107,32 +107,6 @@ async def test_a_reset_says_what_it_would_do_and_does_it_when_it_is_confirmed(
         assert said == {"says": [f"r1: moved to {moved}"], "failed": 0}
 
 
-async def test_a_reset_of_what_a_host_owns_waits_for_a_pause(tmp_path: Path) -> None:
-    async with desk(tmp_path) as (client, leases):
-        reset = {"action": "reset", "ranges": ["r0"], "to": "now", "confirm": True}
-        status, said = await asked(client, **reset)
-        assert (status, "r0 is owned by anna: pause the range first" in said["error"]) == (
-            400,
-            True,
-        )
-        await paused(leases, "r0")
-        status, said = await asked(client, **reset)
-        assert status == 200
-        assert said["says"][0].endswith("it is paused, changefeed resume continues it")
-
-
-async def test_a_release_says_what_is_over(tmp_path: Path) -> None:
-    async with desk(tmp_path) as (client, leases):
-        release = {"action": "release", "ranges": ["r0"]}
-        _, said = await asked(client, **release)
-        assert said["question"] == "Take the lease of r0 from anna?"
-        _, said = await asked(client, **release, confirm=True)
-        assert said["says"][0].startswith("r0: taken from anna; its epoch 1 is over")
-        lease = await leases.read(RangeId("r0"))
-        assert lease is not None
-        assert (lease.owner, lease.epoch) == (None, 2)
-
-
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
@@ -211,21 +185,6 @@ async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path:
         ):
             answer = await client.get("/page/dead-letters", headers=headers)
             assert answer.status == 403, headers
-
-
-async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path: Path) -> None:
-    await put_letters(tmp_path)
-    async with desk(tmp_path) as (client, _):
-        status, said = await asked(
-            client, action="replay", letters=[FIRST, SECOND], confirm=True
-        )
-        assert (status, said["failed"]) == (200, 2)
-        assert said["says"] == [
-            f"{FIRST}: failed, and stays: ValueError: still no key",
-            f"{SECOND}: left out, as an earlier change of its key failed",
-        ]
-        status, said = await asked(client, action="discard", letters=[FIRST], confirm=True)
-        assert said["says"] == [f"{FIRST}: discarded"]
 
 
 async def test_dead_letters_that_are_away_can_be_asked_for_later(tmp_path: Path) -> None:

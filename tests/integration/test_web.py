@@ -32,8 +32,6 @@ from tests.support.web_hosts import quick_host, served
 
 pytestmark = pytest.mark.real_time
 
-WEB = WebSettings()
-
 
 async def get(url: str) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
@@ -179,17 +177,6 @@ async def test_the_event_loop_turns_while_metrics_are_made() -> None:
 @pytest.mark.parametrize(("descriptors", "most"), [(1024, 64), (100, 25), (8, 4)])
 def test_most_descriptors_are_left_to_the_host(descriptors: int, most: int) -> None:
     assert most_connections(64, descriptors) == most
-
-
-def test_a_port_in_use_is_refused_with_the_settings_to_change() -> None:
-    with listening_socket(WEB) as taken:
-        port = taken.getsockname()[1]
-        wanted = WebSettings(port=port)
-        with (
-            pytest.raises(UserError, match=f"port {port} of 127.0.0.1 is in use"),
-            listening_socket(wanted),
-        ):
-            pass
 
 
 def test_a_name_that_leads_nowhere_is_refused() -> None:

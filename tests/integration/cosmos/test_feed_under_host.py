@@ -134,17 +134,6 @@ async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from
             pass
 
 
-async def test_an_item_with_an_lsn_of_its_own_holds_nothing_up(
-    world: CosmosWorld, tmp_path: Path
-) -> None:
-    seen = Seen()
-    await world.put("odd", KEYS[0], step=0, _lsn="mine")
-    await write(world, 1)
-    async with running_host(settings(world, tmp_path / "leases.db"), seen):
-        await seen.reach(1)
-    assert seen.steps[KEYS[0]] == [0, 1]
-
-
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 412, 413, 422, 451])
 async def test_a_refusal_in_passing_ends_no_host_and_pauses_no_range(
     world: CosmosWorld, tmp_path: Path, status: int
@@ -157,25 +146,6 @@ async def test_a_refusal_in_passing_ends_no_host_and_pauses_no_range(
             await world.fault(effect="error", operation=operation, status=status, times=2)
         await write(world, 1)
         await seen.reach(1)
-
-
-@pytest.mark.parametrize("status", [401, 403, 412, 413, 422, 451])
-async def test_nor_does_one_of_a_lease_write(
-    world: CosmosWorld, tmp_path: Path, status: int
-) -> None:
-    seen = Seen()
-    await write(world, 0)
-    kept = lease_settings(f"cosmos+{world.url}d/leases")
-    config = settings(world, tmp_path).model_copy(update={"leases": kept})
-    async with running_host(config, seen):
-        await seen.reach(0)
-        for operation in ("replace_item", "read_item", "query_items"):
-            await world.fault(
-                effect="error", operation=operation, container="leases", status=status, times=2
-            )
-        await write(world, 1)
-        await seen.reach(1)
-        await asyncio.sleep(2)
 
 
 async def test_a_dotnet_host_beside_a_first_host_need_not_wait_for_its_leases(
