@@ -1,4 +1,4 @@
-"""Compaction at work: runs of a row become segments, one for each partition, in the background.
+"""Compaction at work: objects of a row become runs, in the background.
 
 First the segments, then the run that names them; both are created if there are none, so each
 step may be repeated, by any number of brokers at once, and be cut off anywhere. What is deleted
@@ -19,7 +19,7 @@ from changefeed.brokers.compaction import (
 )
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import Sign
-from changefeed.brokers.run_maker import RunMaker
+from changefeed.brokers.run_maker import Made, RunMaker
 from changefeed.brokers.segment_writer import SegmentWriter
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
@@ -45,9 +45,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Compacted:
-    """What this broker has compacted since it started. ``bytes`` are those of the files."""
+    """What this broker has compacted since it started.
+
+    ``objects`` became ``runs`` and ``segments``, which have so many ``bytes``.
+    """
 
     objects: int = 0
+    runs: int = 0
     segments: int = 0
     records: int = 0
     bytes: int = 0
@@ -138,8 +142,8 @@ class Compactor:
         assert reader.sealed_at is None or border.last < reader.sealed_at, (
             f"the seal {reader.sealed_at} stays where it is: {border.last}"
         )
-        segments = await self._maker.make(reader, first, before, border, starts)
-        await self._name(catalog, reader, first, border, segments)
+        made = await self._maker.make(reader, first, before, border, starts)
+        await self._name(catalog, reader, first, border, made)
         return True
 
     async def _before(self, reader: RowReader, first: int) -> Ends:
@@ -179,10 +183,10 @@ class Compactor:
         reader: RowReader,
         first: int,
         border: Border,
-        segments: Sequence[Segment],
+        made: Made,
     ) -> None:
-        """Say that a run is in segments, unless another broker has said it meanwhile."""
-        ends = border.ends.values()
+        """Write a run, unless another broker has written it meanwhile."""
+        ends, segments = border.ends.values(), made.segments
         assert all(x.groups for x in segments), "no reader takes a segment without records"
         run = CompactedRun(
             cluster=catalog.identity,
@@ -196,14 +200,15 @@ class Compactor:
             segments=tuple(segments),
         )
         key = compacted_key(reader.era, reader.broker, first)
-        created = await self._store.create(key, encode_run(run))
+        data = encode_run(run, made.packed)
+        created = await self._store.create(key, data)
         await reader.compacted.look(reader.kept_from)
         row = (reader.era, reader.broker)
         if not created or row not in self._swept:
             await self._sweep(reader, segments)
             self._swept.add(row)
         if created:
-            self._count(run)
+            self._count(run, made, len(data))
 
     async def _sweep(self, reader: RowReader, segments: Sequence[Segment]) -> None:
         """Delete segments that no run will name: of one that was not finished, or was second.
@@ -224,12 +229,14 @@ class Compactor:
                 _log.info("compaction.run", extra={"segments": needless})
                 await self._store.delete(needless)
 
-    def _count(self, run: CompactedRun) -> None:
+    def _count(self, run: CompactedRun, made: Made, size: int) -> None:
         done, objects = self.done, run.last - run.first + 1
         done.objects += objects
+        done.runs += 1
         done.segments += len(run.segments)
         done.records += sum(x.last - x.first + 1 for x in run.segments)
-        done.bytes += sum(x.size for x in run.segments)
+        done.records += sum(x.section.count for x in made.packed)
+        done.bytes += size + sum(x.size for x in run.segments)
         _log.info(
             "compaction.run",
             extra={

@@ -23,7 +23,7 @@ class CoreSettings:
     ``retry_delay``       before the store is asked again; doubled up to ``max_retry_delay``
     ``producer_memory``   a producer that is silent for longer is forgotten
     ``warm_bytes``        what a new home of a closed partition reads of it ahead
-    ``compaction``        whether objects become segments; ``compaction_interval`` between looks
+    ``compaction``        whether objects become runs; ``compaction_interval`` between looks
     ``compaction_bytes``, ``compaction_objects``  the newest era's: as soon as there are so many
     ``compaction_age``    and as soon as the oldest was written so long ago
     ``compaction_memory`` what one run of compaction holds of records at a time

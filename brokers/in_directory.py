@@ -7,7 +7,6 @@ from changefeed.brokers.compactor import Compacted, Compactor
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import Sign
 from changefeed.brokers.retention import Retention
-from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.eventlog.directory import WRITER, open_directory
@@ -15,14 +14,13 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.runtime.clock import elapsed_time
 
 _SETTINGS = CoreSettings(cache_bytes=64 * 1024 * 1024, delete_grace=0)
-"""Without a grace: a reader that finds something gone looks for it in segments."""
+"""Without a grace: a reader that finds something gone looks for it in runs."""
 
 
 async def compact_log(home: Path) -> Compacted:
-    """Make segments of all records that are in frames, and delete these. Return what was done.
+    """Make runs of all records that are in frames, and delete these. Return what was done.
 
-    Raise ``FeedUnavailable`` while another process writes the log, and ``FeedRefused`` without
-    pyarrow.
+    Raise ``FeedUnavailable`` while another process writes the log.
     """
     async with EventLogWriter.open(home) as writer:
         return await compact(home, writer)
@@ -30,7 +28,6 @@ async def compact_log(home: Path) -> Compacted:
 
 async def compact(home: Path, writer: EventLogWriter) -> Compacted:
     """See ``compact_log``: of a log that is written here."""
-    segments_module()
     await writer.fill_up()
     store, catalogs = await open_directory(home)
     era = catalogs.newest.era

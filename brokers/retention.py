@@ -363,9 +363,9 @@ async def delete_segments(
 ) -> None:
     """Delete the segments that end before what is left of their partitions.
 
-    Runs are looked at from the first to one of which all is there. One of which nothing is
-    left goes after its segments, so that a kill in between leaves nothing behind; but the
-    one before the seal stays, for what it says of producers.
+    Runs are looked at up to what is left of all. One of which nothing is left goes after its
+    segments, so that a kill in between leaves nothing behind; but the one before the seal
+    stays, for what it says of producers. What is gone of a run itself stays with the rest.
     """
     for number in compacted.starts:
         found = await compacted.run(number)
@@ -373,14 +373,14 @@ async def delete_segments(
             continue
         segments = found.run.segments
         over = [x.key for x in segments if x.last <= gone.get((x.collection, x.partition), 0)]
-        if segments and not over:
-            break
         await store.delete(over)
         is_over = all(
             x.last <= gone.get((x.collection, x.partition), 0) for x in found.run.ends
         )
         if is_over and not found.run.final:
             await store.delete([compacted_key(compacted.era, compacted.broker, number)])
+        if all(found.last(key) >= start for key, start in gone.items()):
+            break
 
 
 def is_as_it_was(before: Catalog, now: Catalog) -> bool:

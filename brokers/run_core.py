@@ -13,10 +13,9 @@ from changefeed.brokers.members import NameTaken, Sign
 from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
-from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work, in_thread
-from changefeed.feeds.errors import FeedRefused, RangeDamaged
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreError
 
@@ -66,7 +65,7 @@ async def open_core(
             ("follow", lambda: _follow(core, tasks), core.watch.rest),
             ("master", core.master.run, core.watch.rest),
         ]
-        if settings.compaction and _can_compact():
+        if settings.compaction:
             pause = settings.compaction_interval
             loops.append(("compaction", lambda: _compact(core), lambda: sleep(pause)))
         running = [tasks.create_task(_every(*x, core.failing)) for x in loops]
@@ -130,16 +129,6 @@ async def _retain(core: BrokerCore) -> None:
 
 async def _compact(core: BrokerCore) -> None:
     await core.compactor.step()
-
-
-def _can_compact() -> bool:
-    """Whether pyarrow is there; without it, other brokers compact or none does."""
-    try:
-        segments_module()
-    except FeedRefused as error:
-        _log.warning("broker.failed", extra={"doing": "compact", "error": str(error)})
-        return False
-    return True
 
 
 async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> None:

@@ -1,27 +1,49 @@
-"""Making the segments of one run: what lies in its objects, partition by partition.
+"""Making one run of what lies in objects, partition by partition.
 
 A few partitions at a time, as many as fit into the memory that is allowed: of each object the
-piece is read that has them. What a partition has beyond that becomes several segments.
+piece is read that has them. A partition that has much there gets a segment of its own, or
+several where the memory does not hold it, if there is pyarrow; all else lies in the run itself.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from changefeed.brokers.compaction import Border, shares
-from changefeed.brokers.segment_writer import Gathered, SegmentWriter
-from changefeed.feeds.brokers.compacted import Segment
+from changefeed.brokers.segment_writer import Gathered, SegmentWriter, pieces
+from changefeed.feeds.brokers.compacted import Packing, Segment, pack
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import Ends, Key, PartitionEnd, Section
+from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
 
 _AHEAD = 4
+LARGE = 1024 * 1024
+"""A partition with so many bytes in a run gets a segment of its own."""
+_SECTION_BYTES = 1024 * 1024
+"""A section of a run takes no more records once it has so many bytes."""
+
+
+@dataclass(slots=True)
+class Made:
+    """What a run is made of."""
+
+    segments: list[Segment] = field(default_factory=list)
+    packed: list[Packing] = field(default_factory=list)
+
+    def in_order(self) -> "Made":
+        """Return the same in the order of partitions and sequences."""
+        return Made(
+            sorted(self.segments, key=lambda x: (x.collection, x.partition, x.first)),
+            sorted(self.packed, key=lambda x: (x[0].collection, x[0].partition, x[0].first)),
+        )
 
 
 class _Reached(NamedTuple):
-    """Up to where records of a partition are in segments."""
+    """Up to where records of a partition are in the run."""
 
     last: int
     latest_us: int | None
@@ -47,12 +69,12 @@ class RunMaker:
         before: Ends,
         border: Border,
         starts: Mapping[Key, int],
-    ) -> Sequence[Segment]:
-        """Make the segments of objects ``first`` to the border, in the order of partitions.
+    ) -> Made:
+        """Make what the run of objects ``first`` to the border holds.
 
         ``starts`` are the sequences up to which partitions are deleted.
         """
-        made: list[Segment] = []
+        made = Made()
         numbers = range(first, border.last + 1)
         assert numbers, f"a run from {first} on ends at {border.last}"
         for share in shares(before, border.ends, starts, self._memory):
@@ -64,27 +86,29 @@ class RunMaker:
                         f"objects {first} to {border.last} have {key} up to record "
                         f"{reached[key].last:,}, not to {border.ends[key].last:,}"
                     )
-        return sorted(made, key=lambda x: (x.collection, x.partition, x.first))
+        return made.in_order()
 
     async def _share(
         self,
         reader: RowReader,
         numbers: range,
         began: Mapping[Key, _Reached],
-        made: list[Segment],
+        made: Made,
     ) -> Mapping[Key, _Reached]:
-        """Make the segments of some partitions; return how far they reach."""
+        """Make what a run holds of some partitions; return how far they reach."""
         reached = {**began}
         gathered: dict[Key, list[Gathered]] = defaultdict(list)
         sizes: dict[Key, int] = defaultdict(int)
 
         async def write(key: Key) -> None:
-            sections = gathered.pop(key)
-            del sizes[key]
+            sections, size = gathered.pop(key), sizes.pop(key)
             assert sections[0].section.first == reached[key].last + 1, (
                 f"a segment of {key} from {sections[0].section.first} on, after {reached[key]}"
             )
-            made.append(await self._writer.write(sections, reached[key].latest_us))
+            if size >= LARGE and has_parquet():
+                made.segments.append(await self._writer.write(sections, reached[key].latest_us))
+            else:
+                made.packed += [pack(x) for x in pieces(sections, _SECTION_BYTES)]
             reached[key] = _Reached(sections[-1].section.last, sections[-1].section.latest_us)
 
         async for sections in _read(reader, numbers, began.keys()):
@@ -99,7 +123,7 @@ class RunMaker:
                     await write(key)
         for key in [*gathered]:
             await write(key)
-        assert not gathered, f"records of {gathered.keys()} are in no segment"
+        assert not gathered, f"records of {gathered.keys()} are in no run"
         return reached
 
 

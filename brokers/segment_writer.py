@@ -4,6 +4,7 @@ An object of its name that is there already is taken as it is, if it holds the s
 another broker was quicker, or this one before it was killed.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
@@ -73,7 +74,7 @@ def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
     file = BytesIO()
 
     def groups() -> Iterator[object]:
-        for sections in _grouped(gathered):
+        for sections in pieces(gathered, GROUP_BYTES, GROUP_RECORDS):
             yield segments.Records(
                 first=sections[0].section.first,
                 latest_us=sections[-1].section.latest_us,
@@ -84,15 +85,17 @@ def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
     return file.getvalue(), found
 
 
-def _grouped(gathered: Sequence[Gathered]) -> Iterator[Sequence[Gathered]]:
-    """Cut sections that follow each other into row groups."""
+def pieces(
+    gathered: Sequence[Gathered], most_bytes: int, most_records: int = sys.maxsize
+) -> Iterator[Sequence[Gathered]]:
+    """Cut sections that follow each other: a piece takes no more once it has so much."""
     found: list[Gathered] = []
     size = count = 0
     for one in gathered:
         found.append(one)
         size += one.section.bytes
         count += one.section.count
-        if size >= GROUP_BYTES or count >= GROUP_RECORDS:
+        if size >= most_bytes or count >= most_records:
             yield found
             found, size, count = [], 0, 0
     if found:

@@ -50,7 +50,6 @@ from changefeed.feeds.brokers.errors import (
     CollectionUnknown,
     PositionGone,
 )
-from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
     Compaction,
@@ -349,7 +348,6 @@ class BrokerServer:
     async def _compact(self, request: web.Request) -> web.Response:
         """Compact all that can be, for a while; what is not done by then goes on."""
         await self._identity(collection_of(request))
-        segments_module()
         before = replace(self._core.compactor.done)
         running = asyncio.create_task(self._core.compactor.step(everything=True))
         self._running.add(running)

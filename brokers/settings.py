@@ -128,7 +128,7 @@ class CompactionSection(Section):
     """How many small objects become few large ones. The same on all brokers of a cluster."""
 
     enabled: bool = True
-    """Whether this broker compacts what is in its care, and deletes what is in segments."""
+    """Whether this broker compacts what is in its care, and deletes what is in runs."""
     bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """What is open is compacted as soon as there is so much of it."""
     objects: int = Field(default=4096, ge=64)
@@ -140,7 +140,7 @@ class CompactionSection(Section):
     at_once: int = Field(default=2, ge=1, le=64)
     """For how many rows of objects this is done side by side."""
     grace: Seconds = 60.0
-    """How long objects stay once they are in segments, or are retained no longer: for
+    """How long objects stay once they are in runs, or are retained no longer: for
     readers that know an older catalog."""
 
 

@@ -33,6 +33,12 @@ hypothesis.settings.load_profile("patient")
 logging.getLogger("changefeed").setLevel(logging.WARNING)
 
 
+@pytest.fixture
+def all_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let compaction here make segments of partitions however small."""
+    monkeypatch.setattr("changefeed.brokers.run_maker.LARGE", 1)
+
+
 def pytest_asyncio_loop_factories(
     config: pytest.Config,  # noqa: ARG001 - the hook's own signature
     item: pytest.Item,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     FlushDamaged,
@@ -32,7 +33,7 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import flush_keys
 from changefeed.feeds.brokers.object_cache import Cache, KeptHeader, ObjectCache
 from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.row_reader import HEAD_BYTES, RowReader
+from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.local_store import Extent, get_many
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout, joined

@@ -1,25 +1,34 @@
-"""Compaction: what lies in many flushes becomes a few segments. Frozen.
+"""Compaction: what lies in many flushes becomes one run, and a few segments. Frozen.
 
+    compacted/<era>/<broker>/<n>                               a run of a row
     segments/<collection>/<partition>/<first>-<last>.parquet   records of one partition
-    compacted/<era>/<broker>/<n>                               what is in segments of a row
 
-**Segments** hold the records between two sequences, both included, as
-``eventlog.segments`` writes them. What is at a sequence never changes, so segments may
-overlap, and all of them are right: ``covering`` says what to read where.
+**A run** holds all records of the objects ``first`` to ``last`` of a row that retention has
+not deleted. It is a pack, as a flush is:
 
-**A run** (``CompactedRun``) says that the objects ``first`` to ``last`` of a row are in
-segments: all records of all partitions that retention has not deleted. Its name is its
-first number, so the next one is found at ``last + 1``, and what creates it decides how far
-it goes. It has what is to be known of each file, and the ends of all partitions after it.
+    magic      8 bytes, b"CFRUN1\\r\\n"
+    size       of the header, 4 bytes, little-endian
+    check      CRC-32 of the header, 4 bytes, little-endian
+    header     MessagePack: ``CompactedRun``
+    columns    of its sections, as a flush has them
+
+What is small of a partition lies in the run itself; what is large lies in segments that it
+names, where Parquet can be written. Its name is its first number, so the next one is found at
+``last + 1``, and what creates it decides how far it goes. It has what is to be known of each
+file, and the ends of all partitions after it.
+
+**Segments** hold the records between two sequences, both included, as ``eventlog.segments``
+writes them. What is at a sequence never changes, so segments may overlap, and all of them are
+right: ``covering`` says what to read where.
 
 **In which order to look.** A segment exists before its run does, the run before the catalog
 says that the row begins later (``Row.kept_from``), and that is said for a while before an
-object is deleted. So who finds an object missing looks for segments once more, and
+object is deleted. So who finds an object missing looks for runs once more, and
 only then is something lost:
 
 1. the catalog: what retention has deleted (``Partition.start``), and ``Row.kept_from``;
-2. the names of segments, from a listing of ``segments_prefix``;
-3. flushes for what ``covering`` leaves, from ``kept_from`` on;
+2. the names of segments, from a listing of ``segments_prefix``, and runs;
+3. flushes for what these leave, from ``kept_from`` on;
 4. where one is missing: 1 and 2 again, and the runs, which are asked for by their names, since
    a listing may be late; then 3 for what is left. Missing again is damage.
 """
@@ -34,8 +43,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
-from changefeed.feeds.brokers.flush import MOST_HEADER, FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.flush import (
+    MOST_HEADER,
+    FlushDamaged,
+    PartitionEnd,
+    Section,
+    check_of,
+)
 from changefeed.feeds.brokers.names import segment_key
+from changefeed.feeds.eventlog.block_format import Layout, joined
 from changefeed.feeds.eventlog.segment_file import Group, SegmentFile
 from changefeed.feeds.feed import RangeId
 
@@ -53,7 +69,7 @@ class SegmentBounds(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Sequences that are read from one segment, or from flushes where it is ``None``."""
+    """Sequences that are read from one segment, or elsewhere where it is ``None``."""
 
     first: int
     last: int
@@ -72,7 +88,7 @@ def covering(segments: Iterable[SegmentBounds], first: int, last: int) -> Sequen
     """Return where to read the records between two sequences, both included.
 
     The pieces follow each other without a gap. As few segments as possible are read; what
-    is in none is left to flushes. Nothing is returned if ``last`` is before ``first``.
+    is in none is left to runs and flushes. Nothing is returned if ``last`` is before ``first``.
     """
     ordered = sorted(segments)
     pieces: list[Piece] = []
@@ -116,6 +132,10 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self.groups[-1].last
 
     @property
+    def latest_us(self) -> int:
+        return self.groups[-1].latest_us
+
+    @property
     def key(self) -> str:
         return segment_key(self.collection, self.partition, self.first, self.last)
 
@@ -131,11 +151,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Objects of a row that are in segments, both numbers included.
+    """Objects of a row whose records are in a run, both numbers included.
 
     ``written_us`` is when the last of them was written. ``final``: what follows is the seal.
     ``ends`` are those of all partitions of the row after them, with their producers if
-    it is final. Segments are in the order of collections, partitions and sequences.
+    it is final. Segments and sections are in the order of collections, partitions and
+    sequences; sections have no batches, and what they hold may have been in many objects.
     """
 
     cluster: str
@@ -147,22 +168,94 @@ class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     final: bool
     ends: tuple[PartitionEnd, ...]
     segments: tuple[Segment, ...]
+    sections: tuple[Section, ...] = ()
 
 
-def encode_run(run: CompactedRun) -> bytes:
-    body = msgspec.msgpack.encode(run)
-    return _FIXED.pack(MAGIC, len(body), zlib.crc32(body)) + body
+class Packed(NamedTuple):
+    """A section of a run: ``begin`` is where its columns begin in the object ``key``."""
+
+    key: str
+    begin: int
+    section: Section
+
+    @property
+    def first(self) -> int:
+        return self.section.first
+
+    @property
+    def last(self) -> int:
+        return self.section.last
+
+    @property
+    def latest_us(self) -> int:
+        return self.section.latest_us
+
+
+class Packing(NamedTuple):
+    """Records of one partition on their way into a run: a section but for its place."""
+
+    section: Section
+    columns: Layout
+
+
+def pack(gathered: Sequence[tuple[Section, Layout]]) -> Packing:
+    """Make one section of some that follow each other in one partition."""
+    first, last = gathered[0][0], gathered[-1][0]
+    assert all(x.last + 1 == y.first for (x, _), (y, _) in pairwise(gathered)), (
+        f"sections of {first.partition!r} do not follow each other"
+    )
+    columns = joined(x for _, x in gathered)
+    section = Section(
+        collection=first.collection,
+        partition=first.partition,
+        first=first.first,
+        count=last.last - first.first + 1,
+        latest_us=last.latest_us,
+        stored=last.stored,
+        batches=(),
+        offset=0,
+        sizes=tuple(map(len, columns)),
+        check=check_of(columns),
+        checks=(),
+    )
+    return Packing(section, columns)
+
+
+def encode_run(run: CompactedRun, packed: Sequence[Packing] = ()) -> bytes:
+    """Return the object of a run, which comes without its sections."""
+    assert not run.sections, f"the run from {run.first} on has its sections already"
+    offset, sections = 0, []
+    for section, _ in packed:
+        sections.append(msgspec.structs.replace(section, offset=offset))
+        offset += section.bytes
+    body = msgspec.msgpack.encode(msgspec.structs.replace(run, sections=tuple(sections)))
+    assert len(body) <= MOST_HEADER, f"no reader takes a header of {len(body)} bytes"
+    columns = (column for _, x in packed for column in x)
+    data = b"".join([_FIXED.pack(MAGIC, len(body), zlib.crc32(body)), body, *columns])
+    assert len(data) == _FIXED.size + len(body) + offset, "columns have the sizes they say"
+    return data
+
+
+def run_header_bytes(data: bytes) -> int:
+    """Return how many bytes of a run lie before its columns, from the first 16 of them."""
+    if len(data) < _FIXED.size:
+        raise FlushDamaged(f"it has {len(data)} bytes only")
+    magic, size, _ = _FIXED.unpack_from(data)
+    if magic != MAGIC:
+        raise FlushDamaged("it is no run, or of a later format")
+    if size > MOST_HEADER:
+        raise FlushDamaged(f"its header is said to have {size} bytes")
+    return _FIXED.size + int(size)
 
 
 def decode_run(data: bytes, cluster: str, era: int, broker: str, first: int) -> CompactedRun:
-    """Read what lies at a place. Raise ``FlushDamaged`` for what was not written there."""
-    if len(data) < _FIXED.size:
-        raise FlushDamaged(f"it has {len(data)} bytes only")
-    magic, size, check = _FIXED.unpack_from(data)
-    body = data[_FIXED.size :]
-    if magic != MAGIC:
-        raise FlushDamaged("it says nothing of segments, or is of a later format")
-    if size > MOST_HEADER or size != len(body) or check != zlib.crc32(body):
+    """Read the header of what lies at a place, or of its beginning.
+
+    Raise ``FlushDamaged`` for what was not written there.
+    """
+    end = run_header_bytes(data)
+    body = data[_FIXED.size : end]
+    if len(data) < end or _FIXED.unpack_from(data)[2] != zlib.crc32(body):
         raise FlushDamaged("its checksum is wrong")
     try:
         run = from_msgpack(body, CompactedRun)

@@ -1,4 +1,4 @@
-"""What of a row is in segments: its runs, ``compacted/<era>/<broker>/<n>``, on any broker.
+"""What of a row is compacted: its runs, ``compacted/<era>/<broker>/<n>``, on any broker.
 
 Runs follow each other, so the next is asked for by its number; where one begins that
 retention has made room before, a listing says. A listing may be late, and then proves nothing:
@@ -9,7 +9,13 @@ says is deleted, back from the newest. A run is found by halving among those tha
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
+from changefeed.feeds.brokers.compacted import (
+    CompactedRun,
+    Packed,
+    Segment,
+    decode_run,
+    run_header_bytes,
+)
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import (
     TABLE_EVERY,
@@ -23,6 +29,9 @@ from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, numb
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.runtime.together import together
 
+Held = Segment | Packed
+"""What holds records of a partition that follow each other, sequence by sequence."""
+HEAD_BYTES = 64 * 1024
 _RUNS = 256
 _AT_ONCE = 16
 _BETWEEN_RUNS = 128
@@ -30,15 +39,18 @@ _BETWEEN_RUNS = 128
 
 
 class KnownRun:
-    """A run, with what is looked up in it."""
+    """A run, with what is looked up in it. ``head`` are its bytes before columns."""
 
-    def __init__(self, run: CompactedRun) -> None:
+    def __init__(self, run: CompactedRun, head: int) -> None:
         self.run = run
         self.ends: Ends = by_key(run.ends)
-        self._segments: dict[Key, list[Segment]] = {}
+        self._held: dict[Key, list[Held]] = {}
+        key = compacted_key(run.era, run.broker, run.first)
         for segment in run.segments:
-            key = (segment.collection, segment.partition)
-            self._segments.setdefault(key, []).append(segment)
+            self._held.setdefault((segment.collection, segment.partition), []).append(segment)
+        for x in run.sections:
+            packed = Packed(key, head + x.offset, x)
+            self._held.setdefault((x.collection, x.partition), []).append(packed)
 
     def last(self, key: Key) -> int:
         """Return the last sequence of a partition when the run ends; 0 if it has none."""
@@ -49,12 +61,12 @@ class KnownRun:
         end = self.ends.get(key)
         return None if end is None or end.last == 0 else end.latest_us
 
-    def segments(self, key: Key) -> Sequence[Segment]:
-        return self._segments.get(key, ())
+    def held(self, key: Key) -> Sequence[Held]:
+        return self._held.get(key, ())
 
 
 class CompactedRow:
-    """The runs of one row. ``end``: its objects up to there are in segments, as is known.
+    """The runs of one row. ``end``: its objects up to there are in runs, as is known.
 
     ``final``: all of them are, up to the seal. Every method may raise ``RowDamaged``.
     """
@@ -140,26 +152,28 @@ class CompactedRow:
             self._kept.move_to_end(number)
             return known
         key = compacted_key(self.era, self.broker, number)
-        data = await self._store.get(key)
+        data = await self._store.get(key, 0, HEAD_BYTES)
         if data is None:
             return None
         try:
+            if run_header_bytes(data) > len(data):
+                data = await self._store.get(key, 0, run_header_bytes(data)) or b""
             run = decode_run(data, self._cluster, self.era, self.broker, number)
         except FlushDamaged as error:
             raise RowDamaged(f"{key} is not what was written: {error}") from error
-        self._kept[number] = KnownRun(run)
+        self._kept[number] = KnownRun(run, run_header_bytes(data))
         if len(self._kept) > _RUNS:
             self._kept.popitem(last=False)
         return self._kept[number]
 
-    async def find(self, key: Key, sequence: int) -> Segment | None:
-        """Return the segment that holds a sequence of a partition, if a run has it."""
+    async def find(self, key: Key, sequence: int) -> Held | None:
+        """Return what holds a sequence of a partition, if a run has it."""
         run = await self._first(lambda x: x.last(key) >= sequence)
-        found = () if run is None else run.segments(key)
+        found = () if run is None else run.held(key)
         return next((x for x in found if x.first <= sequence <= x.last), None)
 
-    async def since(self, key: Key, time_us: int, after: int) -> AsyncIterator[Segment]:
-        """Yield the segments of a partition from the first that may reach a commit time.
+    async def since(self, key: Key, time_us: int, after: int) -> AsyncIterator[Held]:
+        """Yield what holds records of a partition, from the first that may reach a commit time.
 
         Only those that have something after a sequence.
         """
@@ -173,9 +187,9 @@ class CompactedRow:
             return
         for number in [x for x in self._starts if x >= first.run.first]:
             run = await self._run(number)
-            for segment in () if run is None else run.segments(key):
-                if segment.last > after and segment.file.latest_us >= time_us:
-                    yield segment
+            for x in () if run is None else run.held(key):
+                if x.last > after and x.latest_us >= time_us:
+                    yield x
 
     async def last_of(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:
         """Return the last run of which something holds that holds of those before it, too."""

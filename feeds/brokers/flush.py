@@ -192,7 +192,7 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
                 **{k: v for k, v in msgspec.structs.asdict(new).items() if k != "columns"},
                 offset=offset,
                 sizes=sizes,
-                check=_crc(new.columns),
+                check=check_of(new.columns),
             )
         )
         offset += sum(sizes)
@@ -318,7 +318,8 @@ def with_batch(
     return (*known, LastBatch(sequence, records, check))[-REMEMBERED:]
 
 
-def _crc(columns: Iterable[bytes]) -> int:
+def check_of(columns: Iterable[bytes]) -> int:
+    """Return the CRC-32 of columns that lie one behind the other."""
     check = 0
     for column in columns:
         check = zlib.crc32(column, check)

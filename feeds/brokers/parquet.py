@@ -5,6 +5,15 @@ from types import ModuleType
 from changefeed.feeds.errors import FeedRefused
 
 
+def has_parquet() -> bool:
+    """Whether segments can be written: without pyarrow, runs hold all records themselves."""
+    try:
+        segments_module()
+    except FeedRefused:
+        return False
+    return True
+
+
 def segments_module() -> ModuleType:
     """Import what writes and reads segments. Raise ``FeedRefused`` without pyarrow."""
     try:

@@ -1,11 +1,12 @@
-"""Records of a partition, wherever they lie: in the newest objects, in segments, in older ones.
+"""Records of a partition, wherever they lie: in the newest objects, in runs, in older ones.
 
-What is in segments may be in objects, too, until these are deleted; and between two looks an
-object may become part of a segment. So where something is missing, segments are looked for
+What is in runs may be in objects, too, until these are deleted; and between two looks an
+object may become part of a run. So where something is missing, runs are looked for
 once more, and only what is in neither is damaged.
 """
 
 from changefeed.feeds.brokers.catalog import Partition
+from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import FlushDamaged, Key
 from changefeed.feeds.brokers.protocol import Block
@@ -42,7 +43,7 @@ class PartitionReader:
     async def _look_again(
         self, row: RowReader, key: Key, after: int, max_bytes: int, error: Exception
     ) -> list[Block]:
-        """Look for segments of what was missing elsewhere."""
+        """Look for runs that hold what was missing elsewhere."""
         try:
             await row.compacted.look(row.kept_from, again=True)
             blocks = await self._compacted(row, key, after, max_bytes)
@@ -57,10 +58,12 @@ class PartitionReader:
     async def _compacted(
         self, row: RowReader, key: Key, after: int, max_bytes: int
     ) -> list[Block]:
-        segment = await row.compacted.find(key, after + 1)
-        if segment is None:
-            return []
-        return await self._segments.read(segment, after, max_bytes)
+        held = await row.compacted.find(key, after + 1)
+        return [] if held is None else await self.held(held, after, max_bytes)
+
+    async def held(self, held: Held, after: int, max_bytes: int) -> list[Block]:
+        """Return records that a run holds. Raise ``RowDamaged``."""
+        return await self._segments.read(held, after, max_bytes)
 
     async def before(
         self, row: RowReader, name: str, partition: Partition, time_us: int
@@ -73,7 +76,7 @@ class PartitionReader:
         try:
             try:
                 return await self._before(row, key, time_us, partition.start)
-            except (RowDamaged, FlushDamaged):  # it may have become part of a segment
+            except (RowDamaged, FlushDamaged):  # it may have become part of a run
                 await row.compacted.look(row.kept_from, again=True)
                 return await self._before(row, key, time_us, partition.start)
         except (RowDamaged, FlushDamaged, BlockDamaged) as error:
@@ -82,8 +85,8 @@ class PartitionReader:
 
     async def _before(self, row: RowReader, key: Key, time_us: int, start: int) -> int | None:
         await row.compacted.look_behind(row.kept_from)
-        async for segment in row.compacted.since(key, time_us, start):
-            before = await self._segments.sequence_before(segment, time_us, start)
+        async for held in row.compacted.since(key, time_us, start):
+            before = await self._segments.sequence_before(held, time_us, start)
             if before is not None:
                 return before
         found = await row.first_since(key, time_us, start)

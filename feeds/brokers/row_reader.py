@@ -11,7 +11,7 @@ is found by halving among the tables, and by reading on from there.
 from collections.abc import Callable, Sequence
 
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.compacted_row import CompactedRow
+from changefeed.feeds.brokers.compacted_row import HEAD_BYTES, CompactedRow
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     MOST_IN_FLIGHT,
@@ -36,7 +36,6 @@ from changefeed.feeds.brokers.recent_sections import RecentSections
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout
 
-HEAD_BYTES = 64 * 1024
 _RECENT = 4096
 
 

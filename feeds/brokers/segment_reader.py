@@ -1,4 +1,4 @@
-"""Reading segments on a broker: whole objects in the cache, the last row groups decoded."""
+"""Reading what runs hold: small objects in the cache as wholes, the last row groups decoded."""
 
 import asyncio
 from collections import OrderedDict
@@ -7,8 +7,10 @@ from contextlib import closing
 from io import BytesIO
 from typing import Final
 
-from changefeed.feeds.brokers.compacted import Segment
+from changefeed.feeds.brokers.compacted import Packed, Segment
+from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.flush import FlushDamaged, cut_columns
 from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.protocol import Block
@@ -17,10 +19,12 @@ from changefeed.feeds.brokers.work import Work
 from changefeed.feeds.eventlog.segment_file import SegmentDamaged
 
 _DECODED_BYTES: Final = 64 * 1024 * 1024
+_KEPT_BYTES: Final = 1024 * 1024
+"""Of a run whose first bytes hold a section, so much is read, and kept for other sections."""
 
 
 class SegmentReader:
-    """Raises ``RowDamaged`` for a segment that is missing, or is not what was written."""
+    """Raises ``RowDamaged`` for an object that is missing, or is not what was written."""
 
     def __init__(self, store: ObjectStore, cache: ObjectCache, work: Work) -> None:
         self._store = store
@@ -30,8 +34,37 @@ class SegmentReader:
         self._decoded: OrderedDict[tuple[str, int], Sequence[Block]] = OrderedDict()
         self._one = asyncio.Lock()
 
-    async def read(self, segment: Segment, after: int, max_bytes: int) -> list[Block]:
-        """Return records of a segment after a sequence, about so many bytes of them."""
+    async def read(self, held: Held, after: int, max_bytes: int) -> list[Block]:
+        """Return records after a sequence, about so many bytes of them."""
+        if isinstance(held, Packed):
+            return [await self.packed(held)]
+        return await self._read(held, after, max_bytes)
+
+    async def packed(self, held: Packed) -> Block:
+        """Return a section of a run."""
+        end = held.begin + held.section.bytes
+        try:
+            return _block(held, await self._bytes_of(held.key, held.begin, end))
+        except FlushDamaged:
+            self._cache.drop(held.key)  # it may be restored
+        try:
+            return _block(held, await self._bytes_of(held.key, held.begin, end))
+        except FlushDamaged as error:
+            raise RowDamaged(f"{held.key} is not what was written: {error}") from error
+
+    async def _bytes_of(self, key: str, begin: int, end: int) -> bytes:
+        """Return bytes of an object; of its beginning, from what was read of it before."""
+        data: bytes | None
+        if end <= _KEPT_BYTES:
+            data = await self._cache.get(key, lambda: self._store.get(key, 0, _KEPT_BYTES))
+            data = data and data[begin:end]
+        else:
+            data = await self._store.get(key, begin, end)
+        if data is None:
+            raise RowDamaged(f"{key} is missing")
+        return data
+
+    async def _read(self, segment: Segment, after: int, max_bytes: int) -> list[Block]:
         found: list[Block] = []
         size = 0
         for number in range(segment.file.group_of(after + 1), len(segment.groups)):
@@ -43,19 +76,23 @@ class SegmentReader:
                 break
         return found
 
-    async def sequence_before(self, segment: Segment, time_us: int, after: int) -> int | None:
+    async def sequence_before(self, held: Held, time_us: int, after: int) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
 
         ``None`` if there is no such record in it after a sequence.
         """
+        if isinstance(held, Packed):
+            return _before(await self.packed(held), time_us, after)
+        return await self._before(held, time_us, after)
+
+    async def _before(self, segment: Segment, time_us: int, after: int) -> int | None:
         for number, group in enumerate(segment.groups):
             if group.latest_us < time_us or group.last <= after:
                 continue
             for block in await self._group(segment, number):
-                times = memoryview(block.columns.times).cast("q")
-                for place, found in enumerate(times):
-                    if found >= time_us and block.first + place > after:
-                        return block.first + place - 1
+                before = _before(block, time_us, after)
+                if before is not None:
+                    return before
         return None
 
     async def _group(self, segment: Segment, number: int) -> Sequence[Block]:
@@ -85,6 +122,18 @@ class SegmentReader:
         if data is None:
             raise RowDamaged(f"{segment.key} is missing")
         return data
+
+
+def _block(held: Packed, data: bytes) -> Block:
+    section = held.section
+    return Block(first=section.first, count=section.count, columns=cut_columns(data, section))
+
+
+def _before(block: Block, time_us: int, after: int) -> int | None:
+    for place, found in enumerate(memoryview(block.columns.times).cast("q")):
+        if found >= time_us and block.first + place > after:
+            return block.first + place - 1
+    return None
 
 
 def _blocks(data: bytes, segment: Segment, number: int) -> Sequence[Block]:

@@ -14,7 +14,13 @@ from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.compacted import Piece, SegmentBounds, bounds_of, covering
+from changefeed.feeds.brokers.compacted import (
+    Piece,
+    Segment,
+    SegmentBounds,
+    bounds_of,
+    covering,
+)
 from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
 from changefeed.feeds.brokers.flush import FlushDamaged
 from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
@@ -194,22 +200,33 @@ class StoredCollection:
             found = ()
         if not found:
             await self.look_again(name)
-            named = await self._named(name, after)
-            found = named or await self._part(name, after, end, max_bytes)
+            held = await self._held(name, after, max_bytes, again=True)
+            found = held or await self._part(name, after, end, max_bytes)
         if not found:
             raise damaged(name, after, end)
         return found
 
-    async def _named(self, name: RangeId, after: int) -> StoredSegment | None:
-        """Return the segment that a run names for what follows: a listing may be late."""
+    async def _held(
+        self, name: RangeId, after: int, max_bytes: int, *, again: bool = False
+    ) -> Sequence[Block] | StoredSegment:
+        """Return what a run holds of what follows, or the segment that it names.
+
+        ``again``: something was missing; a listing may be late.
+        """
         partition = self.kept(name, after)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            await row.compacted.look(row.kept_from, again=True)
+            if again:
+                await row.compacted.look(row.kept_from, again=True)
+            else:
+                await row.compacted.look_behind(row.kept_from)
             found = await row.compacted.find((self.name, name), after + 1)
-        if found is None:
-            return None
-        return StoredSegment(found.key, found.size, SegmentBounds(found.first, found.last))
+            if isinstance(found, Segment):
+                bounds = SegmentBounds(found.first, found.last)
+                return StoredSegment(found.key, found.size, bounds)
+            if found is None:
+                return ()
+            return await self._partitions.held(found, after, max_bytes)
 
     async def look_again(self, name: RangeId) -> None:
         """Forget what was listed of a partition, and read the newest catalog."""
@@ -226,7 +243,8 @@ class StoredCollection:
         )
         if piece.segment is not None:
             return self.segment(name, piece.segment)
-        return await self._blocks(partition, after, piece.last, most)
+        held = await self._held(name, after, most)
+        return held or await self._blocks(partition, after, piece.last, most)
 
     async def pieces(self, name: RangeId, after: int, end: int) -> Sequence[Piece]:
         """Return which segments hold what of ``after < sequence <= end``, in order."""
@@ -252,13 +270,6 @@ class StoredCollection:
             if bounds is not None and known.has(name):
                 found[name] = max(bounds.last, found.get(name, 0))
         return found
-
-    async def segments(self, name: RangeId) -> Sequence[StoredSegment]:
-        """Return segments that hold all that is in segments of a partition, in order."""
-        partition = self.collection().partition(name)
-        last = (await self.ends([name]))[name]
-        pieces = await self.pieces(name, partition.start, last)
-        return [self._segments[name][x.segment] for x in pieces if x.segment is not None]
 
     def segment(self, name: RangeId, bounds: SegmentBounds) -> StoredSegment:
         """Return a segment of which ``pieces`` has told."""

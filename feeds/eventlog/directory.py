@@ -3,7 +3,7 @@
     cluster.json                identity, format
     catalog/                    the collection, eras, and their ranges
     wal/ERA/local/.frames/      the changes, in files that grow
-    compacted/, segments/       changes that were compacted to Parquet
+    compacted/, segments/       changes that were compacted: runs, and Parquet of large ones
 
 All of it is as a cluster of brokers has it (``feeds.brokers``): so a broker may take the log
 over, and then writes the eras that follow.

@@ -14,7 +14,6 @@ from io import RawIOBase
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from changefeed.feeds.brokers.stored_collection import StoredSegment
@@ -126,27 +125,6 @@ def read_segment(
             asked.append(fetch(segment.key, following.begin, following.end))
         with _noticed(name, segment):
             yield from _rows(footer, group, data, after, end)
-
-
-def sequence_before(
-    name: RangeId, segment: StoredSegment, after: int, time_us: int, fetch: Fetch
-) -> int | None:
-    """Return the last sequence before the first record committed at or after a time.
-
-    Only of the records after a sequence. ``None`` if the segment has no such record.
-    """
-    footer = read_footer(name, segment, fetch)
-    for group in footer.groups:
-        if group.latest_us < time_us or group.last <= after:
-            continue
-        data = _given(fetch(segment.key, group.begin, group.end))
-        with _noticed(name, segment):
-            for batch in _rows(footer, group, data, after, group.last):
-                times = batch.column("committed_at").cast(pa.int64())
-                place = pc.index(pc.greater_equal(times, time_us), value=True).as_py()
-                if place >= 0:
-                    return int(batch.column("sequence")[place].as_py()) - 1
-    return None
 
 
 def _rows(

@@ -28,7 +28,6 @@ from changefeed.pipeline.source.segment_reader import (
     SegmentGone,
     read_footer,
     read_segment,
-    sequence_before,
 )
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused
@@ -129,22 +128,6 @@ class StoredAccess(CollectionAccess):
             path = Path(self.place, segment.key)
             whole = (first, last) == bounds
             yield FilePart(path=path, after=first - 1, end=last, is_whole=whole)
-
-    def _before(self, names: Collection[RangeId], time_us: int) -> Mapping[RangeId, int]:
-        found = {}
-        for name in names:
-            sequence = self._twice(name, partial(self._in_segments, name, time_us))
-            if sequence is not None:
-                found[name] = sequence
-        return {**found, **super()._before([x for x in names if x not in found], time_us)}
-
-    def _in_segments(self, name: RangeId, time_us: int) -> int | None:
-        start = self._routes.partition(name).start
-        for segment in self._ask(lambda: self._stored.segments(name)):
-            found = sequence_before(name, segment, start, time_us, self._fetch)
-            if found is not None:
-                return found
-        return None
 
     def _twice(self, name: RangeId, call: Callable[[], T]) -> T:
         """Call again where a segment is gone."""

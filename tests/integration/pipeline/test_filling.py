@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
+    pytest.mark.usefixtures("all_in_parquet"),
     pytest.mark.real_time,
     pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
 ]

@@ -9,7 +9,7 @@ from changefeed.feeds.brokers.catalog import (
     decode_catalog,
     first_catalog,
 )
-from changefeed.feeds.brokers.compacted import Segment, decode_run
+from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
 from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_header
 from changefeed.feeds.brokers.names import (
     CATALOG,
@@ -67,6 +67,8 @@ class Guard:
         elif key.startswith(SEGMENTS):
             self._probes.hit(Probe.SEGMENT_DELETED)
             self._noting(lambda: self._check_segment(key))
+        elif key.startswith("compacted/"):
+            self._noting(lambda: self._check_run(key))
 
     def _noting(self, look: Callable[[], None]) -> None:
         try:
@@ -153,10 +155,10 @@ class Guard:
             raise Violation(f"{key} is deleted, and the catalog says that it is kept")
         place = Place(int(era), broker, number)
         header = decode_header(self._objects.whole(key), self.newest.identity, place)
-        segments = self._named(place.era, place.broker)
+        held = self._held(place.era, place.broker)
         for section in header.sections:
             partition = _partition(self.newest, section.collection, section.partition)
-            if section.last > partition and not any(_holds(x, section) for x in segments):
+            if section.last > partition and not any(_holds(x, section) for x in held):
                 raise Violation(
                     f"{key} is deleted, and has records of {section.partition} up to "
                     f"{section.last}, of which {partition} are gone"
@@ -166,27 +168,38 @@ class Guard:
         """A segment that is deleted is named by no run, or has nothing that is kept."""
         _, collection, partition, _ = key.split("/")
         found = self.newest.collection(collection).partition(RangeId(partition))
-        for segment in self._named(found.era, found.broker):
-            if segment.key == key and segment.last > found.start:
+        for held in self._held(found.era, found.broker):
+            if isinstance(held, Segment) and held.key == key and held.last > found.start:
                 raise Violation(f"{key} is deleted, and only up to {found.start} is gone")
 
-    def _named(self, era: int, broker: str) -> list[Segment]:
-        """Return the segments of a row that runs name, and that are there."""
-        found: list[Segment] = []
+    def _check_run(self, key: str) -> None:
+        """A run that is deleted holds nothing that is kept."""
+        _, era, broker, _ = key.split("/")
+        for section in self._run(int(era), broker, key).sections:
+            start = _partition(self.newest, section.collection, section.partition)
+            if section.last > start:
+                raise Violation(f"{key} is deleted, and only up to {start} is gone")
+
+    def _held(self, era: int, broker: str) -> list[Segment | Section]:
+        """Return what runs of a row hold, and the segments that they name and are there."""
+        found: list[Segment | Section] = []
         for listed in self._objects.listed(compacted_prefix(era, broker), "", float("inf")):
-            number = number_of(listed.key)
-            assert number is not None
-            data = self._objects.data[listed.key]
-            run = decode_run(data, self.newest.identity, era, broker, number)
+            run = self._run(era, broker, listed.key)
             found += [x for x in run.segments if x.key in self._objects.data]
+            found += run.sections
         return found
 
+    def _run(self, era: int, broker: str, key: str) -> CompactedRun:
+        number = number_of(key)
+        assert number is not None
+        return decode_run(self._objects.data[key], self.newest.identity, era, broker, number)
 
-def _holds(segment: Segment, section: Section) -> bool:
-    return (segment.collection, segment.partition) == (
+
+def _holds(held: Segment | Section, section: Section) -> bool:
+    return (held.collection, held.partition) == (
         section.collection,
         section.partition,
-    ) and segment.first <= section.first <= section.last <= segment.last
+    ) and held.first <= section.first <= section.last <= held.last
 
 
 def _partition(catalog: Catalog, collection: str, wanted: str) -> int:

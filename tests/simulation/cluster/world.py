@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
+from changefeed.brokers import run_maker
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
@@ -345,7 +346,9 @@ def simulate(seed: int) -> Outcome:
         assert isinstance(loop, FreezingLoop)
         world = World(seed, loop)
         try:
-            with world.bugs.noted(), _tables_every(world.random.choice([4, 64])):
+            tables = _tables_every(world.random.choice([4, 64]))
+            large = patch.object(run_maker, "LARGE", 1 if seed % 2 else 1024 * 1024)
+            with world.bugs.noted(), tables, large:
                 return runner.run(_live(world))
         except Exception as error:
             raise Violation("\n".join([*world.story, f"{error!r}: {error}"])) from error

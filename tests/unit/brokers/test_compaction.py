@@ -46,6 +46,8 @@ from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch, keys_of, put, virtual_us
 from tests.support.watched_store import LateStore, WatchedStore
 
+pytestmark = pytest.mark.usefixtures("all_in_parquet")
+
 P1 = "e1.p01.v00-ff"
 COMPACTING = dataclasses.replace(
     QUICK,

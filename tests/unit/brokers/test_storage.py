@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain, split
 from changefeed.brokers.retention import with_cuts
@@ -10,6 +12,8 @@ from changefeed.feeds.feed import RangeId
 from tests.support.brokers import batch, columns, first_broker, put
 from tests.support.watched_store import WatchedStore
 from tests.unit.brokers.test_compaction import broker, fill, flushes, segments
+
+pytestmark = pytest.mark.usefixtures("all_in_parquet")
 
 P1, P2 = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
 

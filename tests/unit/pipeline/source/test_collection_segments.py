@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ def rows(access: StoredAccess) -> list[dict[str, Any]]:
     return [x for _, y in access.read(piece) for x in EVERY.batch(WHOLE, y, 3).to_pylist()]
 
 
-async def test_records_and_times_are_found_in_segments_and_what_is_in_none_in_flushes() -> None:
+async def test_records_are_found_in_segments_and_what_is_in_none_in_flushes() -> None:
     async with filled() as (core, store):
         with reading(store) as access:
             before = rows(access)
@@ -94,10 +93,6 @@ async def test_records_and_times_are_found_in_segments_and_what_is_in_none_in_fl
             assert after[6]["body"] == r"\xff"
             for begin, end in ((0, 1), (14, 45), (29, 30), (60, 70), (66, COUNT)):
                 assert read(access, begin, end) == [*range(begin + 1, end + 1)]
-            for seconds in (0, 1, 2, 17, 31, TABLE_EVERY, TABLE_EVERY + 1, COUNT, COUNT + 1):
-                time = datetime.fromtimestamp(seconds, UTC)
-                found = access.starts([WHOLE, OTHER], time)
-                assert found == {WHOLE: at(access, max(0, seconds - 1)), OTHER: at(access, 0)}
 
 
 async def test_flushes_that_become_a_segment_while_they_are_read_are_read_from_it() -> None:

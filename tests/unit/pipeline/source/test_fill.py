@@ -24,7 +24,7 @@ from changefeed.pipeline.source.spark import SlicePartition, StreamReader
 from tests.support.pipeline_feeds import a_log, append_to, names
 from tests.support.succession import replace_partitions
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("all_in_parquet")]
 
 WHOLE = RangeId("e1.p01.v00-ff")
 HALVES = [(0, 0, 127), (0, 128, 255)]
