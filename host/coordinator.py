@@ -13,13 +13,14 @@ to come.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from random import Random
 
 from changefeed.feeds.feed import RangeId
+from changefeed.host.creation import LeaseCreator
 from changefeed.host.decide import Decision, Own, decide
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
@@ -27,17 +28,15 @@ from changefeed.host.lags import reporter, unread_ranges
 from changefeed.host.owned_lease import acquire
 from changefeed.host.pool import WorkerPool
 from changefeed.host.settings import Settings
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
-from changefeed.leases.keymap import Due, KeyMap
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, SendAlong
-from changefeed.leases.load import coarse, known
 from changefeed.leases.plan import Action
 from changefeed.leases.updating import update_lease, vacate
 from changefeed.observers.observer import CloseReason
@@ -46,8 +45,6 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
-_CREATED_AT_ONCE = 8
-_FIRST_PIECE = 64
 
 
 class Coordinator:
@@ -92,12 +89,18 @@ class Coordinator:
         self._stopping = stopping
         self._send_along = send_along
         self._listing = LeaseListing(container, clock)
+        self._creator = LeaseCreator(
+            container,
+            events=events,
+            doubt=self._listing.doubt,
+            random=random,
+            clock=clock,
+            wall=wall,
+        )
         self._watch = FleetWatch(self._settings.judged, me=me)
         self._own = Own(name=me)
         self._keymap = KeyMap(())
         self._highest_epoch = 0
-        self._piece = _FIRST_PIECE
-        self._tried = frozenset[RangeId]()
         self._round_ends = clock()
         self._left = False
         self._fencing = asyncio.Lock()
@@ -168,7 +171,9 @@ class Coordinator:
     async def _act(self, fleet: Fleet, decision: Decision) -> None:
         failed: StoreUnavailable | None = None
         try:
-            await self._create(decision)
+            self._left |= await self._creator.carry_out(
+                decision, self._discovery.starts, until=self._round_ends
+            )
         except StoreUnavailable as error:  # which may hold for what is new alone
             failed = error
         await for_each(decision.steps, partial(self._in_turn, fleet=fleet), at_once=_AT_ONCE)
@@ -315,74 +320,6 @@ class Coordinator:
 
         return request
 
-    # leases that are to come, or are over
-
-    async def _create(self, decision: Decision) -> None:
-        """Create and delete leases. Other hosts that start create some of them, too: each
-        begins elsewhere, and lists what is left after ever larger pieces. Else each of a
-        hundred hosts would create each of ten thousand leases.
-        """
-        starts = self._discovery.starts
-        wanted: dict[RangeId, Callable[[], Awaitable[None]]] = {
-            x.range_id: partial(
-                self._fill, replace(x, checkpoint=Checkpoint(starts[x.range_id]))
-            )
-            for x in decision.gaps
-            if x.range_id in starts
-        }
-        wanted |= {x.child.range.id: partial(self._come, x) for x in decision.due}
-        names, done = [*wanted], set[RangeId]()
-        first = int(self._random.random() * len(names)) if len(names) > self._piece else 0
-        piece = [*names[first:], *names[:first]][: self._piece]
-        ends = (self._clock() + self._round_ends) / 2  # the rest is for what is there
-
-        async def create(name: RangeId) -> None:
-            if self._clock() < ends:
-                await wanted[name]()
-                done.add(name)
-
-        await for_each(piece, create, at_once=_CREATED_AT_ONCE)
-        # What was tried before, and is wanted still, waits for the next listing in its time.
-        self._left |= len(done) < len(names) or not done <= self._tried
-        self._tried = frozenset(done)
-        self._piece = 2 * self._piece if len(piece) < len(names) else _FIRST_PIECE
-        await self._delete(decision.deletes)
-
-    async def _come(self, due: Due) -> None:
-        """Create the lease of a child where its parents have ended."""
-        found = due.child.range
-        if not found.parents:  # for who draws where ranges come from
-            found = replace(found, parents=tuple(x.range_id for x in due.parents))
-        child = Lease(range=found, checkpoint=Checkpoint(due.child.start))
-        if due.revived is None:
-            await self._fill(_with_load(child, due.parents))
-            return
-        with suppress(LeaseConflict):
-            await self._revive(due.revived.revived_as(due.child))
-            self._events.created(child)
-
-    async def _revive(self, wanted: Lease) -> None:
-        stored = await self._container.read(wanted.range_id)
-        if stored is not None and stored.position is None:
-            # The checkpoint of a tombstone, which nobody has read for long, is lost.
-            await vacate(self._container, wanted)
-        else:
-            await self._write(wanted)
-
-    async def _fill(self, wanted: Lease) -> None:
-        assert wanted.position is not None, f"{wanted.range_id!r} would begin nowhere"
-        assert wanted.owner is None, f"{wanted.range_id!r} is not {wanted.owner!r}'s yet"
-        if (await self._container.create(wanted)).sign_of_life == wanted.sign_of_life:
-            self._events.created(wanted)
-
-    async def _delete(self, leases: Iterable[tuple[Lease, str]]) -> None:
-        for lease, reason in leases:
-            assert lease.ended or not lease.epoch, f"lease {lease.range_id!r} is being read"
-            with suppress(LeaseConflict):  # another host did, or will
-                await self._container.delete(lease)
-                self._events.deleted(lease, reason)
-            self._listing.doubt()
-
     # at the end
 
     async def release_unserved(self) -> None:
@@ -414,13 +351,3 @@ def _given_up(lease: Lease, living: Collection[HostName], deaths: Deaths) -> Lea
     """Give up a lease that this host does not read: to the host that asked, or to any."""
     given = lease.handed_over() if lease.next_owner in living else lease.released()
     return replace(given, deaths=deaths)
-
-
-def _with_load(child: Lease, parents: Sequence[Lease]) -> Lease:
-    """Give the sub-range of a hot range its part of the load, and no rest before it moves."""
-    for parent in parents:
-        load = known(parent.load)
-        if parent.end is not None and parent.end.by == "split" and load is not None:
-            part = coarse(load / len(parent.end.children), None)
-            return replace(child, load=part, cooling=True)
-    return child

@@ -70,6 +70,7 @@ class HostEvents(FailureLog):
         self._loads: Mapping[RangeId, float] = {}
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._members: list[HostName] | None = None  # likewise, if others are alive
+        self._rules: Mapping[str, object] = {}  # likewise, if they are others
         self._failure: Mapping[str, str] = {}
         self._loop_lag = 0.0
         self.request_units: Callable[[], float | None] = lambda: None
@@ -97,7 +98,8 @@ class HostEvents(FailureLog):
         self._log.info("host.started", incarnation=incarnation, feed=feed, leases=container)
 
     def rules_changed(self, expiration: float, balance: str) -> None:
-        self._log.info("fleet.changed", expiration=expiration, balance=balance)
+        """Report what all hosts go by, with the next line about what has moved."""
+        self._rules = {"expiration": expiration, "balance": balance}
 
     def waiting_for_name(self, incarnation: str, seconds: float) -> None:
         self._log.info(
@@ -171,14 +173,19 @@ class HostEvents(FailureLog):
         )
 
     def balanced(self, leases: int) -> None:
-        """Report who came or went and what has moved; ``leases`` is how many there are."""
+        """Report who came or went, what has moved, and what all go by if that has changed;
+        ``leases`` is how many there are.
+        """
         self.activity.sample()
-        if not self._moves and self._members is None:
+        if not (self._moves or self._rules or self._members is not None):
             return
-        members = {} if self._members is None else {"members": self._members}
-        self._members = None
-        moved = self._moved()
-        self._log.info("host.balanced", **moved, **members, owns=len(self._owned), of=leases)
+        more = dict(self._rules)
+        if self._members is not None:
+            more["members"] = self._members
+        self._rules, self._members = {}, None
+        self._log.info(
+            "host.balanced", **self._moved(), **more, owns=len(self._owned), of=leases
+        )
 
     def _moved(self) -> dict[str, int]:
         moves, self._moves = self._moves, Counter()

@@ -11,22 +11,21 @@ stop as well: the host is a guest in a program, and leaves in order.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.activity import Activity
 from changefeed.host.care import Care
 from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
-from changefeed.host.events import HostEvents, Lag
+from changefeed.host.events import HostEvents
+from changefeed.host.failures import Failures
 from changefeed.host.health import Health
 from changefeed.host.lags import LagMeter
 from changefeed.host.load_meter import SharedTime
@@ -35,19 +34,17 @@ from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.pool import WorkerPool
 from changefeed.host.reader import IdleRanges
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.retries import Retrier, unwrap_single
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.shared import Shared
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
-from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
 from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.tracing import BatchTracing
-from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.patience import Patience
@@ -55,7 +52,6 @@ from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
 from changefeed.stores.bounded import Bounds
 
-_LEAVE_TIMEOUT = 2.0
 _PATIENCE = 60.0  # seconds for which a refusal counts as no answer
 _LONGEST_DELAY_AT_END = 1.0
 
@@ -76,6 +72,8 @@ class Host:
     """Where the leases are; operators pause, resume, release and reset there."""
     wall: Callable[[], float]
     """Seconds since 1970, by its clock."""
+    events: HostEvents
+    """What it did lately, how its ranges get on, and what it last saw of its fleet."""
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class Host:
         self.feed = self._feed = bounded_feed(feed, patience=Patience(_PATIENCE))
         self._make_observer = make_observer
         self._tracing = tracing
-        self._events = events or HostEvents(self.name, wall=wall)
+        self.events = self._events = events or HostEvents(self.name, wall=wall)
         self._events.request_units = lambda: feed.request_units
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._retrier = Retrier(self._events, self._random)
@@ -148,8 +146,12 @@ class Host:
         self._list_now = asyncio.Event()
         self._discovery = self._make_discovery()
         self._stop = Stop()
-        self._suspect = f"observer {settings.observer.name or ''}".strip()
-        self._failure: Exception | None = None
+        self._failures = Failures(
+            self._events,
+            failed=self._stop_after,
+            stopping=self._stop.requested.is_set,
+            suspect=f"observer {settings.observer.name or ''}".strip(),
+        )
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -163,31 +165,9 @@ class Host:
         return {} if self._pool is None else self._pool.in_hand
 
     @property
-    def lags(self) -> Mapping[RangeId, Lag]:
-        """How far each owned range is behind, as last measured: changes, and seconds; also
-        those that no host reads, if this host reports them.
-        """
-        return self._events.lags
-
-    @property
-    def range_health(self) -> Mapping[RangeId, RangeHealth]:
-        """Since when the observers of owned ranges fail, and when they last got on."""
-        return self._events.health.ranges
-
-    @property
-    def paused(self) -> Mapping[RangeId, str]:
-        """The ranges that were paused in the last listing, with the reasons."""
-        return self._events.paused
-
-    @property
     def ranges(self) -> Sequence[FeedRange]:
         """The ranges of the feed, as it last listed them."""
         return self._discovery.ranges.listed
-
-    @property
-    def activity(self) -> Activity:
-        """What it did lately, and what it last saw of its fleet."""
-        return self._events.activity
 
     @property
     def health(self) -> Health:
@@ -229,7 +209,7 @@ class Host:
             self._serving.exception()  # it is in the log; to be cancelled goes before
             raise cancelled
         if self._serving.cancelled() and cancelled is None:
-            raise self._failure or CancelledByStranger.of_tasks("the host", self._suspect)
+            raise self._failures.first or self._failures.by_stranger("the host")
         self._serving.result()
 
     async def ended(self) -> None:
@@ -242,11 +222,11 @@ class Host:
             if await self._join():
                 await self._work()
         finally:
-            await self._leave()
+            await self._membership.leave()
             incomplete = None if self._pool is None else self._pool.incomplete
             self._events.stopped(incomplete)
-        if self._failure is not None:
-            raise self._failure
+        if self._failures.first is not None:
+            raise self._failures.first
         if incomplete is not None:
             raise incomplete
 
@@ -267,24 +247,24 @@ class Host:
             pool = self._pool = WorkerPool(
                 partial(Worker, shared=self._shared()),
                 group=group,
-                failed=self._record_failure,
+                failed=self._failures.record,
                 renewer=renewer,
                 started=lags.acquired,
                 ended=self._list_now.set,
-                suspect=self._suspect,
+                suspect=self._failures.suspect,
             )
             coordinator = self._coordinator = self._make_coordinator(pool)
             companions = [
-                group.create_task(self._stop_on_failure(self._membership.keep_alive())),
-                group.create_task(self._stop_on_failure(self._loop_lag.run())),
-                group.create_task(self._stop_on_failure(renewer.run())),
-                group.create_task(self._stop_on_failure(self._idle.run())),
-                group.create_task(self._stop_on_failure(lags.measure_own(pool))),
-                group.create_task(self._stop_on_failure(lags.measure_unread())),
-                group.create_task(self._stop_on_failure(self._discovery.run())),
+                group.create_task(self._failures.guard(self._membership.keep_alive())),
+                group.create_task(self._failures.guard(self._loop_lag.run())),
+                group.create_task(self._failures.guard(renewer.run())),
+                group.create_task(self._failures.guard(self._idle.run())),
+                group.create_task(self._failures.guard(lags.measure_own(pool))),
+                group.create_task(self._failures.guard(lags.measure_unread())),
+                group.create_task(self._failures.guard(self._discovery.run())),
             ]
             balancing = group.create_task(
-                self._stop_on_failure(self._balance_until_asked(coordinator))
+                self._failures.guard(self._balance_until_asked(coordinator))
             )
             await self._stop.requested.wait()
             await self._shut_down(pool, balancing)
@@ -312,7 +292,7 @@ class Host:
             events=self._events,
             retrier=self._retrier,
             random=self._random,
-            failed=self._record_failure,
+            failed=self._failures.record,
         )
         self._events.health.on_trouble = renewer.changed
         return renewer
@@ -392,30 +372,9 @@ class Host:
                     "release", coordinator.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
                 )
 
-    async def _stop_on_failure(self, work: Coroutine[Any, Any, None]) -> None:
-        """Turn the failure of one task into an orderly stop of the host.
-
-        That it is cancelled by something that it calls, or by a stranger, is one, too: without
-        it, the host would go on as if nothing were missing.
-        """
-        try:
-            with cancelled_on_request():
-                await work
-        except asyncio.CancelledError:
-            if not self._stop.requested.is_set():
-                self._record_failure(
-                    CancelledByStranger.of_tasks("a task of the host", self._suspect)
-                )
-            raise
-        except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
-            self._record_failure(error)
-
-    def _record_failure(self, error: Exception) -> None:
-        if isinstance(error, NameTaken) and self._renewer is not None:
+    def _stop_after(self, failure: Exception) -> None:
+        if isinstance(failure, NameTaken) and self._renewer is not None:
             self._renewer.doubt_all()  # the other process takes what carries our name
-        if self._failure is None:
-            self._failure = unwrap_single(error)
-            self._events.failed(self._failure)
         if not self._stop.requested.is_set():
             self.stop()
 
@@ -439,10 +398,3 @@ class Host:
             await self._membership.announce_stopping()
         await asyncio.wait([balancing])
         await pool.ended()
-
-    async def _leave(self) -> None:
-        try:
-            async with asyncio.timeout(_LEAVE_TIMEOUT):
-                await self._membership.leave()
-        except (StoreError, TimeoutError) as error:
-            self._events.retrying("leave", error, 0.0)

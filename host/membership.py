@@ -39,7 +39,7 @@ from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import AskFleet
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import StoreUnavailable, UserError
+from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
 
 _SOONEST_ALONG = 0.75
 """Heartbeat intervals until the next goes along: with every second listing, as it is paid."""
@@ -48,6 +48,7 @@ _LATEST_ALONG = 1.25
 _PAUSE = 0.25
 """Heartbeat intervals until one that failed is followed by the next."""
 
+_LEAVE_TIMEOUT = 2.0
 _TRIES = 2  # a conflict with an own write that was not answered, or with one for the dead
 
 
@@ -205,14 +206,17 @@ class Membership:
         await self._beat()
 
     async def leave(self) -> None:
-        """Remove the record. One attempt: if it fails, the record expires.
+        """Remove the record. One attempt, which has not long: if it fails, the record expires.
 
         It is looked up first: a last heartbeat may have been written without an answer.
         """
-        async with self._writing:
-            stored = await self._stored()
-            if stored is not None and stored.incarnation == self._member.incarnation:
-                await self._container.remove_member(stored)
+        try:
+            async with asyncio.timeout(_LEAVE_TIMEOUT), self._writing:
+                stored = await self._stored()
+                if stored is not None and stored.incarnation == self._member.incarnation:
+                    await self._container.remove_member(stored)
+        except (StoreError, TimeoutError) as error:
+            self._events.retrying("leave", error, 0.0)
 
     async def _beat(self) -> None:
         async with self._writing:

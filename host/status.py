@@ -25,7 +25,7 @@ def of_host(host: Host, *, own: bool = False) -> Listing:
     """Return what a host has listed; with ``own``, only the ranges that it reads, and those
     that are paused.
     """
-    leases, activity = host.settings.leases, host.activity
+    leases, activity = host.settings.leases, host.events.activity
     ranges = () if own else host.ranges
     listed = [x for x in activity.leases if not own or x.paused is not None]
     keymap = KeyMap([*listed, *host.leases.values()], ranges=ranges)
@@ -49,20 +49,20 @@ def _as_written(host: Host, listed: Lease) -> Lease:
     mine = host.leases.get(listed.range_id)
     if mine is None:
         return listed
-    return mine.with_health(host.range_health.get(mine.range_id, mine.health))
+    return mine.with_health(host.events.health.ranges.get(mine.range_id, mine.health))
 
 
 def _figures(host: Host) -> Mapping[str, Figures]:
     """Return what it knows of the ranges it owns, and of those that no host reads."""
     found: dict[str, Figures] = {
         name: Figures(lag=lag.changes, lag_seconds=lag.seconds)
-        for name, lag in host.lags.items()
+        for name, lag in host.events.lags.items()
     }
-    for name, mine in host.activity.ranges.items():
+    for name, mine in host.events.activity.ranges.items():
         found[name] = replace(
             found.get(name, _NOTHING),
             position=mine.position,
-            rate=host.activity.rates.get(name, 0.0),
+            rate=host.events.activity.rates.get(name, 0.0),
             checkpoint_at=mine.checkpoint_at,
             owned_since=mine.since,
         )
@@ -79,8 +79,8 @@ def _introduced(host: Host, ranges: Sequence[RangeSeen] = ()) -> Report:
         host=host.name,
         incarnation=host.incarnation,
         version=software_version(),
-        started_at=host.activity.started_at,
-        loop_lag=host.activity.loop_lag,
+        started_at=host.events.activity.started_at,
+        loop_lag=host.events.activity.loop_lag,
         ranges=ranges,
     )
 
@@ -90,7 +90,7 @@ async def look(host: Host, peers: Peers | None, before: FleetStatus | None) -> F
     reports: Mapping[str, Report] = {}
     if peers is not None:
         others: dict[str, str] = {
-            x.name: x.address for x in host.activity.members if x.name != host.name
+            x.name: x.address for x in host.events.activity.members if x.name != host.name
         }
         reports = await peers.ask(others)
     reports = {**reports, host.name: _introduced(host)}

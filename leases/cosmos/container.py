@@ -30,7 +30,7 @@ from changefeed.leases.container import ListedFleet
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
-from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
+from changefeed.leases.cosmos.documents import Form, Operation, VersionToken
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, Member, require_position
 from changefeed.leases.stored import StoredMembers
@@ -38,7 +38,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.together import together
 from changefeed.stores.bounded import Bounds
-from changefeed.stores.cosmos.items import Items
+from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.kinds import HOSTS
 from changefeed.stores.store import WHOLE

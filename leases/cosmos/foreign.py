@@ -20,6 +20,7 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import mode_of
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.cosmos.items import Document
 from changefeed.stores.cosmos.opening import lease_address, open_container_at
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
@@ -83,7 +84,7 @@ def _in_feed(place: FeedRange, ranges: Sequence[FeedRange]) -> FeedRange:
     return place
 
 
-def _foreign(document: documents.Document) -> ForeignLease:
+def _foreign(document: Document) -> ForeignLease:
     lease = documents.lease_in(document)
     return ForeignLease(
         range=lease.range,

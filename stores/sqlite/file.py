@@ -18,6 +18,7 @@ from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_m
 from changefeed.runtime.open_database import OpenDatabase
 from changefeed.runtime.private_file import make_private
 from changefeed.stores.sqlite.schema import CREATION, FILE_MARKS
+from changefeed.stores.sqlite.transaction import Failed, Work, in_one_transaction
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
 _SCHEMA = 3  # lower numbers were never released
@@ -26,14 +27,13 @@ _SMALL_LOG = 16  # pages of SQLite's log of writes, where there was no room for 
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
-_Work = Callable[[sqlite3.Connection], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     """A change whose caller waits."""
 
-    work: _Work
+    work: Work
     answer: asyncio.Future[Any]
 
 
@@ -134,23 +134,23 @@ class SqliteFile:
         if self._waiting:
             self._write(connection)
         error = done.exception()
-        answers = done.result() if error is None else [_Failed(error)] * len(together)
+        answers = done.result() if error is None else [Failed(error)] * len(together)
         for one, answer in zip(together, answers, strict=True):
             if one.answer.cancelled():
                 continue
-            if isinstance(answer, _Failed):
+            if isinstance(answer, Failed):
                 one.answer.set_exception(answer.error)
             else:
                 one.answer.set_result(answer)
 
     def _transaction(
-        self, connection: sqlite3.Connection, works: Sequence[_Work]
+        self, connection: sqlite3.Connection, works: Sequence[Work]
     ) -> Sequence[Any]:
         self._refuse_another_file()
         if self._was_full:
             self._write_back(connection)
         try:
-            return _transaction(connection, works)
+            return in_one_transaction(connection, works)
         except sqlite3.Error as error:
             self._was_full = self._was_full or sqlite_code(error) == sqlite3.SQLITE_FULL
             raise
@@ -334,46 +334,6 @@ _WILL_NOT_PASS = {
     sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """In the place of an answer: what was raised instead."""
-
-    error: BaseException
-
-
-def _transaction(connection: sqlite3.Connection, works: Sequence[_Work]) -> Sequence[Any]:
-    """Do all of them as the only writer, in one commit; return their answers.
-
-    Raise what SQLite raises, and then nothing is done.
-    """
-    assert not connection.in_transaction, "the last one was neither written nor undone"
-    connection.execute("begin immediate")
-    try:
-        answers = [_apart(connection, work) for work in works]
-        assert connection.in_transaction, "what comes together is written together"
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-    return answers
-
-
-def _apart(connection: sqlite3.Connection, work: _Work) -> Any:
-    """Do one of several, and undo it alone if it is refused."""
-    connection.execute("savepoint one")
-    try:
-        answer = work(connection)
-    except sqlite3.Error:
-        raise
-    except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
-        connection.execute("rollback to one")
-        answer = _Failed(error)
-    assert connection.in_transaction, "a refused change undoes itself alone"
-    connection.execute("release one")
-    return answer
 
 
 @contextmanager

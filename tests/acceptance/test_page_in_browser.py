@@ -146,17 +146,17 @@ async def test_a_range_is_paused_and_resumed_with_the_token_and_not_without(
             dialog = await ask("Pause", "a wrong token, of a good length")
             await expect(dialog).to_contain_text("this is not the token")
             await dialog.get_by_role("button", name="Close").click()
-            assert not anna.paused
+            assert not anna.events.paused
 
             dialog = await ask("Pause", TOKEN)
             await expect(dialog).to_contain_text("Pause 1 range?")
             await expect(dialog).to_contain_text("Their owners finish their current batch")
-            assert not anna.paused, "it has only been asked what it means"
+            assert not anna.events.paused, "it has only been asked what it means"
             await dialog.get_by_role("button", name="Yes").click()
             await expect(dialog).to_contain_text("r0: paused; anna finishes what it has")
             await dialog.get_by_role("button", name="Close").click()
             await expect(row(page, "r0")).to_contain_text("paused by hand")
-            assert anna.paused == {"r0": "paused by hand"}
+            assert anna.events.paused == {"r0": "paused by hand"}
 
             dialog = await ask("Resume", None)  # it has the token by now
             await dialog.get_by_role("button", name="Yes").click()
@@ -188,7 +188,7 @@ async def test_without_a_token_set_there_is_nothing_to_act_with(chromium: str) -
                 '{"action": "pause", "by": "x", "ranges": ["r0"], "confirm": true}',
                 headers: {"Content-Type": "application/json"}})).status"""
             )
-    assert (status, anna.paused) == (403, {})
+    assert (status, anna.events.paused) == (403, {})
 
 
 def hostile_letter() -> DeadLetter:

@@ -87,7 +87,7 @@ async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> Non
         ("ben", "running", 2),
     ]
     assert hosts["ben"]["version"] == hosts["anna"]["version"] is not None
-    assert hosts["ben"]["started_at"] == pytest.approx(ben.activity.started_at)
+    assert hosts["ben"]["started_at"] == pytest.approx(ben.events.activity.started_at)
     owned = {x["range"]: x for x in view["ranges"]}
     assert {x["owner"] for x in owned.values()} == {"anna", "ben"}
     assert all(x["owned_since"] is not None for x in owned.values()), "as its owner answers"

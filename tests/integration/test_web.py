@@ -65,7 +65,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         assert await get(f"{url}/readyz") == (503, {"host": "anna", **problem})
 
         running = asyncio.create_task(host.run())
-        await until(lambda: [x.changes for x in host.lags.values()] == [0, 0])
+        await until(lambda: [x.changes for x in host.events.lags.values()] == [0, 0])
         ready = {"host": "anna", "ready": True, "problems": [], "ranges": []}
         assert await get(f"{url}/readyz") == (200, ready)
 

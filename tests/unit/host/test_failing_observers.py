@@ -177,7 +177,7 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
         assert len(fleet.log.changes) == 392  # there are 8 of its key
         assert sorted((await fleet.loads()).values()) == [1, 2]
         for host in fleet.hosts.values():
-            assert host.paused == {R0: lease.paused}
+            assert host.events.paused == {R0: lease.paused}
 
         broken[0] = False
         await fleet.stop("b")
@@ -185,7 +185,7 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
         await asyncio.sleep(30)
         assert delivered(fleet) == all_but(400)
         assert in_order(fleet.log.changes)
-        assert fleet.hosts["a"].paused == {}
+        assert fleet.hosts["a"].events.paused == {}
 
 
 # What is no plain exception

@@ -147,7 +147,7 @@ async def test_what_fails_once_and_then_succeeds_is_no_news() -> None:
         mood.processes = fail_first
         watched.feed.append("k")
         await asyncio.sleep(60)
-        assert watched.host.range_health[R0].last_progress is not None
+        assert watched.host.events.health.ranges[R0].last_progress is not None
         assert watched.calls.count["replace"] == 0
 
 
@@ -191,7 +191,7 @@ async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
             await asyncio.sleep(20)
             health = await watched.health()
             assert health.stuck_since is not None
-            assert watched.host.range_health[R0] == health
+            assert watched.host.events.health.ranges[R0] == health
             await asyncio.sleep(1000)
             assert (await watched.health()).stuck_since == health.stuck_since
     (warning,) = [x for x in logs if x["event"] == "observer.stuck"]
@@ -274,7 +274,7 @@ async def test_acknowledgements_that_are_late_are_progress(
         for _ in range(20):
             watched.feed.append("k")
             await asyncio.sleep(200)
-            troubled.append(watched.host.range_health[R0].in_trouble)
+            troubled.append(watched.host.events.health.ranges[R0].in_trouble)
     assert troubled == [False, True, *(18 * [False])]  # until the first of all comes
 
 
@@ -286,7 +286,7 @@ async def test_what_was_not_acknowledged_is_no_trouble_of_who_gave_up_its_lease(
             await asyncio.sleep(20)
             await watched.stopped()
             await asyncio.sleep(1000)
-            assert watched.host.range_health == {}
+            assert watched.host.events.health.ranges == {}
     assert not [x for x in logs if x["event"] == "observer.stuck"]
 
 

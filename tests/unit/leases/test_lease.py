@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.feeds.feed import Position
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId, newest
 from tests.support import make
 
 A, B = HostName("a"), HostName("b")
@@ -75,3 +75,9 @@ def test_a_change_of_owner_begins_an_epoch_though_the_name_stays(
 
 def test_a_handoff_names_the_next_owner_and_no_incarnation_of_it_yet() -> None:
     assert (ASKED.handed_over().owner, ASKED.handed_over().incarnation) == (B, None)
+
+
+def test_a_range_that_goes_on_after_all_is_later_than_its_end_in_any_listing() -> None:
+    ended = make.lease("r0").taken_by(HostName("a"), Incarnation("a-1")).ended_in(make.CLOSED)
+    again = ended.reopened()
+    assert newest([ended, again]) == newest([again, ended]) == {again.range_id: again}

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.documents import Document, Form
+from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.document_ids import Names
-from changefeed.stores.cosmos.items import Operations
+from changefeed.stores.cosmos.items import Document, Operations
 from cosmos_emulator.patching import patched
 from tests.support import make
 
