@@ -24,7 +24,6 @@ from changefeed.host.creation import LeaseCreator
 from changefeed.host.decide import Decision, Own, decide
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
-from changefeed.host.lags import reporter, unread_ranges
 from changefeed.host.owned_lease import acquire
 from changefeed.host.pool import WorkerPool
 from changefeed.host.settings import Settings
@@ -162,8 +161,8 @@ class Coordinator:
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.loads(self._pool.leases.values())
         self._events.activity.listed(leases, members)
-        reports = reporter(fleet) == self._me
-        self._events.listed_unread(unread_ranges(fleet, decision.readable) if reports else {})
+        reports = fleet.reporter == self._me
+        self._events.listed_unread(fleet.unread(decision.readable) if reports else {})
         if fleet.alive != self.alive:
             self.alive = fleet.alive
             self._events.members_changed(fleet.alive)

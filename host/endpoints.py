@@ -13,21 +13,19 @@ mount such. There is no access control: a client that reaches the address may re
 who has ``web.token`` can change anything, from the page.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import msgspec
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 
 from changefeed.fleet.status import Report
 from changefeed.host.host import Host
-from changefeed.host.page.files import INDEX, SAFE, page_file
+from changefeed.host.page.answer import Answer, json_answer
 from changefeed.host.page.of_host import HostPage
+from changefeed.host.page.page import Page
 from changefeed.host.status import report_of
 from changefeed.observers.observer import ObserverFactory
-from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import Scrape, accepts_gzip
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
@@ -38,26 +36,6 @@ AsgiApp = Callable[
     [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
     Awaitable[None],
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    status: int
-    content_type: str
-    body: bytes
-    encoding: str | None = None
-    more: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        if self.encoding is None:
-            return {**self.more, hdrs.CONTENT_TYPE: self.content_type}
-        return {
-            **self.more,
-            hdrs.CONTENT_TYPE: self.content_type,
-            hdrs.CONTENT_ENCODING: self.encoding,
-            hdrs.VARY: hdrs.ACCEPT_ENCODING,
-        }
 
 
 class Answers:
@@ -81,25 +59,24 @@ class Answers:
         """
         if path == "/metrics" and self._scrape is not None:
             return Answer(
-                status=200,
                 content_type=self._scrape.content_type,
                 body=await self._scrape.render(compressed=accepts_gzip),
-                encoding="gzip" if accepts_gzip else None,
+                packed=accepts_gzip,
             )
         return self._answer_at_once(path)
 
     def _answer_at_once(self, path: str) -> Answer:
         if path == "/livez":
-            return _json({"host": self.name, "alive": True})
+            return json_answer({"host": self.name, "alive": True})
         if path == "/readyz":
             problems = self._problems()
             failing = [x for x in self._report().ranges if x.state in ("failing", "stuck")]
             ready = {"host": self.name, "ready": not problems, "problems": problems}
-            return _json({**ready, "ranges": failing}, 503 if problems else 200)
+            return json_answer({**ready, "ranges": failing}, 503 if problems else 200)
         if path == "/leases":
-            return _json(self._report())
+            return json_answer(self._report())
         there = ", ".join(x for x in PATHS if x != "/metrics" or self._scrape is not None)
-        return _json({"error": f"there is no {path}. Known paths: {there}"}, 404)
+        return json_answer({"error": f"there is no {path}. Known paths: {there}"}, 404)
 
     def _report(self) -> Report:
         return Report(host=self.name) if self.host is None else report_of(self.host)
@@ -109,14 +86,6 @@ class Answers:
             return ["its feed or its lease container has not been opened yet; see the log"]
         expiration = self.host.settings.leases.judged.expiration
         return self.host.health.problems(longest_without_listing=expiration)
-
-
-def _json(document: object, status: int = 200) -> Answer:
-    return Answer(
-        status=status,
-        content_type="application/json; charset=utf-8",
-        body=msgspec.json.encode(document),
-    )
 
 
 def endpoints(host: Host) -> web.Application:
@@ -135,7 +104,7 @@ def application(answers: Answers) -> web.Application:
             "/" + route.canonical.rpartition("/")[2],
             accepts_gzip=accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")),
         )
-        return web.Response(status=found.status, body=found.body, headers=found.headers)
+        return found.response
 
     made = web.Application()
     made.add_routes([web.get(path, respond) for path in PATHS])
@@ -160,7 +129,7 @@ def asgi_endpoints(host: Host) -> AsgiApp:
         if scope["type"] == "lifespan":
             await _follow_lifespan(receive, send)
         elif scope["type"] == "http":
-            answer = await _answered(answers, page, scope)
+            answer = await _answered(answers, page.page, scope)
             await _send(send, answer, head=scope["method"] == hdrs.METH_HEAD)
         else:
             await send({"type": "websocket.close", "code": 1000})
@@ -168,39 +137,15 @@ def asgi_endpoints(host: Host) -> AsgiApp:
     return app
 
 
-async def _answered(answers: Answers, page: HostPage, scope: Scope) -> Answer:
+async def _answered(answers: Answers, page: Page, scope: Scope) -> Answer:
     if scope["method"] not in (hdrs.METH_GET, hdrs.METH_HEAD):
-        return _json({"error": "only GET and HEAD"}, 405)
+        return json_answer({"error": "only GET and HEAD"}, 405)
     # A server says where we are mounted, and some leave that in the path, some do not.
     accepted = b",".join(v for k, v in scope["headers"] if k == b"accept-encoding")
     packed = accepts_gzip(accepted.decode("latin-1"))
     path = scope["path"].removeprefix(scope.get("root_path", ""))
-    if path == "/page/state":
-        return await _state(page, packed=packed)
-    found = page_file(INDEX if path == "/" else path.removeprefix("/page/"))
-    if found is None or path.count("/") != (1 if path == "/" else 2):
-        return await answers.answer(path, accepts_gzip=packed)
-    return Answer(
-        status=200,
-        content_type=found.content_type,
-        body=found.packed if packed else found.body,
-        encoding="gzip" if packed else None,
-        more={**SAFE, "Cache-Control": "no-cache"},
-    )
-
-
-async def _state(page: HostPage, *, packed: bool) -> Answer:
-    try:
-        body = await page.stream.whole(compressed=packed)
-    except StoreError as error:
-        return _json({"error": str(error)}, 503)
-    return Answer(
-        status=200,
-        content_type="application/json; charset=utf-8",
-        body=body,
-        encoding="gzip" if packed else None,
-        more={**SAFE, "Cache-Control": "no-store"},
-    )
+    shown = await page.answer(path, packed=packed)
+    return shown or await answers.answer(path, accepts_gzip=packed)
 
 
 async def _send(

@@ -6,14 +6,12 @@ nothing is known.
 
 A range that is paused, or whose keys others have, or that belongs to a processor of another
 kind, has no host that measures it. So that its lag is in the metrics all the same, and once,
-the living member with the lowest name reports it for the fleet. Every host finds that from its
-own listing: while two listings differ, a lag may be reported twice, or not at all, for some
-seconds. One that is new is measured soon, the others each time that ranges are looked for,
-because each costs a read of its lease.
+one host reports it for the fleet (``Fleet.reporter``). One that is new is measured soon, the
+others each time that ranges are looked for, because each costs a read of its lease.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Never
 
@@ -23,8 +21,6 @@ from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.fleet import Fleet
-from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.timing import Timing
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.for_each import for_each
@@ -32,35 +28,6 @@ from changefeed.runtime.for_each import for_each
 _AT_ONCE = 16
 _UNREAD_AT_ONCE = 8
 _MOMENT = 0.1  # in it, more ranges may be acquired
-
-
-def reporter(fleet: Fleet) -> HostName | None:
-    """Return the host that reports for the fleet, if any keeps a record.
-
-    A host that is stopping does not, nor one of another kind, which keeps no record.
-    """
-    return min(fleet.members.keys() & fleet.alive, default=None)
-
-
-def unread_ranges(fleet: Fleet, readable: Iterable[Lease]) -> Mapping[RangeId, str]:
-    """Return the ranges that no living member reads, and why.
-
-    ``paused``; ``waiting``, as others have its keys; ``foreign``: a processor of another kind
-    has it; ``unowned``.
-    """
-    living = fleet.members.keys() - fleet.dead
-    may_begin = {x.range_id for x in readable}
-    found: dict[RangeId, str] = {}
-    for lease in fleet.leases.values():
-        if lease.ended or lease.owner in living:
-            continue
-        if lease.paused is not None:
-            found[lease.range_id] = "paused"
-        elif lease.owner is not None:
-            found[lease.range_id] = "foreign" if lease.owner in fleet.alive else "unowned"
-        else:
-            found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
-    return found
 
 
 class LagMeter:

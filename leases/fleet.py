@@ -87,6 +87,37 @@ class Fleet:
         owners = {x.owner for x in self.leases.values()}
         return [x for x in self.members.values() if x.name in self.dead - owners]
 
+    @property
+    def reporter(self) -> HostName | None:
+        """The host that reports the lags of ranges that no host reads, if any keeps a record:
+        the living one with the lowest name, if it does not stop.
+
+        Every host finds it from its own listing: while two listings differ, a lag may be
+        reported twice, or not at all, for some seconds.
+        """
+        return min(self.members.keys() & self.alive, default=None)
+
+    def unread(self, readable: Iterable[Lease]) -> Mapping[RangeId, str]:
+        """Return the ranges that no living member reads, and why; ``readable`` are the leases
+        that a host may own.
+
+        ``paused``; ``waiting``, as others have its keys; ``foreign``: a processor of another
+        kind has it; ``unowned``.
+        """
+        living = self.members.keys() - self.dead
+        may_begin = {x.range_id for x in readable}
+        found: dict[RangeId, str] = {}
+        for lease in self.leases.values():
+            if lease.ended or lease.owner in living:
+                continue
+            if lease.paused is not None:
+                found[lease.range_id] = "paused"
+            elif lease.owner is not None:
+                found[lease.range_id] = "foreign" if lease.owner in self.alive else "unowned"
+            else:
+                found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
+        return found
+
 
 class FleetRules:
     """What one host goes by, on its clock: its own settings, until it adopts the record's.

@@ -28,7 +28,7 @@ from changefeed.fleet import reset as resetting
 from changefeed.fleet.phrases import Outcome, counted, named
 from changefeed.fleet.reset import Move
 from changefeed.host.page.access import Access, Refused, origin
-from changefeed.host.page.page import json_answer
+from changefeed.host.page.answer import json_answer
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHead, LetterId
@@ -140,14 +140,15 @@ def _answered(
 
     async def answer(request: web.Request) -> web.Response:
         try:
-            return json_answer(await handler(request))
+            found = json_answer(await handler(request))
         except Refused as refused:
-            return json_answer({"error": str(refused)}, refused.status)
+            found = json_answer({"error": str(refused)}, refused.status)
         except UserError as error:
-            return json_answer({"error": str(error)}, wrong)
+            found = json_answer({"error": str(error)}, wrong)
         except (StoreError, FeedError, OSError) as error:
             done = "" if request.method == hdrs.METH_GET else "; some of it may have been done"
-            return json_answer({"error": f"{error}{done}"}, HTTPStatus.SERVICE_UNAVAILABLE)
+            found = json_answer({"error": f"{error}{done}"}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return found.response
 
     return answer
 

@@ -16,14 +16,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from aiohttp import hdrs, web
 
 from changefeed.host.page.access import Refused
+from changefeed.host.page.answer import JSON, NO_STORE, Answer, json_answer
 from changefeed.host.page.files import INDEX, SAFE, page_file
 from changefeed.host.page.stream import EventStream
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import accepts_gzip
 from changefeed.runtime.web_server import take_time
 
-_NO_STORE = {"Cache-Control": "no-store"}
-_JSON = "application/json; charset=utf-8"
 _LONGEST = 3600.0
 _SLOW = 10.0
 _BUSY = 503
@@ -38,40 +37,49 @@ class Page:
     @property
     def routes(self) -> Sequence[web.RouteDef]:
         return [
-            web.get("/", self._index),
-            web.get("/page/state", self._state),
+            web.get("/", self._respond),
             web.get("/page/events", self._events),
-            web.get("/page/{name}", self._file),
+            web.get("/page/{name}", self._respond),
         ]
 
-    async def _index(self, request: web.Request) -> web.Response:
-        return file_answer(request, INDEX)
+    async def answer(self, path: str, *, packed: bool, known: str = "") -> Answer | None:
+        """Answer for a path of the page; ``None`` for one that is none of it. A body is
+        ``packed`` for a client that takes it so; ``known`` is the tag of the file that it has.
+        """
+        if path == "/page/state":
+            return await self._state(packed=packed)
+        folder, _, name = path.rpartition("/")
+        if path == "/" or folder == "/page":
+            return _file(INDEX if path == "/" else name, packed=packed, known=known)
+        return None
 
-    async def _file(self, request: web.Request) -> web.Response:
-        return file_answer(request, request.match_info["name"])
+    async def _respond(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name")
+        found = await self.answer(
+            "/" if name is None else f"/page/{name}",
+            packed=accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")),
+            known=request.headers.get(hdrs.IF_NONE_MATCH, ""),
+        )
+        assert found is not None, f"{request.path} is of the page"
+        return found.response
 
-    async def _state(self, request: web.Request) -> web.Response:
-        packed = wants_gzip(request)
+    async def _state(self, *, packed: bool) -> Answer:
         try:
             body = await self.stream.whole(compressed=packed)
         except StoreError as error:
             return json_answer({"error": str(error)}, _BUSY)
-        headers = {**SAFE, **_NO_STORE, "Content-Type": _JSON, "Vary": "Accept-Encoding"}
-        if packed:
-            headers["Content-Encoding"] = "gzip"
-        return web.Response(body=body, headers=headers)
+        return Answer(content_type=JSON, body=body, packed=packed, more=NO_STORE)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         events = self.stream.events(_number(request.query.get("after", "")), _gone(request))
         try:
             first = await anext(events, b"")
         except Refused as refused:
-            return json_answer({"error": str(refused)}, refused.status)
+            return json_answer({"error": str(refused)}, refused.status).response
         take_time(request, _LONGEST)
         answer = web.StreamResponse(
             headers={
-                **SAFE,
-                **_NO_STORE,
+                **NO_STORE,
                 "Content-Type": "text/event-stream",
                 "X-Accel-Buffering": "no",
             }
@@ -106,29 +114,17 @@ def _number(text: str) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else -1
 
 
-def wants_gzip(request: web.Request) -> bool:
-    return accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, ""))
-
-
-def file_answer(request: web.Request, name: str) -> web.Response:
+def _file(name: str, *, packed: bool, known: str) -> Answer:
     """Answer with a file of the page; a browser asks each time whether it is still the same."""
     found = page_file(name)
     if found is None:
         return json_answer({"error": f"the page has no file {name!r}"}, 404)
-    headers = {
-        **SAFE,
-        "Cache-Control": "no-cache",
-        "ETag": found.tag,
-        "Vary": "Accept-Encoding",
-    }
-    if request.headers.get(hdrs.IF_NONE_MATCH) == found.tag:
-        return web.Response(status=304, headers=headers)
-    headers["Content-Type"] = found.content_type
-    if wants_gzip(request):
-        headers["Content-Encoding"] = "gzip"
-        return web.Response(body=found.packed, headers=headers)
-    return web.Response(body=found.body, headers=headers)
-
-
-def json_answer(document: object, status: int = 200) -> web.Response:
-    return web.json_response(document, status=status, headers={**SAFE, **_NO_STORE})
+    headers = {**SAFE, "Cache-Control": "no-cache", "ETag": found.tag}
+    if known == found.tag:
+        return Answer(status=304, content_type=found.content_type, more=headers)
+    return Answer(
+        content_type=found.content_type,
+        body=found.packed if packed else found.body,
+        packed=packed,
+        more=headers,
+    )

@@ -12,12 +12,12 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import KeptCheckpoint, Version, WriteId
-from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stored import StoredCheckpoints
 from changefeed.stores.addresses import open_store
 from changefeed.testing.lease_cast import not_refused
 from cosmos_emulator.testing import running
 from tests.support.any_record import CHECKPOINTS, any_record
+from tests.support.apart import MemoryCheckpoints
 from tests.support.lease_containers import KEYS, fresh_address
 
 pytestmark = pytest.mark.real_time

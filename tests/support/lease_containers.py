@@ -12,9 +12,10 @@ import pytest
 
 from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.memory import MemoryLeases
 from cosmos_emulator.testing import running
 from tests.support import servers
+from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.lease_place import LeasePlace
 from tests.support.proxies import delaying, proxied

@@ -11,9 +11,10 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.apart import Apart
 from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
+from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.proxies import Cutting, proxied
 
 R0 = RangeId("r0")

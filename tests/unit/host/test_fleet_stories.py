@@ -12,10 +12,11 @@ from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
-from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
 from tests.support import make
+from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.cable import Cable
 from tests.support.logs import captured_logs
 from tests.support.looking import now, start

@@ -16,11 +16,11 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import End, KeptCheckpoint, Lease
-from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
 from tests.support import make
+from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.looking import lease_in
 
 R0, R1 = RangeId("r0"), RangeId("r1")

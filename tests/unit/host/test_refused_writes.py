@@ -7,10 +7,11 @@ from typing import Any
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.apart import Apart
 from changefeed.leases.lease import Lease
-from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
+from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.logs import captured_logs
 from tests.support.looking import start
 from tests.support.proxies import proxied

@@ -15,12 +15,12 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet_record import adopt_feed, join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record
 from tests.support import make
+from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.proxies import Around, Cutting, proxied
 
 Result = TypeVar("Result")

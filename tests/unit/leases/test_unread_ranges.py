@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.lags import reporter, unread_ranges
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap
@@ -44,11 +43,11 @@ def view(
 
 
 def test_the_living_member_with_the_lowest_name_reports() -> None:
-    assert reporter(view()) == "a"
-    assert reporter(view(dead=["a"])) == "b"
-    assert reporter(view(dead=["a"], stopping=["b"])) == "c"
-    assert reporter(view(dead=NAMES)) is None
-    assert reporter(view(members=["m"], foreign=["a"])) == "m"
+    assert view().reporter == "a"
+    assert view(dead=["a"]).reporter == "b"
+    assert view(dead=["a"], stopping=["b"]).reporter == "c"
+    assert view(dead=NAMES).reporter is None
+    assert view(members=["m"], foreign=["a"]).reporter == "m"
 
 
 def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
@@ -66,7 +65,7 @@ def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
         stopping=["b"],
         foreign=["net"],
     )
-    assert unread_ranges(found, KeyMap(found.leases.values()).readable()) == {
+    assert found.unread(KeyMap(found.leases.values()).readable()) == {
         "dead": "unowned",
         "foreign": "foreign",
         "free": "unowned",
