@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.host.failures import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease

@@ -14,12 +14,13 @@ from statistics import median
 from typing import TypeVar
 
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.host.endpoints import Answers
+from changefeed.host.endpoints import Answers, application
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import WebSettings
-from changefeed.host.web import listening_socket, serving, url_of
+from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.runtime.telemetry import own_metrics
+from changefeed.runtime.web_server import WebLimits, serving
 
 from .result import Result, at_most
 
@@ -51,7 +52,7 @@ async def _measure(answers: Answers) -> Sequence[Result]:
     took: list[float] = []
     longest: list[float] = []
     with listening_socket(WebSettings()) as listening:
-        async with serving(listening, answers):
+        async with serving(application(answers), WebLimits(), listening):
             url = f"{url_of(listening)}/metrics"
             idle, _ = await _longest_while(asyncio.sleep(1.0))
             for _ in range(_SCRAPES):

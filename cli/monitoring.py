@@ -31,12 +31,13 @@ from changefeed.host.page.page import Page
 from changefeed.host.page.state import PageSource, PageState
 from changefeed.host.page.stream import EventStream
 from changefeed.host.settings import Settings
-from changefeed.host.web import listening_socket, serving_application, url_of
+from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer
 from changefeed.leases.container import LeaseContainer
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.shutdown import StopSignals
+from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.stores.bounded import Bounds
 
 _log = get_logger()
@@ -61,7 +62,7 @@ async def _serve(
         AsyncExitStack() as stack,
     ):
         listening = stack.enter_context(listening_socket(settings.web))
-        await stack.enter_async_context(serving_application(listening, app))
+        await stack.enter_async_context(serving(app, WebLimits(), listening))
         _log.info("web.listening", address=url_of(listening))
         await signals.wait()
 

@@ -74,6 +74,7 @@ class LeaseCreator:
         names, done = [*wanted], set[RangeId]()
         first = int(self._random.random() * len(names)) if len(names) > self._piece else 0
         piece = [*names[first:], *names[:first]][: self._piece]
+        assert piece or not names, f"none of {len(names)} leases to create is tried"
         ends = (self._clock() + until) / 2
 
         async def create(name: RangeId) -> None:

@@ -66,13 +66,11 @@ class HostEvents(FailureLog):
         self._lags: dict[RangeId, Lag] = {}
         self._unread: Mapping[RangeId, str] = {}
         self._paused: Mapping[RangeId, str] = {}
-        self._owned: set[RangeId] = set()
         self._loads: Mapping[RangeId, float] = {}
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._members: list[HostName] | None = None  # likewise, if others are alive
         self._rules: Mapping[str, object] = {}  # likewise, if they are others
         self._failure: Mapping[str, str] = {}
-        self._loop_lag = 0.0
         self.request_units: Callable[[], float | None] = lambda: None
         """Says what reading the feed has cost so far."""
         self.health = RangeHealths(wall)
@@ -85,9 +83,9 @@ class HostEvents(FailureLog):
                 (m.FAILING, self._read_failing),
                 (m.WAITING, self._read_waiting),
                 (m.LOAD, self._read_loads),
-                (m.OWNED, lambda: [Observation(len(self._owned))]),
+                (m.OWNED, lambda: [Observation(len(self.activity.ranges))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
-                (m.LOOP_LAG, lambda: [Observation(self._loop_lag)]),
+                (m.LOOP_LAG, lambda: [Observation(self.activity.loop_lag)]),
             ],
             [(m.REQUEST_UNITS, self._read_request_units)],
         )
@@ -132,7 +130,7 @@ class HostEvents(FailureLog):
         self._members = sorted(members)
 
     def loop_lag(self, seconds: float) -> None:
-        self._loop_lag = self.activity.loop_lag = seconds
+        self.activity.loop_lag = seconds
 
     def loop_blocked(self, seconds: float, limit: float) -> None:
         self._log.warning(
@@ -151,7 +149,6 @@ class HostEvents(FailureLog):
     def acquired(
         self, lease: Lease, position: Position, how: str, previous: HostName | None
     ) -> None:
-        self._owned.add(lease.range_id)
         self._moves["acquired"] += 1
         self.health.begin(lease.range_id, lease.health)
         self.activity.acquired(lease.range_id, position)
@@ -184,7 +181,7 @@ class HostEvents(FailureLog):
             more["members"] = self._members
         self._rules, self._members = {}, None
         self._log.info(
-            "host.balanced", **self._moved(), **more, owns=len(self._owned), of=leases
+            "host.balanced", **self._moved(), **more, owns=len(self.activity.ranges), of=leases
         )
 
     def _moved(self) -> dict[str, int]:
@@ -221,7 +218,6 @@ class HostEvents(FailureLog):
 
     def _released(self, lease: Lease, level: int, how: str, reason: str) -> None:
         name = lease.range_id
-        self._owned.discard(name)
         self._lags.pop(name, None)
         self.health.forget(name)
         self.activity.given_up(name)
@@ -270,7 +266,7 @@ class HostEvents(FailureLog):
 
     def lag(self, range_id: RangeId, lag: Lag) -> None:
         """Take in the lag of a range that is owned, or that no host reads."""
-        if range_id in self._owned or range_id in self._unread:
+        if range_id in self.activity.ranges or range_id in self._unread:
             self._lags[range_id] = lag
 
     @property
@@ -281,7 +277,7 @@ class HostEvents(FailureLog):
     def listed_unread(self, unread: Mapping[RangeId, str]) -> None:
         """Report the lags of these ranges besides, with why no host reads them."""
         self._unread = unread
-        shown = {*unread, *self._owned}
+        shown = {*unread, *self.activity.ranges}
         self._lags = {x: lag for x, lag in self._lags.items() if x in shown}
 
     @property
@@ -377,7 +373,7 @@ class HostEvents(FailureLog):
         ]
 
     def _read_loads(self) -> list[Observation]:
-        owned = set(self._owned)
+        owned = set(self.activity.ranges)
         return [Observation(y, {"range": x}) for x, y in self._loads.items() if x in owned]
 
     def _read_request_units(self) -> list[Observation]:
@@ -396,7 +392,8 @@ class HostEvents(FailureLog):
 
     def _all_lags(self) -> list[tuple[Mapping[str, str], Lag]]:
         """Copy in one step, because metrics are read in another thread."""
-        lags, states = dict(self._lags), {**self._unread, **dict.fromkeys(self._owned, "owned")}
+        lags, states = dict(self._lags), dict(self._unread)
+        states |= dict.fromkeys(self.activity.ranges, "owned")
         return [
             ({"range": x, "state": states[x]}, lag) for x, lag in lags.items() if x in states
         ]

@@ -1,12 +1,17 @@
-"""What ends a host: its first failure stops it in order, and is raised by ``run`` then."""
+"""What ends a host: its first failure stops it in order, and is raised by ``run`` then. What
+has not ended in order is raised as well.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
+from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import unwrap_single
 from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
+from changefeed.runtime.errors import Failure
+
+_NAMED = 20
 
 
 class Failures:
@@ -47,9 +52,62 @@ class Failures:
 
     def record(self, error: Exception) -> None:
         if self.first is None:
-            self.first = unwrap_single(error)
+            self.first = _unwrapped(error)
             self._events.failed(self.first)
         self._failed(error)
 
     def by_stranger(self, what: str) -> CancelledByStranger:
         return CancelledByStranger.of_tasks(what, self.suspect)
+
+
+class StopIncomplete(Failure):
+    """The host has stopped, and not everything ended in order. Nothing is lost.
+
+    ``cut_off`` are ranges whose work in hand was cancelled, ``left_to_expire`` those whose
+    leases could not be released; ``not_closed`` those that were cancelled with no change in
+    hand, as a rule in the observer's ``open`` or ``close``.
+    """
+
+    def __init__(
+        self,
+        cut_off: Collection[RangeId],
+        left_to_expire: Collection[RangeId],
+        not_closed: Collection[RangeId] = (),
+    ) -> None:
+        super().__init__(cut_off, left_to_expire, not_closed)
+        self.cut_off = cut_off
+        self.left_to_expire = left_to_expire
+        self.not_closed = not_closed
+
+    def __str__(self) -> str:
+        parts = []
+        if self.cut_off:
+            parts.append(
+                f"work in hand was cut off ({_names(self.cut_off)}) and comes "
+                f"again; give it more time (host.stop_timeout)"
+            )
+        if self.not_closed:
+            parts.append(
+                f"no change was in hand, but the observer did not open or close in time "
+                f"({_names(self.not_closed)}); what does it wait for?"
+            )
+        if self.left_to_expire:
+            parts.append(
+                f"leases could not be released, others get them when they expire "
+                f"({_names(self.left_to_expire)})"
+            )
+        return f"the host stopped, but not in order: {'; '.join(parts)}"
+
+
+def _names(ranges: Collection[RangeId]) -> str:
+    """Name the first few of them, and say how many more there are."""
+    first = ", ".join(sorted(ranges)[:_NAMED])
+    more = len(ranges) - _NAMED
+    return f"{first}, and {more} more" if more > 0 else first
+
+
+def _unwrapped(error: Exception) -> Exception:
+    """Return the one error in a group of one, however deep."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

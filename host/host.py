@@ -26,10 +26,9 @@ from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import Failures
-from changefeed.host.health import Health
+from changefeed.host.health import Health, LoopLag
 from changefeed.host.lags import LagMeter
 from changefeed.host.load_meter import SharedTime
-from changefeed.host.loop_lag import LoopLag
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.pool import WorkerPool
 from changefeed.host.reader import IdleRanges

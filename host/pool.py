@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.host.failures import StopIncomplete
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease, newest
 from changefeed.observers.observer import CloseReason

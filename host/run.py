@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 from changefeed.host.child_start import ChildStart
-from changefeed.host.endpoints import Answers
+from changefeed.host.endpoints import Answers, application
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
-from changefeed.host.web import listening_socket, serving, url_of
+from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
@@ -21,6 +21,7 @@ from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.shutdown import StopSignals, leave_within
 from changefeed.runtime.telemetry import Telemetry, telemetry
 from changefeed.runtime.watchdog import Watchdog
+from changefeed.runtime.web_server import WebLimits, serving
 
 _LAST_THREADS = 5.0
 """How long threads of user code may go on after the host has stopped, in seconds."""
@@ -70,7 +71,8 @@ async def _be_host(
             listening = stack.enter_context(listening_socket(settings.web))
             token_of(settings.web)  # what is wrong with it is said at once
             address = url_of(listening)
-            await stack.enter_async_context(serving(listening, answers))
+            app = application(answers)
+            await stack.enter_async_context(serving(app, WebLimits(), listening))
             _log.info("web.listening", address=address)
         host = await stack.enter_async_context(
             wire_host(

@@ -17,19 +17,20 @@ from playwright.async_api import Page, expect
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.status import Point, Totals
-from changefeed.host.endpoints import Answers
+from changefeed.host.endpoints import Answers, application
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.page.page import Page as PageOf
 from changefeed.host.page.state import PageState
 from changefeed.host.page.stream import EventStream
 from changefeed.host.settings import Settings, WebSettings, load_settings
-from changefeed.host.web import listening_socket, serving, serving_application, url_of
+from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
 from changefeed.observers.maker import ObserverMaker
+from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
@@ -66,7 +67,7 @@ async def a_host(
     observer, events = LoggingObserver(FleetLog()), HostEvents(HostName(settings.host.name))
     answers = Answers(settings.host.name, None, make_observer=adapt(nothing, {}))
     with listening_socket(WebSettings()) as listening:
-        async with serving(listening, answers):
+        async with serving(application(answers), WebLimits(), listening):
             host = answers.host = Host(
                 settings,
                 feed=feed,
@@ -315,7 +316,7 @@ async def a_thousand() -> AsyncIterator[tuple[EventStream, str]]:
     app = web.Application()
     app.add_routes(PageOf(stream).routes)
     with listening_socket(WebSettings()) as listening:
-        async with stream.looking(), serving_application(listening, app):
+        async with stream.looking(), serving(app, WebLimits(), listening):
             yield stream, url_of(listening)
 
 

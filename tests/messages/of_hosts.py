@@ -7,8 +7,8 @@ from changefeed.feeds.feed import RangeId
 from changefeed.fleet.doctor import diagnose
 from changefeed.fleet.phrases import meant, named
 from changefeed.fleet.status import HostSeen, RangeSeen, Totals
+from changefeed.host.failures import StopIncomplete
 from changefeed.host.membership import NameTaken
-from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.cancellation import CancelledByStranger
 from tests.support import make

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import StopIncomplete
 from changefeed.host.host import Host
 from changefeed.host.membership import NameTaken
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin

@@ -12,8 +12,8 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
+from changefeed.host.failures import StopIncomplete
 from changefeed.host.membership import NameTaken
-from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.errors import (
     LeaseConflict,
     LeaseLost,

@@ -7,15 +7,15 @@ from random import Random
 from typing import Any
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.endpoints import Answers
+from changefeed.host.endpoints import Answers, application
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import WebSettings, load_settings
-from changefeed.host.web import listening_socket, serving, url_of
+from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.maker import ObserverMaker
-from changefeed.runtime.web_server import WebLimits
+from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 
 QUICK = {
@@ -53,5 +53,5 @@ async def running(*hosts: Host) -> AsyncIterator[None]:
 async def served(answers: Answers, limits: WebLimits | None = None) -> AsyncIterator[str]:
     """Serve what answers give; yield the address."""
     with listening_socket(WebSettings()) as listening:
-        async with serving(listening, answers, limits):
+        async with serving(application(answers), limits or WebLimits(), listening):
             yield url_of(listening)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from changefeed.feeds.feed import Change
-from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.host.failures import StopIncomplete
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet, Sections

@@ -8,7 +8,7 @@ import pytest
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
-from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.host.failures import StopIncomplete
 from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName

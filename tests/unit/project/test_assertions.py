@@ -25,7 +25,7 @@ DENSE = [
     "leases",
     "stores",
     " ".join(f"host/{x}.py" for x in _WORKER),
-    "host/decide.py host/coordinator.py host/renewer.py host/membership.py",
+    "host/decide.py host/coordinator.py host/creation.py host/renewer.py host/membership.py",
     "feeds/eventlog",
     "feeds/brokers",
     "brokers",
