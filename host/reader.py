@@ -165,14 +165,35 @@ class Reader:
         """Fetch page after page until the range ends, is refused, or the reading is stopped."""
         while not self._stopped:
             try:
-                page = await self._retrier.call("read", partial(self._read, after))
+                read = partial(self._read, after, self._settings.page_size)
+                page = await self._retrier.call("read", read)
             except (RangeEnded, RangeRefused) as end:
                 await self._put(end)
                 return
+            if page.changes and self._settings.batch_wait:
+                page = await self._collected(page)
             await self._put(page)
             after = page.position
             if not page.changes:
                 await self._idle.news(self._range, after, at_rest=self._at_rest())
+
+    async def _collected(self, page: Page) -> Page:
+        """Return a page with what comes behind it for a while, as large as pages may be."""
+        now = asyncio.get_running_loop().time
+        until = now() + self._settings.batch_wait
+        while not self._stopped and now() < until:
+            room = self._settings.page_size - len(page.changes)
+            if room <= 0:
+                break
+            try:
+                read = partial(self._read, page.position, room)
+                more = await self._retrier.call("read", read)
+            except (RangeEnded, RangeRefused):
+                break  # whoever asks again is told again
+            page = Page(changes=[*page.changes, *more.changes], position=more.position)
+            if not more.changes:
+                await asyncio.sleep(min(self._settings.poll_interval, until - now()))
+        return page
 
     async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
         """Wait for room; drop what comes after the reading was stopped."""
@@ -186,8 +207,8 @@ class Reader:
             )
             self._came()
 
-    async def _read(self, after: Position) -> Page:
-        clock, limit = asyncio.get_running_loop().time, self._settings.page_size
+    async def _read(self, after: Position, limit: int) -> Page:
+        clock = asyncio.get_running_loop().time
         began = clock()
         try:
             page = await self._feed.read(self._range, after, limit)

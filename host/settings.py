@@ -82,6 +82,10 @@ class FeedSettings(Section):
     asked range by range (Cosmos DB), up to five times as long for one that stays idle."""
     page_size: int = Field(default=1000, ge=1, le=1_000_000)
     """About how many changes to read, and to hand to the observer, at once."""
+    batch_wait: SecondsOrZero = 0.0
+    """How long to collect changes of a range, up to ``page_size``, before the observer is
+    called with them. Each change comes so much later, and an observer that pays by the call
+    pays less. 0 hands over what there is."""
     parallelism: int = Field(default=1, ge=1, le=4096)
     """How many ranges to read at least. The first leases of a feed with fewer (in Cosmos DB
     or an event log, also of a cluster) are of parts of its ranges; later,

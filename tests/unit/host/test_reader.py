@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, Page, Position, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.load_meter import LoadMeter, SharedTime
@@ -22,10 +22,13 @@ BEGINNING = Position("0")
 
 
 @asynccontextmanager
-async def reading(feed: MemoryFeed, reads: Calls) -> AsyncIterator[Reader]:
+async def reading(
+    feed: MemoryFeed, reads: Calls, *, batch_wait: float = 0
+) -> AsyncIterator[Reader]:
     """Pages of 10, two ahead."""
     random = Random(1)
-    asked, settings = proxied(feed, reads), FeedSettings(page_size=10)
+    asked = proxied(feed, reads)
+    settings = FeedSettings(page_size=10, batch_wait=batch_wait)
     retrier = Retrier(HostEvents(HostName("a")), random)
     clock = asyncio.get_running_loop().time
     pages = Reader(
@@ -63,3 +66,45 @@ async def test_once_stopped_nothing_more_is_given_out_and_nothing_more_is_read()
         assert pages.next_nowait() is None
         await asyncio.sleep(60)
         assert reads.count["read"] == 3
+
+
+async def test_changes_are_collected_for_a_while_and_no_longer() -> None:
+    feed = make.memory_feed(1, 1)
+    async with reading(feed, Calls(), batch_wait=5) as pages:
+        for _ in range(3):
+            await asyncio.sleep(1.2)
+            assert pages.next_nowait() is None
+            feed.append("another")
+        await asyncio.sleep(2)
+        page = pages.next_nowait()
+        assert isinstance(page, Page)
+        assert len(page.changes) == 4
+
+
+async def test_a_full_page_is_not_waited_with_and_no_page_is_fuller() -> None:
+    feed = make.memory_feed(1, 7)
+    async with reading(feed, Calls(), batch_wait=60) as pages:
+        await asyncio.sleep(1.5)
+        for _ in range(5):
+            feed.append("another")
+        await asyncio.sleep(1.5)
+        first = pages.next_nowait()
+        assert isinstance(first, Page)
+        assert len(first.changes) == 10
+        await asyncio.sleep(62)
+        second = pages.next_nowait()
+        assert isinstance(second, Page)
+        assert [x.sequence for x in second.changes] == [11, 12]
+
+
+async def test_what_is_collected_when_the_range_ends_comes_before_its_end() -> None:
+    feed = make.memory_feed(1, 2)
+    async with reading(feed, Calls(), batch_wait=60) as pages:
+        await asyncio.sleep(1.5)
+        feed.split_range(R0)
+        await asyncio.sleep(3)
+        page = pages.next_nowait()
+        assert isinstance(page, Page)
+        assert len(page.changes) == 2
+        await asyncio.sleep(1)
+        assert isinstance(pages.next_nowait(), RangeEnded)
