@@ -27,7 +27,7 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 Held = Segment | Packed
 """What holds records of a partition that follow each other, sequence by sequence."""
@@ -129,7 +129,7 @@ class CompactedRow:
         numbers = range(table_before(kept_from), self.end, -TABLE_EVERY)
         since = 0
         while numbers and since < _BETWEEN_RUNS:
-            runs = await together(*(self._run(x) for x in numbers[:_AT_ONCE]))
+            runs = await gather_or_cancel(*(self._run(x) for x in numbers[:_AT_ONCE]))
             there = [x for x in runs if x is not None]
             found += there
             since = 0 if there else since + _AT_ONCE

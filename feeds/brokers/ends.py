@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from changefeed.runtime.gather import gather_or_cancel
+
 from changefeed.feeds.brokers.protocol import PartitionInfo
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
 from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, FeedRange, Position, RangeId
-from changefeed.runtime.together import together
 
 _Ask = Mapping[RangeId, int]
 """The sequences after which partitions are asked for."""
@@ -107,7 +108,9 @@ class Ends:
 
     async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
         """Ask each broker for what has moved by now."""
-        return _joined(await together(*(self._ask(routes, x, y) for x, y in asks.items())))
+        return _joined(
+            await gather_or_cancel(*(self._ask(routes, x, y) for x, y in asks.items()))
+        )
 
     async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
         """Wait for the first broker with an answer that says something."""

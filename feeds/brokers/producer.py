@@ -1,7 +1,7 @@
 """Producing through brokers: batched, idempotent, in the order of each key.
 
-Records are hashed and encoded as they are handed over, and wait in lanes, one for each
-partition (``lanes``). Each broker gets one request at a time, with a batch of every lane that
+Records are hashed and encoded as they are handed over, and wait in queues, one for each
+partition (``queues``). Each broker gets one request at a time, with a batch of every queue that
 has something for it: what comes meanwhile makes up the next one, so no clock is needed.
 
 A batch whose fate is unknown is sent again under the same number, so it is stored once. Where
@@ -21,7 +21,7 @@ from time import time_ns
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.lanes import Delivery, Lanes, Placed, size_of
+from changefeed.feeds.brokers.partition_queues import Delivery, PartitionQueues, Placed, size_of
 from changefeed.feeds.brokers.routes import NEWEST, Routes
 from changefeed.feeds.brokers.sender import ProducerOptions, Sender
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -51,8 +51,8 @@ class BrokersProducer(Producer):
         self._room = asyncio.Event()
         self._entering = asyncio.Lock()
         self._closing = False
-        self._lanes = Lanes(routes)
-        self._sender = Sender(client, self._lanes, options, freed=self._free)
+        self._queues = PartitionQueues(routes)
+        self._sender = Sender(client, self._queues, options, freed=self._free)
 
     async def submit(self, records: Sequence[Record]) -> asyncio.Future[None]:
         async with self._entering:  # who comes first is sent first
@@ -66,7 +66,7 @@ class BrokersProducer(Producer):
             return self._enter(encoded, size)
 
     async def flush(self) -> None:
-        waiting = {x.done for x in self._lanes.deliveries()}
+        waiting = {x.done for x in self._queues.deliveries()}
         if waiting:
             await asyncio.wait(waiting)
 
@@ -79,7 +79,7 @@ class BrokersProducer(Producer):
         """Stop everything; what is on its way is cancelled."""
         self._closing = True
         await self._sender.stop()
-        for delivery in self._lanes.deliveries():
+        for delivery in self._queues.deliveries():
             delivery.done.cancel()
 
     async def _encoded(self, records: Sequence[Record]) -> list[Placed]:

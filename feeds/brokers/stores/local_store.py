@@ -28,6 +28,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from changefeed.runtime.gather import gather_or_cancel
+
 from changefeed.feeds.brokers.stores.commits import Commits
 from changefeed.feeds.brokers.stores.file_rows import (
     FRAMES,
@@ -48,7 +50,6 @@ from changefeed.feeds.brokers.stores.store import (
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FILE
-from changefeed.runtime.together import together
 
 T = TypeVar("T")
 _ROW_KEY: Final = re.compile(r"(wal/[0-9]{8}/[^/]+)/([0-9]{12})", re.ASCII)
@@ -389,7 +390,7 @@ async def get_many(store: ObjectStore, extents: Sequence[Extent]) -> Sequence[by
     """Read parts of objects at once: in a directory in one step, else side by side."""
     if isinstance(store, LocalStore):
         return await store.get_many(extents) if extents else ()
-    return await together(*(store.get(*x) for x in extents))
+    return await gather_or_cancel(*(store.get(*x) for x in extents))
 
 
 def _names_in(folder: Path) -> Sequence[str]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from changefeed.feeds.brokers.lanes import Delivery, Lanes
+from changefeed.feeds.brokers.partition_queues import Delivery, PartitionQueues
 from changefeed.feeds.brokers.producer import BrokersProducer
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -178,17 +178,17 @@ async def test_a_block_that_ends_by_an_error_waits_for_nothing() -> None:
 
 async def test_what_a_closed_partition_has_of_a_batch_is_not_sent_on() -> None:
     cluster = ModelCluster(1, 1, Random(1))
-    lanes = Lanes(await cluster.routes())
+    queues = PartitionQueues(await cluster.routes())
     async with producing(cluster) as producer:
         encoded = await producer._encoded([Record(key="k", body=b"%d" % n) for n in range(5)])
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    (lane,) = lanes.put(encoded, Delivery(5, done), 0.0)
-    lane.batch("p")
-    freed = lane.stored_up_to(3)
+    (queue,) = queues.put(encoded, Delivery(5, done), 0.0)
+    queue.batch("p")
+    freed = queue.stored_up_to(3)
     assert freed == sum(x[-1] for _, x in encoded[:3])
     cluster.begin_era(1)
-    lanes.adopt(await cluster.routes())
-    (child,) = lanes.move_on(lane)
+    queues.adopt(await cluster.routes())
+    (child,) = queues.move_on(queue)
     assert child.batch("p").count == 2
     assert child.batch("p").sequence == 1
     assert child.stored() == sum(x[-1] for _, x in encoded[3:])

@@ -1,10 +1,10 @@
 """What a producer has to send, by the partition that takes it. Decisions only, no I/O.
 
-A lane holds the records of one partition in their order, and has one batch on its way at a
+A queue holds the records of one partition in their order, and has one batch on its way at a
 time: that makes order by key plain, and a batch is sent again exactly as it was, under the
 same number, until its fate is known. Only then the next one follows.
 
-A partition that is closed keeps its lane, and its keys, until the fate of its last batch is
+A partition that is closed keeps its queue, and its keys, until the fate of its last batch is
 known: any broker knows what a closed partition has. Then what it has not stored goes on to
 the partitions that have its keys now, before what is newer.
 """
@@ -67,7 +67,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnItsWay:
+class SentBatch:
     """What is sent under one number, and stays as it is until its fate is known."""
 
     batch: Batch
@@ -76,7 +76,7 @@ class OnItsWay:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class PartitionQueue:
     """The records of one partition. ``sent`` is the batch whose fate is not known.
 
     ``waiting_bytes`` are those of what was not sent yet. ``generation`` counts the times
@@ -91,7 +91,7 @@ class Lane:
     generation: int = 0
     waiting: deque[Chunk] = field(default_factory=deque)
     waiting_bytes: int = 0
-    sent: OnItsWay | None = None
+    sent: SentBatch | None = None
     sent_to: str = ""
     in_flight: bool = False
     attempts: int = 0
@@ -142,7 +142,7 @@ class Lane:
                 count=len(records),
                 columns=lay_out(records),
             )
-            self.sent = OnItsWay(batch=batch, chunks=tuple(chunks), size=size)
+            self.sent = SentBatch(batch=batch, chunks=tuple(chunks), size=size)
         return self.sent.batch
 
     def stored(self) -> int:
@@ -218,7 +218,7 @@ class Lane:
         assert self.waiting_bytes >= 0, f"{self.id}: {self.waiting_bytes} bytes wait"
         return chunk
 
-    def _sent(self) -> OnItsWay:
+    def _sent(self) -> SentBatch:
         sent, self.sent = self.sent, None
         assert sent is not None, "something was sent"
         numbers = (sent.batch.generation, sent.batch.sequence)
@@ -228,39 +228,41 @@ class Lane:
         return sent
 
 
-class Lanes:
-    """All lanes of a producer, and which one takes a key."""
+class PartitionQueues:
+    """All queues of a producer, and which one takes a key."""
 
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
-        self._by_id: dict[RangeId, Lane] = {}
-        self._by_place: dict[Place, Lane] = {}
+        self._by_id: dict[RangeId, PartitionQueue] = {}
+        self._by_place: dict[Place, PartitionQueue] = {}
 
-    def __iter__(self) -> Iterator[Lane]:
+    def __iter__(self) -> Iterator[PartitionQueue]:
         return iter([*self._by_id.values()])
 
     def deliveries(self) -> Iterator[Delivery]:
         """Yield what callers wait for."""
-        for lane in self:
-            sent = () if lane.sent is None else lane.sent.chunks
-            for chunk in (*sent, *lane.waiting):
+        for queue in self:
+            sent = () if queue.sent is None else queue.sent.chunks
+            for chunk in (*sent, *queue.waiting):
                 if not chunk.delivery.done.done():
                     yield chunk.delivery
 
-    def put(self, records: Sequence[Placed], delivery: Delivery, now: float) -> Sequence[Lane]:
-        """Add records behind those that are there; return the lanes they went to.
+    def put(
+        self, records: Sequence[Placed], delivery: Delivery, now: float
+    ) -> Sequence[PartitionQueue]:
+        """Add records behind those that are there; return the queues they went to.
 
         Raise ``FeedUnavailable``, with nothing added, where no partition is open for one.
         """
-        grouped: dict[Lane, list[Placed]] = {}
+        grouped: dict[PartitionQueue, list[Placed]] = {}
         for placed in records:
-            lane = self._by_place.get(placed[0]) or self._lane_of(placed[0])
-            if lane in grouped:
-                grouped[lane].append(placed)
+            queue = self._by_place.get(placed[0]) or self._queue_of(placed[0])
+            if queue in grouped:
+                grouped[queue].append(placed)
             else:
-                grouped[lane] = [placed]
-        for lane, some in grouped.items():
-            lane.add(_chunks(some, delivery, now))
+                grouped[queue] = [placed]
+        for queue, some in grouped.items():
+            queue.add(_chunks(some, delivery, now))
         return list(grouped)
 
     def adopt(self, routes: Routes) -> None:
@@ -269,37 +271,37 @@ class Lanes:
             f"catalog {routes.topology.catalog} is older than {self.routes.topology.catalog}"
         )
         self.routes = routes
-        for lane in self:
-            lane.partition = routes.by_id.get(lane.id, lane.partition)
-            if not routes.is_open(lane.partition):
-                lane.closed_in = lane.closed_in or routes.topology.catalog
+        for queue in self:
+            queue.partition = routes.by_id.get(queue.id, queue.partition)
+            if not routes.is_open(queue.partition):
+                queue.closed_in = queue.closed_in or routes.topology.catalog
 
-    def move_on(self, lane: Lane) -> Sequence[Lane]:
-        """Dissolve a lane whose partition is closed, and that has nothing on its way.
+    def move_on(self, queue: PartitionQueue) -> Sequence[PartitionQueue]:
+        """Dissolve a queue whose partition is closed, and that has nothing on its way.
 
-        Return the lanes that what it had not sent went to. Raise ``FeedUnavailable``, with
+        Return the queues that what it had not sent went to. Raise ``FeedUnavailable``, with
         nothing changed, where no partition is open for one of its keys.
         """
-        assert lane.is_closed, f"{lane.id} takes records still"
-        assert not lane.in_flight, f"a batch of {lane.id} is on its way"
-        places = [x for x, y in self._by_place.items() if y is lane]
+        assert queue.is_closed, f"{queue.id} takes records still"
+        assert not queue.in_flight, f"a batch of {queue.id} is on its way"
+        places = [x for x, y in self._by_place.items() if y is queue]
         for place in places:
             self.routes.open_at(place)
-        del self._by_id[lane.id]
+        del self._by_id[queue.id]
         for place in places:
             del self._by_place[place]
-        moved: dict[Lane, None] = {}
-        for chunk in lane.leave():
+        moved: dict[PartitionQueue, None] = {}
+        for chunk in queue.leave():
             moved.update(dict.fromkeys(self.put(chunk.records, chunk.delivery, chunk.since)))
         return list(moved)
 
-    def _lane_of(self, place: Place) -> Lane:
+    def _queue_of(self, place: Place) -> PartitionQueue:
         partition = self.routes.open_at(place)
-        lane = self._by_id.get(partition.range.id)
-        if lane is None:
-            lane = self._by_id[partition.range.id] = Lane(partition)
-        self._by_place[place] = lane
-        return lane
+        queue = self._by_id.get(partition.range.id)
+        if queue is None:
+            queue = self._by_id[partition.range.id] = PartitionQueue(partition)
+        self._by_place[place] = queue
+        return queue
 
 
 def size_of(records: Iterable[Placed]) -> int:
