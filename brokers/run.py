@@ -16,7 +16,7 @@ from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.brokers.settings import BrokerSettings, WebSection
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.runtime.errors import StoreUnavailable, UserError
-from changefeed.runtime.garbage import leave_startup_out_of_collections
+from changefeed.runtime.garbage import freeze_startup_objects
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.shutdown import StopSignals
@@ -68,7 +68,7 @@ async def _be_broker(
                 problems=lambda: problems_of(core, store),
             )
             async with serving(server.application(), LIMITS, listening, tls=tls):
-                leave_startup_out_of_collections()
+                freeze_startup_objects()
                 _log.info("web.listening", address=address, name=core.name)
                 await stop.requested.wait()
                 await _leave(core, stop, settings.broker.stop_timeout)

@@ -24,7 +24,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 _EVERY = 1.0
 _STORAGE_EVERY = 10
@@ -141,9 +141,9 @@ class Inspector:
         self._looks += 1
         turns = asyncio.Semaphore(_ALL_AT_ONCE)
         partitions = routes.topology.partitions
-        ends, says = await together(
-            together(*(self._end(routes, x, turns) for x in partitions)),
-            together(*(self._says(url) for url in routes.urls)),
+        ends, says = await gather_or_cancel(
+            gather_or_cancel(*(self._end(routes, x, turns) for x in partitions)),
+            gather_or_cancel(*(self._says(url) for url in routes.urls)),
         )
         pairs = zip(partitions, ends, strict=True)
         return log_status(

@@ -21,7 +21,7 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 
 def create(address: str, parts: int | None) -> None:
@@ -79,7 +79,7 @@ def _of_log(done: Compacted) -> Compaction:
 
 async def _compact(client: BrokerClient) -> list[Compaction]:
     routes = await client.routes()
-    return list(await together(*(_compact_at(client, x) for x in routes.urls)))
+    return list(await gather_or_cancel(*(_compact_at(client, x) for x in routes.urls)))
 
 
 async def _compact_at(client: BrokerClient, url: str) -> Compaction:

@@ -23,7 +23,7 @@ from changefeed.leases.addresses import check_leases
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 from changefeed.runtime.errors import StoreError, StoreMissing, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import STORES
 
@@ -172,7 +172,7 @@ async def ask_endpoints(hosts: Sequence[HostSeen]) -> list[Diagnostic]:
     """Ask hosts whether they are ready."""
     async with Peers.opened(seconds=_ANSWER_WITHIN) as peers:
         asked = [_endpoint(peers, x) for x in hosts if x.address and x.state != "stopping"]
-        return [x for found in await together(*asked) for x in found]
+        return [x for found in await gather_or_cancel(*asked) for x in found]
 
 
 async def _endpoint(peers: Peers, host: HostSeen) -> list[Diagnostic]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from changefeed.cli.existing import existing_leases
 from changefeed.cli.io.report import say
 from changefeed.fleet import claims
-from changefeed.fleet.phrases import Outcome, meant
+from changefeed.fleet.phrases import Outcome, open_or_named_leases
 from changefeed.host.settings import Settings
 
 
@@ -19,7 +19,7 @@ async def pause(settings: Settings, names: Sequence[str], reason: str) -> None:
 async def force(settings: Settings, names: Sequence[str], reason: str) -> None:
     """Pause these ranges, or all, and take them from their owners."""
     async with existing_leases(settings) as container:
-        before = meant(await container.list(), names)
+        before = open_or_named_leases(await container.list(), names)
         await claims.pause(container, [x.range_id for x in before], reason)
         every = settings.leases.timing.balance_interval
         said = []

@@ -11,7 +11,7 @@ from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.fleet.phrases import named
+from changefeed.fleet.phrases import named_leases
 from changefeed.fleet.reset import (
     Move,
     carry_out_move,
@@ -64,7 +64,7 @@ async def reset(
 
 def _meant(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
     if names:
-        return named(leases, names)
+        return named_leases(leases, names)
     ended = sorted(x.range_id for x in leases if x.ended)
     if ended:
         print_error(f"left out, and not read again, as they have ended: {', '.join(ended)}")

@@ -22,7 +22,7 @@ from typing import Final
 from uuid import uuid4
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.fleet.phrases import Outcome, meant, named
+from changefeed.fleet.phrases import Outcome, named_leases, open_or_named_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.lease import Lease
@@ -196,7 +196,7 @@ async def pause_ranges(
     container: LeaseContainer, names: Sequence[str], reason: str
 ) -> list[Outcome]:
     """Pause these ranges, or all. Raise ``UserError``, and what containers raise."""
-    before = meant(await container.list(), names)
+    before = open_or_named_leases(await container.list(), names)
     changed = await pause(container, [x.range_id for x in before], reason)
     return [Outcome(_paused(x, changed)) for x in before]
 
@@ -217,7 +217,7 @@ def _still_read(lease: Lease) -> str:
 
 async def resume_ranges(container: LeaseContainer, names: Sequence[str]) -> list[Outcome]:
     """Resume these ranges, or all that are paused. Otherwise as ``pause_ranges``."""
-    before = meant(await container.list(), names)
+    before = open_or_named_leases(await container.list(), names)
     changed = await resume(container, [x.range_id for x in before] if names else None)
     rest = [x for x in names if RangeId(x) not in changed]
     return [
@@ -232,7 +232,7 @@ async def release_range(
     """Take the lease of a range from its owner, which lists leases every so many seconds.
     Raise ``UserError``, and what containers raise.
     """
-    (lease,) = named(await container.list(), [name])
+    (lease,) = named_leases(await container.list(), [name])
     try:
         before = await release(container, lease.range_id)
     except LeaseConflict as error:

@@ -8,7 +8,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.expiry import Moment
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease, Member
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 _LOOK = 0.5
 
@@ -53,7 +53,7 @@ async def first_signs(
     first: dict[Key, object] = {}
     while True:
         asked = clock()
-        listed, records = await together(container.list(), container.members())
+        listed, records = await gather_or_cancel(container.list(), container.members())
         at = Moment(asked=asked, answered=clock(), wall=wall())
         fleet = watch.take(leases(listed), records, at)
         hosts = {x.name: x for x in members(records)}

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from changefeed.fleet.status import Report
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 _TIMEOUT = 2.0
 _EVERY = 5.0
@@ -72,7 +72,7 @@ class Peers:
         """
         if self._clock() - self._asked_at >= _EVERY:
             self._asked_at = self._clock()
-            found = await together(*(self._report(*x) for x in hosts.items() if x[1]))
+            found = await gather_or_cancel(*(self._report(*x) for x in hosts.items() if x[1]))
             self._reports = {x.host: x for x in found if x is not None}
         return {x: report for x, report in self._reports.items() if x in hosts}
 
@@ -87,7 +87,7 @@ class Peers:
         """Return the tables of pipelines at these addresses, as old as that."""
         if self._clock() - self._tables_asked_at >= _EVERY:
             self._tables_asked_at = self._clock()
-            found = await together(*(self._tables(x) for x in sorted(pipelines)))
+            found = await gather_or_cancel(*(self._tables(x) for x in sorted(pipelines)))
             self._seen_tables = [table for tables in found for table in tables]
         return self._seen_tables
 

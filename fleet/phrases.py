@@ -43,7 +43,7 @@ class Outcome:
     failed: bool = False
 
 
-def named(
+def named_leases(
     leases: Collection[Lease], names: Sequence[str], *, also_ended: bool = False
 ) -> list[Lease]:
     """Return the leases of these ranges. Raise ``UserError`` for one that there is not, or
@@ -61,8 +61,8 @@ def named(
     return found
 
 
-def meant(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
+def open_or_named_leases(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
     """Return the leases of these ranges; without any, all that have not ended."""
     if names:
-        return named(leases, names)
+        return named_leases(leases, names)
     return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)

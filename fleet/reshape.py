@@ -36,7 +36,7 @@ from changefeed.fleet.claims import (
     let_go,
     reopen_beside,
 )
-from changefeed.fleet.phrases import named
+from changefeed.fleet.phrases import named_leases
 from changefeed.fleet.stopping import (
     LeasedFeed,
     Stopped,
@@ -110,7 +110,7 @@ async def _merge_now(
     leases = await leased.leases()
     found = {x.range_id: x for x in leases}
     try:
-        joined = _joined(leased.feed, named(leases, range_ids, also_ended=True))
+        joined = _joined(leased.feed, named_leases(leases, range_ids, also_ended=True))
         if begun := [x for x in range_ids if _has_gone_to(found[x], joined)]:
             done = await _completed(leased, range_ids, begun, claim)
             return joined if done else None
@@ -223,7 +223,7 @@ def open_leases(
     leases: Collection[Lease], range_ids: Sequence[RangeId], command: str
 ) -> Sequence[Lease]:
     """Return the leases that a command is to stop. Raise ``UserError`` for what cannot be."""
-    found = named(leases, range_ids)
+    found = named_leases(leases, range_ids)
     for lease in found:
         name = lease.range_id
         if not lease.epoch:

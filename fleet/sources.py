@@ -21,7 +21,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.runtime.for_each import for_each
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 _AT_ONCE = 16
 _RATE_OVER = 10.0
@@ -64,7 +64,9 @@ class StoreSource:
 
     async def look(self, before: FleetStatus | None) -> FleetStatus:
         """Read everything once. Raise ``StoreError`` if the container does not answer."""
-        members, leases = await together(self.container.members(), self.container.list())
+        members, leases = await gather_or_cancel(
+            self.container.members(), self.container.list()
+        )
         clock, now = asyncio.get_running_loop().time(), self._wall()
         reports: Mapping[str, Report] = {}
         if self._peers is not None:

@@ -234,7 +234,7 @@ class Coordinator:
                 self._events.conflict(lease, action.name.lower())
         else:
             await self._acquire(lease, "stolen")
-            self._own = self._own.having_robbed(lease, fleet, now=self._clock())
+            self._own = self._own.with_steal(lease, fleet, now=self._clock())
 
     async def _write(self, lease: Lease) -> None:
         """Write a lease that carries our name and has no worker."""

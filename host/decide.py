@@ -82,7 +82,7 @@ class Own:
     reading: Collection[RangeId] = ()
     past: Past = field(default_factory=Past)
 
-    def having_robbed(self, lease: Lease, fleet: Fleet, *, now: float) -> "Own":
+    def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "Own":
         """Remember that a lease was taken, as it was listed, from its living owner."""
         if not fleet.is_foreign(lease):
             return self

@@ -15,10 +15,10 @@ from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
-from changefeed.runtime.garbage import leave_startup_out_of_collections
+from changefeed.runtime.garbage import freeze_startup_objects
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
-from changefeed.runtime.shutdown import StopSignals, leave_within
+from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
 from changefeed.runtime.watchdog import Watchdog
 from changefeed.runtime.web_server import WebLimits, serving
@@ -52,7 +52,7 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
         code = USER_ERROR
         raise
     finally:
-        leave_within(_LAST_THREADS, code)
+        exit_after(_LAST_THREADS, code)
         runner.close()
 
 
@@ -87,7 +87,7 @@ async def _be_host(
         )
         answers.host = host
         signals.tell(host.stop)
-        leave_startup_out_of_collections()
+        freeze_startup_objects()
         watchdog = Watchdog(settings.leases.expiration, lambda: host.in_hand)
         with watchdog.heard():
             watching = asyncio.create_task(watchdog.run())

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,5 +25,5 @@ async def for_each(
         for n, item in waiting:
             found[n] = await call(item)
 
-    await together(*(some() for _ in wanted[:at_once]))
+    await gather_or_cancel(*(some() for _ in wanted[:at_once]))
     return [found[n] for n in range(len(wanted))]

@@ -3,7 +3,7 @@
 import gc
 
 
-def leave_startup_out_of_collections() -> None:
+def freeze_startup_objects() -> None:
     """Spare the garbage collector what modules and settings have made for good.
 
     A full collection walks over all of it and stops every thread for that long: with what we

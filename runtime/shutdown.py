@@ -95,7 +95,7 @@ class StopSignals:
 
     def _hear(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         self._heard += 1
-        leave_within(_AT_ONCE + (self._budget if self._heard == 1 else 0), 1)
+        exit_after(_AT_ONCE + (self._budget if self._heard == 1 else 0), 1)
         with suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._pass_on)
 
@@ -116,7 +116,7 @@ def _pipe(stream: TextIO | None) -> int:
     return stream.fileno()
 
 
-def leave_within(seconds: float, code: int) -> None:
+def exit_after(seconds: float, code: int) -> None:
     """End the process after ``seconds`` with ``code``, if it has not ended by then."""
 
     def wait() -> None:
@@ -128,7 +128,7 @@ def leave_within(seconds: float, code: int) -> None:
                 stream.flush()
         os._exit(code)
 
-    threading.Thread(target=wait, name="leave-within", daemon=True).start()
+    threading.Thread(target=wait, name="exit-after", daemon=True).start()
 
 
 def _holds_up(thread: threading.Thread) -> bool:

@@ -25,7 +25,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.fleet import claims
 from changefeed.fleet import letters as of_letters
 from changefeed.fleet import reset as resetting
-from changefeed.fleet.phrases import Outcome, counted, named
+from changefeed.fleet.phrases import Outcome, counted, named_leases
 from changefeed.fleet.reset import Move
 from changefeed.host.page.access import Access, Refused, origin
 from changefeed.host.page.answer import json_answer
@@ -167,7 +167,7 @@ async def _planned(context: ActionContext, wanted: ActionRequest) -> _Plan:
         return await _about_letters(context, wanted)
     if not wanted.ranges:
         raise UserError("name the ranges")
-    leases = named(await context.container.list(), wanted.ranges)
+    leases = named_leases(await context.container.list(), wanted.ranges)
     count = counted(len(leases), "range")
     if wanted.action == "pause":
         return _Plan(f"Pause {count}?", [claims.PAUSE_MEANS])
@@ -185,7 +185,7 @@ async def _about_moves(context: ActionContext, wanted: ActionRequest) -> _Plan:
     resetting.check_position(wanted.ranges, wanted.to)
     if context.feed is None:
         raise UserError("the feed cannot be opened, so no position in it can be settled")
-    leases = named(await context.container.list(), wanted.ranges)
+    leases = named_leases(await context.container.list(), wanted.ranges)
     for lease in leases:
         if lease.owner is not None and lease.paused is None:
             raise UserError(

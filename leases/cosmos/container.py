@@ -35,8 +35,8 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, Member, require_position
 from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
-from changefeed.runtime.together import together
 from changefeed.stores.bounded import Bounds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
@@ -101,7 +101,7 @@ class CosmosLeases(StoredMembers):
     async def _all(self) -> ListedFleet:
         # Before the listing: what comes twice is no harm.
         begin = None if self._changes is None else await self._changes.now()
-        leases, members = await together(self.list(), self.members())
+        leases, members = await gather_or_cancel(self.list(), self.members())
         token = WHOLE if self._shared or begin is None else begin
         return ListedFleet(leases=leases, members=members, total=None, token=token)
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.doctor import diagnose
-from changefeed.fleet.phrases import meant, named
+from changefeed.fleet.phrases import named_leases, open_or_named_leases
 from changefeed.fleet.status import HostSeen, RangeSeen, Totals
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.membership import NameTaken
@@ -41,7 +41,7 @@ HOSTS.each(
     },
 )
 HOSTS.each(
-    lambda known: named(*known),
+    lambda known: named_leases(*known),
     {
         "a range whose name is mistyped": (LEASES, ["sotuh"]),
         "a range that there is not": (LEASES, ["x"]),
@@ -52,7 +52,7 @@ HOSTS.each(
 
 @HOSTS.says("a range that has ended is named")
 def _ended() -> object:
-    return meant([LEASES[0].ended_in(make.CLOSED)], ["north"])
+    return open_or_named_leases([LEASES[0].ended_in(make.CLOSED)], ["north"])
 
 
 def _member(name: str, beats: int, **known: Any) -> HostSeen:

@@ -9,7 +9,7 @@ from changefeed.cli.commands import pause as pausing
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet import claims, letters
 from changefeed.fleet.claims import SPLITTING, pause
-from changefeed.fleet.phrases import meant, named
+from changefeed.fleet.phrases import named_leases, open_or_named_leases
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 from tests.support import make
@@ -39,7 +39,7 @@ def test_a_range_without_a_lease_is_told_from_leases_without_any(
     known: list[Lease], name: str, advice: str
 ) -> None:
     with pytest.raises(UserError, match=f"'{name}'.*{advice}"):
-        named(known, [name])
+        named_leases(known, [name])
 
 
 async def test_to_resume_all_leaves_to_a_command_what_it_has_in_hand() -> None:
@@ -52,8 +52,8 @@ async def test_to_resume_all_leaves_to_a_command_what_it_has_in_hand() -> None:
 
 def test_without_names_all_that_have_not_ended_are_meant_in_order() -> None:
     ended = make.lease("east", end=make.CLOSED)
-    found = meant([LEASES[1], ended, LEASES[0]], [])
+    found = open_or_named_leases([LEASES[1], ended, LEASES[0]], [])
     assert [x.range_id for x in found] == ["north", "south"]
     with pytest.raises(UserError, match="east has ended"):
-        meant([ended], ["east"])
-    assert named([ended], ["east"], also_ended=True) == [ended]
+        open_or_named_leases([ended], ["east"])
+    assert named_leases([ended], ["east"], also_ended=True) == [ended]

@@ -217,7 +217,7 @@ def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long(
     while len(at) < 7:
         theirs = [replace(of_b(n), renewals=now) for n in range(2)]
         if mine.look(theirs, [member(ME, beats=now)], now).steps:
-            mine.own = mine.own.having_robbed(theirs[1], mine.fleet, now=now)
+            mine.own = mine.own.with_steal(theirs[1], mine.fleet, now=now)
             at.append(now)
         now += 1
     assert [y - x for x, y in pairwise(at)] == [10, 20, 40, 80, 80, 80]

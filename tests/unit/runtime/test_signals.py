@@ -40,7 +40,7 @@ async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.S
 async def test_a_signal_cancels_what_starts_and_only_wakes_what_waits_for_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("changefeed.runtime.shutdown.leave_within", lambda *_: None)
+    monkeypatch.setattr("changefeed.runtime.shutdown.exit_after", lambda *_: None)
 
     async def start(*, waits: bool) -> str:
         signals = StopSignals(budget=0.0)

@@ -19,14 +19,16 @@ Call = Coroutine[Any, Any, Result]
 
 
 @overload
-async def together(first: Call[First], second: Call[Second], /) -> tuple[First, Second]: ...
+async def gather_or_cancel(
+    first: Call[First], second: Call[Second], /
+) -> tuple[First, Second]: ...
 
 
 @overload
-async def together(*calls: Call[Result]) -> tuple[Result, ...]: ...
+async def gather_or_cancel(*calls: Call[Result]) -> tuple[Result, ...]: ...
 
 
-async def together(*calls: Call[Any]) -> tuple[Any, ...]:
+async def gather_or_cancel(*calls: Call[Any]) -> tuple[Any, ...]:
     """Await all calls; return what they return, in their order.
 
     The first that fails ends the others, and its error is raised when all have ended.

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from changefeed.runtime.together import together
+from changefeed.runtime.gather import gather_or_cancel
 
 
 class Calls:
@@ -28,9 +28,9 @@ class Calls:
 async def test_results_come_in_the_order_of_the_calls_after_the_slowest_of_them() -> None:
     calls, clock = Calls(), asyncio.get_running_loop().time
     began = clock()
-    assert await together(calls.take(3), calls.take(1)) == ("took 3", "took 1")
+    assert await gather_or_cancel(calls.take(3), calls.take(1)) == ("took 3", "took 1")
     assert clock() - began == pytest.approx(3)
-    assert await together() == ()
+    assert await gather_or_cancel() == ()
 
 
 async def test_a_cancelled_caller_leaves_no_call_behind_and_is_cancelled_whatever_fails() -> (
@@ -43,7 +43,7 @@ async def test_a_cancelled_caller_leaves_no_call_behind_and_is_cancelled_whateve
             await asyncio.sleep(3600)
         raise KeyError("ended")
 
-    asking = asyncio.create_task(together(fails_when_ended(), calls.take(3600)))
+    asking = asyncio.create_task(gather_or_cancel(fails_when_ended(), calls.take(3600)))
     await asyncio.sleep(1)
     assert calls.running == {3600}
     asking.cancel()
