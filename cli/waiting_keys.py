@@ -12,7 +12,7 @@ from uuid import uuid4
 from changefeed.cli.existing import existing_leases
 from changefeed.cli.io.report import say
 from changefeed.feeds.feed import RangeId
-from changefeed.fleet.phrases import named
+from changefeed.fleet.phrases import named_leases
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -42,7 +42,7 @@ async def ask_owner(
     Raise ``UserError`` where nobody can answer, or a change cannot be put aside, ``Failure``
     where no answer came within so many seconds, and what containers raise.
     """
-    (listed,) = named(await container.list(), [name])
+    (listed,) = named_leases(await container.list(), [name])
     _check_owner(listed)
     request = KeyRequest(id=uuid4().hex, key=key, aside=aside)
     try:

@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from changefeed.runtime.gather import gather_or_cancel
-
 from changefeed.feeds.brokers.protocol import PartitionInfo
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
 from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, FeedRange, Position, RangeId
+from changefeed.runtime.gather import gather_or_cancel
 
 _Ask = Mapping[RangeId, int]
 """The sequences after which partitions are asked for."""

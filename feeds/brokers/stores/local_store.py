@@ -28,8 +28,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from changefeed.runtime.gather import gather_or_cancel
-
 from changefeed.feeds.brokers.stores.commits import Commits
 from changefeed.feeds.brokers.stores.file_rows import (
     FRAMES,
@@ -49,6 +47,7 @@ from changefeed.feeds.brokers.stores.store import (
     version_of,
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 T = TypeVar("T")
