@@ -179,7 +179,7 @@ class OwnedLease:
         sent = self._clock()
         self.doubted = False
         with self._counting_failures():
-            await self._write(renewed, self._container.replace)
+            await self._write(renewed)
         self._keep_until(sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
 
@@ -197,7 +197,7 @@ class OwnedLease:
         if self.deaths != self._lease.deaths:
             self.check()
             with self._counting_failures():
-                await self._write(lambda lease: lease, self._container.replace)
+                await self._write(lambda lease: lease)
 
     def _progress(self, checkpoint: Checkpoint) -> None:
         if checkpoint.position != self.stored.position:
@@ -205,14 +205,11 @@ class OwnedLease:
 
     async def clear_request(self, asker: HostName) -> None:
         """Let the lease carry no request of ``asker``; that of another host stays."""
-        await self._write(
-            lambda lease: lease.asked_by(None) if lease.next_owner == asker else lease,
-            self._container.replace,
-        )
+        await self._write(lambda x: x.asked_by(None) if x.next_owner == asker else x)
 
     async def answer(self, request: KeyRequest) -> None:
         """Let the lease carry a request of a person with its answer."""
-        await self._write(lambda x: replace(x, key_request=request), self._container.replace)
+        await self._write(lambda x: replace(x, key_request=request))
 
     async def give_up(
         self, end: Callable[[Lease], Lease], checkpoint: Checkpoint | None
@@ -228,11 +225,9 @@ class OwnedLease:
         if checkpoint is not None:
             self.check()
             self._progress(checkpoint)
-            await self._write(
-                lambda lease: end(lease.with_checkpoint(checkpoint)), self._container.replace
-            )
+            await self._write(lambda lease: end(lease.with_checkpoint(checkpoint)))
         else:
-            await self._write(end, self._container.replace)
+            await self._write(end)
         self.given_up = True  # before a renewal that waits for the lock goes on
 
     @contextmanager
@@ -247,8 +242,10 @@ class OwnedLease:
     async def _write(
         self,
         change: Callable[[Lease], Lease],
-        write: Callable[[Lease], Awaitable[Lease]],
+        write: Callable[[Lease], Awaitable[Lease]] | None = None,
     ) -> None:
+        """Write the lease as ``change`` makes it, by ``replace`` unless said otherwise."""
+        write = write or self._container.replace
         async with self._writing:
             if self.given_up:
                 raise LeaseLost(self._lease, "it was given up")
@@ -258,9 +255,7 @@ class OwnedLease:
                         await self._read_again(self._unclear)
                 except LeaseConflict:
                     continue
-                carried = self._lease
-                if self.deaths != carried.deaths:
-                    carried = replace(carried, deaths=self.deaths)
+                carried = replace(self._lease, deaths=self.deaths)
                 wanted = change(carried).stamped(stamp=self._wall())
                 self._check_next(wanted)
                 self._unclear = wanted  # until the answer is here

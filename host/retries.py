@@ -11,6 +11,7 @@ from changefeed.runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+_LATER = (FeedUnavailable, StoreUnavailable)
 
 
 class Retrier:
@@ -34,7 +35,7 @@ class Retrier:
         while True:
             try:
                 return await operation()
-            except (FeedUnavailable, StoreUnavailable) as error:
+            except _LATER as error:
                 # Never sooner than the other side wished.
                 grown = min(longest_delay, _FIRST_DELAY * 2.0 ** min(failures, 10))
                 delay = (error.retry_after or 0.0) + grown * self._random.uniform(0.5, 1.0)
