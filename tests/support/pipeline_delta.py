@@ -26,7 +26,7 @@ from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import has_delta, merge_in_spark
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
-from tests.support.processes import PATIENCE
+from tests.support.spark_queries import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def settings(home: Path, directory: str) -> PipelineSettings:
 def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
     starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
     for start in starters.values():
-        assert start().awaitTermination(PATIENCE)
+        run_to_end(start)
 
 
 async def append(path: Path, records: Sequence[Record]) -> None:

@@ -19,6 +19,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
 from tests.support.emulator_process import free_port
+from tests.support.spark_queries import drain
 from tests.support.stored_segments import segment_of
 
 if TYPE_CHECKING:
@@ -117,15 +118,8 @@ def by_key(found: "Sequence[Row]") -> dict[str, list[int]]:
 
 def take(spark: "SparkSession", feed: str, into: Path, **options: str) -> "list[Row]":
     """Go on with a stream up to where the feed is now; return all that it has written."""
-    query = (
-        stream(spark, feed, columns=EVERYTHING, **options)
-        .writeStream.format("parquet")
-        .option("path", str(into / "rows"))
-        .option("checkpointLocation", str(into / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(180), "the stream takes too long"
+    changes = stream(spark, feed, columns=EVERYTHING, **options)
+    drain(changes, str(into / "rows"), str(into / "checkpoint"))
     return rows(spark.read.parquet(str(into / "rows")))
 
 

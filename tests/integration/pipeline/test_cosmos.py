@@ -28,7 +28,7 @@ from changefeed.pipeline.source.planning import (
 from changefeed.pipeline.source.reader import Access, Slice
 from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
-from tests.support.processes import PATIENCE
+from tests.support.spark_queries import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -341,18 +341,13 @@ def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_m
     spark: "SparkSession", wide: ServedCosmos, tmp_path: Path
 ) -> None:
     def run() -> list[int]:
-        query = (
+        changes = (
             spark.readStream.format("changefeed")
             .options(feed=wide.address(None), mode="all-versions", startingAt="now")
             .options(maxChangesPerTrigger="25", columns="key,id,operation,sequence,generation")
             .load()
-            .writeStream.format("parquet")
-            .option("path", str(tmp_path / "table"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
         )
-        assert query.awaitTermination(PATIENCE)
+        query = drain(changes, str(tmp_path / "table"), str(tmp_path / "checkpoint"))
         return [x["numInputRows"] for x in query.recentProgress if x["numInputRows"]]
 
     assert run() == []

@@ -21,7 +21,7 @@ from changefeed.pipeline.tables.delta_sink import append_once
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_feeds import a_log
-from tests.support.processes import PATIENCE
+from tests.support.spark_queries import run_to_end
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def fill(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
     """Fill the tables; return how many batches that took, by table."""
     keeping = TableQueries(spark=spark, settings=wanted, far=1)
     keeping.starters()
-    queries = [query for x in keeping.fillers().values() if (query := x()) is not None]
+    queries = [query for x in keeping.fillers().values() if (query := run_to_end(x))]
     for query in queries:
-        assert query.awaitTermination(PATIENCE)
         assert all(x.numInputRows <= 4 for x in query.recentProgress), "a row for a slice"
     return [len(query.recentProgress) for query in queries]
 
@@ -90,10 +89,8 @@ def fill(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
 def follow(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
     """Bring the tables up to date through the source; return how many changes it read."""
     starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
-    queries = [start() for start in starters.values()]
-    for query in queries:
-        assert query.awaitTermination(PATIENCE)
-    return [sum(x.numInputRows for x in query.recentProgress) for query in queries]
+    queries = [run_to_end(start) for start in starters.values()]
+    return [sum(x.numInputRows for x in query.recentProgress) for query in queries if query]
 
 
 def rows(wanted: PipelineSettings, name: str) -> list[dict[str, Any]]:

@@ -9,12 +9,11 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from tests.support.pipeline_feeds import a_log, append_to
-from tests.support.processes import PATIENCE
+from tests.support.spark_queries import drain
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [
     pytest.mark.real_time,
@@ -33,15 +32,8 @@ def stream(spark: "SparkSession", feed: str, **options: str) -> "DataFrame":
 
 
 def drained(changes: "DataFrame", out: Path) -> Sequence["dict[str, Any]"]:
-    """Write what is there now as Parquet, in as many batches as it takes; return progress."""
-    query: StreamingQuery = (
-        changes.writeStream.format("parquet")
-        .option("path", str(out / "table"))
-        .option("checkpointLocation", str(out / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(PATIENCE)
+    """Write what is there now; return progress."""
+    query = drain(changes, str(out / "table"), str(out / "checkpoint"))
     return [dict(x) for x in query.recentProgress]
 
 

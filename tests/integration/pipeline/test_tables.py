@@ -19,7 +19,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
-from tests.support.processes import PATIENCE
+from tests.support.spark_queries import run_to_end
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -64,10 +64,8 @@ def kept(
 ) -> Sequence[Sequence[Mapping[str, Any]]]:
     """Bring the tables up to date; return the progress that each query told."""
     starters = TableQueries(spark=spark, settings=wanted, once=True).starters()
-    queries = [start() for start in starters.values()]
-    for query in queries:
-        assert query.awaitTermination(PATIENCE)
-    return [[json.loads(x.json) for x in query.recentProgress] for query in queries]
+    queries = [run_to_end(start) for start in starters.values()]
+    return [[json.loads(x.json) for x in query.recentProgress] for query in queries if query]
 
 
 def table(wanted: PipelineSettings, name: str) -> list[dict[str, Any]]:
