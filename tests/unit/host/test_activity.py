@@ -1,6 +1,6 @@
 """What a host remembers of what it did, for those who look at it."""
 
-from changefeed.feeds.feed import Position, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.host.activity import Activity
 
 R, S = RangeId("r"), RangeId("s")
@@ -27,18 +27,3 @@ def test_rates_are_made_of_ten_seconds() -> None:
     clock.now += 10
     activity.sample()
     assert activity.rates == {}, "nothing was done since"
-
-
-def test_a_range_is_known_from_its_acquisition_until_it_is_given_up() -> None:
-    clock = Clock()
-    activity = Activity(clock)
-    activity.acquired(R, Position("5"))
-    assert (activity.ranges[R].since, activity.ranges[R].position) == (1000.0, "5")
-    assert activity.ranges[R].checkpoint_at is None
-    clock.now += 3
-    activity.checkpointed(R, Position("9"))
-    known = activity.ranges[R]
-    assert (known.since, known.position, known.checkpoint_at) == (1000.0, "9", 1003.0)
-    activity.given_up(R)
-    activity.checkpointed(R, Position("10"))  # its answer came late
-    assert activity.ranges == {}

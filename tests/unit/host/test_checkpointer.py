@@ -105,14 +105,6 @@ async def test_however_fast_batches_come_a_tenth_of_the_time_goes_into_writing()
         assert 19 <= slow.calls.count["checkpoint"] <= 21  # in two seconds
 
 
-async def test_a_call_that_waits_for_a_checkpoint_waits_for_no_rest_between_two() -> None:
-    async with writing(Slow(0.01)) as checkpoints:
-        for n in range(1, 101):
-            reach(checkpoints, str(n))
-            await checkpoints.written()
-        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     ("mode", "due"),
     [

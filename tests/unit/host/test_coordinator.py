@@ -22,7 +22,7 @@ from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.calls import Calls
 from tests.support.coordinating import coordinating
-from tests.support.looking import lease_in, now, start
+from tests.support.looking import lease_in, now
 from tests.support.proxies import Cutting, proxied
 from tests.support.shown_by_changes import ShownByChanges
 
@@ -40,32 +40,6 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
         await container.delete(lease)
         await asyncio.sleep(18)  # a renewal and two listings; the ranges are looked at after 20
         assert await fleet.loads() == {"a": 1}
-
-
-async def test_leases_are_taken_in_time_where_their_host_s_record_was_removed_unseen() -> None:
-    feed, container = MemoryFeed(4), ShownByChanges()
-    async with Fleet(feed, container) as fleet:
-        start(fleet, "ab")
-        await asyncio.sleep(70)  # all were listed a short while ago
-        await fleet.kill("a")
-        (record,) = [x for x in await container.members() if x.name == A]
-        await container.remove_member(record)
-        await asyncio.sleep(35)  # expiration, and two looks
-        assert await fleet.loads() == {"b": 4}
-
-
-async def test_the_record_of_a_dead_host_is_removed_once_where_that_is_not_shown() -> None:
-    feed, container = MemoryFeed(2), ShownByChanges()
-    calls = Calls()
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(30)
-        fleet.start("b", container=proxied(container, calls))
-        await asyncio.sleep(35)
-        await fleet.kill("a")
-        await asyncio.sleep(60)
-        assert await fleet.loads() == {"b": 2}
-        assert calls.count["remove_member"] == 1
 
 
 async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() -> None:
@@ -90,22 +64,6 @@ async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again
         await asyncio.sleep(10)
         assert [x.epoch for x in host.leases.values()] == [1]
         assert fleet.log.opened == [("a", R0)]
-
-
-async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-
-    async def b_is_quicker() -> None:
-        stored = await lease_in(container)
-        if stored.owner is None:
-            await container.acquire(stored.taken_by(B, B1))
-
-    too_late = Calls(first={"acquire": b_is_quicker})
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a", container=proxied(container, too_late))
-        await asyncio.sleep(10)
-        assert await fleet.owners() == {"r0": B, "r1": A}
-        assert not fleet.running["a"].done()
 
 
 # Leaving
@@ -257,20 +215,6 @@ async def test_an_owner_that_was_fenced_in_vain_is_fenced_again() -> None:
 async def alive(leases: MemoryLeases, *names: HostName) -> None:
     for name in names:
         await leases.put_member(Member(name=name, incarnation=Incarnation(f"{name}-1")))
-
-
-async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_for() -> None:
-    leases = await leased_by(*[(A, A1)] * 3)
-    await alive(leases, A, B, C)
-
-    async def taken_by_b() -> None:
-        for lease in await leases.list():
-            if lease.owner == A:
-                await leases.acquire(lease.taken_by(B, B1))
-
-    async with coordinator_of_c(proxied(leases, Calls(first={"read": taken_by_b}))) as rounds:
-        await rounds.round()
-    assert [(x.owner, x.next_owner) for x in await leases.list()] == [(B, None)] * 3
 
 
 async def test_what_a_host_does_not_read_goes_to_no_dead_host_that_asked_for_it() -> None:

@@ -94,20 +94,6 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("call", ["open", "close"])
-async def test_an_observer_that_is_cut_off_with_nothing_in_hand_repeats_nothing(
-    call: str,
-) -> None:
-    observer = Handed()
-    setattr(observer, call, lambda *_: never())
-    async with handed_to(observer, 6) as running:
-        await asyncio.sleep(2)
-        await cut_off(running, "a", match=r"no change was in hand.*r0")
-        done = "6" if call == "close" else "0"
-        lease = await lease_in(running.container)
-        assert (lease.owner, lease.position) == (None, done)
-
-
 async def test_an_observer_that_does_not_close_and_leaves_changes_repeats_them() -> None:
     observer = Handed()
     observer.close = lambda *_: never()  # type: ignore[method-assign]

@@ -97,16 +97,6 @@ def test_a_steal_waits_until_membership_has_been_quiet_for_long_enough() -> None
     assert to_do(mine, leases, both, 5) == [(Action.STEAL, "r1")]
 
 
-def test_whoever_comes_or_goes_begins_the_quiet_anew() -> None:
-    mine = balancer()
-    leases = [lease(n, B) for n in range(6)]
-    to_do(mine, leases, [member(ME), member(B)], 0)
-    three = [member(ME), member(B), member(C)]
-    assert to_do(mine, leases, three, 4) == []
-    assert to_do(mine, leases, three, 8.9) == []
-    assert {x for x, _ in to_do(mine, leases, three, 9)} == {Action.STEAL}
-
-
 def test_what_has_expired_is_taken_over_however_restless_membership_is() -> None:
     mine = balancer(rebalance_delay=1000)
     dead = [lease(0, B), lease(1, B)]
@@ -205,12 +195,6 @@ def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
     assert mine.fleet.alive == {ME, B}
 
 
-def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
-    mine = balancer(rebalance_delay=0)
-    theirs = [lease(0, B), lease(1, B)]
-    assert to_do(mine, theirs, [member(ME)], 0) == [(Action.STEAL, "r1")]
-
-
 def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long() -> None:
     mine, now = balancer(rebalance_delay=0), 0
     at: list[float] = []
@@ -260,14 +244,6 @@ def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None
     assert to_split(5) == {"r0": 2}
     members.append(member(C))
     assert to_split(6) == {}
-
-
-def test_a_host_without_a_record_makes_all_balance_by_count() -> None:
-    mine = balancer(rebalance_delay=0, balance="load")
-    assert to_do(mine, [*HOT, *COLD], [member(ME)], 0, ["r2", "r3"]) == []
-    counting = balancer(rebalance_delay=0)
-    both = [member(ME), member(B)]
-    assert to_do(counting, [*HOT, *COLD], both, 0, ["r2", "r3"]) == []
 
 
 def test_a_torn_listing_without_the_record_of_a_host_does_not_change_the_way() -> None:
@@ -342,13 +318,6 @@ def test_keys_of_a_deleted_lease_are_left_to_its_owner_under_whatever_name() -> 
     mine.look(READ, [], 0, root=root)
     mine.look([], [], 1, root=root)
     assert wants(mine.look(READ, [], 2, root=root)) == NOTHING
-
-
-def test_before_the_feed_has_said_its_ranges_nothing_is_created_or_deleted() -> None:
-    mine = Mind()
-    mine.look([ENDED], [], 0)
-    found = mine.look([ENDED], [], 1)
-    assert (wants(found), found.again) == (NOTHING, False)
 
 
 def test_a_tombstone_is_deleted_once_the_feed_was_asked_since_it_was_seen_to_be_over() -> None:

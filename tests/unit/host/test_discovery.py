@@ -1,8 +1,7 @@
 """Which leases a host creates and deletes; the rules are the key map's (``test_keymap``)."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.container import LeaseContainer, ListedFleet
-from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import End, HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.stores.store import WHOLE
 from tests.support.calls import Calls
 from tests.support.coordinating import tend
 from tests.support.looking import lease_in
@@ -62,19 +60,6 @@ async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
     assert (await lease_in(leases)).position == "1"
 
 
-async def test_a_child_comes_where_its_parents_have_ended_and_not_before() -> None:
-    feed, leases = MemoryFeed(2), MemoryLeases()
-    await looked(feed, leases)
-    merged = feed.merge_ranges(R0, R1)
-    await begun(leases)
-    await end(leases, R0, merged, at="7")
-    assert await looked(feed, leases) == ["r1"]
-    await end(leases, R1, merged, at="7")
-    assert await looked(feed, leases) == ["r2"]
-    child = await lease_in(leases, R2)
-    assert (child.position, child.epoch, set(child.range.parents)) == ("7", 0, {R0, R1})
-
-
 async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_not() -> None:
     feed = MemoryFeed(2)
     feed.begin_era(2)
@@ -85,53 +70,6 @@ async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_n
     assert await looked(shared, MemoryLeases(), start="now") == ["r1", "r2"]
 
 
-class TornListing(MemoryLeases):
-    """Each second listing lacks some leases."""
-
-    lacks: Collection[RangeId] = ()
-    _torn = False
-
-    async def list_fleet(
-        self, token: str = WHOLE, heartbeat: Member | None = None
-    ) -> ListedFleet:
-        assert (token, heartbeat) == (WHOLE, None), "it lists all each time, and no members"
-        self._torn = not self._torn
-        found = await super().list_fleet()
-        kept = [x for x in found.leases if not self._torn or x.range_id not in self.lacks]
-        return replace(found, leases=kept, total=None, token=WHOLE)
-
-
-async def test_what_one_listing_lacks_is_neither_created_nor_deleted() -> None:
-    feed, leases = MemoryFeed(2), TornListing()
-    await looked(feed, leases)
-    await begun(leases)
-    low, high = feed.split_range(R0)
-    await end(leases, R0, low, high, at="0")
-    await looked(feed, leases)
-    await begun(leases)
-    before = await leases.list()
-    for lacking in ([R2], [R0], [R0, R1, R2, R3]):
-        leases.lacks = lacking
-        await looked(feed, leases, 2 * PATIENCE)
-        assert await leases.list() == before
-
-
-async def test_a_listing_that_lacks_all_leases_does_not_begin_the_feed_again() -> None:
-    feed, leases = ShiftingReader(ShiftingStore()), TornListing()
-    await looked(feed, leases)
-    await begun(leases)
-    (whole,) = await feed.ranges()
-    halves = feed.split(whole, 2)
-    await end(leases, whole.id, *halves, at="7")
-    for _ in range(2):
-        await looked(feed, leases)
-        await begun(leases)
-    leases.lacks = [x.id for x in halves]
-    calls = Calls()
-    await looked(feed, proxied(leases, calls), 2 * PATIENCE)
-    assert (calls.count["create"], calls.count["list_fleet"] > 10) == (0, True)
-
-
 class Forgetting(MemoryFeed):
     """It does not list what has ended."""
 
@@ -139,18 +77,6 @@ class Forgetting(MemoryFeed):
         found = await super().ranges()
         parents = {y for x in found for y in x.parents}
         return [x for x in found if x.id not in parents]
-
-
-async def test_a_tombstone_is_deleted_when_it_is_not_listed_and_its_children_are_read() -> None:
-    feed, leases = Forgetting(1), MemoryLeases()
-    await looked(feed, leases)
-    await begun(leases)
-    await end(leases, R0, *feed.split_range(R0), at="0")
-    assert await looked(feed, leases) == ["r1", "r2"]
-    assert len(await leases.list()) == 3
-    await begun(leases)
-    await looked(feed, leases, 3)
-    assert sorted(x.range_id for x in await leases.list()) == ["r1", "r2"]
 
 
 @pytest.mark.parametrize("foreign", [False, True])

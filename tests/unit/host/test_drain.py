@@ -139,17 +139,6 @@ async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> N
         assert (await lease_in(running.container)).position == "5"
 
 
-async def test_an_observer_in_mid_call_is_told_that_nothing_more_will_come() -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Slow()
-    async with fleet_of(lambda: observer, feed, container) as running:
-        running.start("a")
-        await asyncio.sleep(10)
-        feed.append("late")
-        await asyncio.sleep(5)
-        await running.stop("a")
-        assert observer.heard == [False, True]
-
-
 async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
     class Hangs(Handed):
         async def close(self, _context: Context, _reason: CloseReason) -> None:
@@ -164,21 +153,6 @@ async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
         assert 10 <= now() - began < 11
         lease = await lease_in(container)
         assert (lease.owner, lease.position) == (None, "5")
-
-
-async def test_a_stop_does_not_wait_until_the_next_observer_would_begin() -> None:
-    class Fails(Handed):
-        async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
-            raise ValueError("never")
-
-    feed, container = make.memory_feed(1, 5), MemoryLeases()
-    parts: Sections = {"observer": {"retry": {"attempts": 1, "max_delay": 20.0}}}
-    async with fleet_of(Fails, feed, container, parts) as running:
-        running.start("a")
-        await asyncio.sleep(5)
-        began = now()
-        await running.stop("a")
-        assert now() - began < 1
 
 
 async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_for() -> None:

@@ -130,16 +130,6 @@ async def test_a_host_that_is_cancelled_in_the_middle_of_joining_leaves_no_recor
         assert list(await leases.members()) == []
 
 
-async def test_leaving_the_block_stops_a_host_that_still_runs() -> None:
-    seen, feed, leases = Seen(), MemoryFeed(2), MemoryLeases()
-    async with guest(seen, feed, leases) as host:
-        running = asyncio.create_task(host.run())
-        await asyncio.sleep(20)
-        assert len(host.leases) == 2
-    assert running.done()
-    assert await nothing_is_left(leases)
-
-
 async def test_two_hosts_of_one_process_share_a_feed_and_no_figures() -> None:
     seen = {"anna": Seen(), "ben": Seen()}
     feed, leases = MemoryFeed(4), MemoryLeases()

@@ -13,13 +13,11 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Change, Feed, FeedRange, Position, RangeId
 from changefeed.fleet.claims import resume
-from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import in_order, lease_in, now, start, until
-from tests.support.our_errors import OUR_ERRORS
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -101,17 +99,6 @@ async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency:
         assert set((await fleet.lags()).values()) == {0}
 
 
-async def test_an_outage_of_single_changes_puts_nothing_aside() -> None:
-    observer = Failing(lambda _: now() < 4 * 3600)
-    async with fleet_of(observer, make.memory_feed(1, 3), DEAD_LETTER, page_size=1) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(4 * 3600)
-        assert len(fleet.log.opened) > 10
-        await asyncio.sleep(600)
-        assert await put_aside(fleet) == []
-        assert delivered(fleet) == [0, 1, 2]
-
-
 async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() -> None:
     observer = Failing(lambda x: number(x) == 900)
     async with fleet_of(observer, make.memory_feed(1, 1000), DEAD_LETTER) as fleet:
@@ -127,18 +114,6 @@ async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() ->
         await asyncio.sleep(1000)
         assert await put_aside(fleet) == [900]
         assert delivered(fleet) == all_but(1000, 900)
-
-
-async def test_by_default_a_failing_observer_is_opened_anew_again_and_again() -> None:
-    observer = Failing(lambda _: now() < 3600)
-    async with fleet_of(observer, make.memory_feed(1, 10), {}) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(3600)
-        closed = [reason for _, _, reason in fleet.log.closed]
-        assert set(closed) == {CloseReason.FAILED}
-        assert 10 < len(closed) < 3600 / 120
-        await asyncio.sleep(100)
-        assert delivered(fleet) == all_but(10)
 
 
 async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -> None:
@@ -244,43 +219,6 @@ async def test_whatever_a_close_raises_the_lease_is_released(kind: type[BaseExce
         await fleet.stop("a")
         assert (await lease_in(fleet.container)).owner is None
         assert [reason for _, _, reason in fleet.log.closed] == [CloseReason.STOPPING]
-
-
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), *OUR_ERRORS], ids=kind_of)
-async def test_an_observer_that_decides_for_its_host_is_called_again_later_and_later(
-    error: BaseException,
-) -> None:
-    observer = Failing(raises=lambda: error)
-    async with fleet_of(observer, make.memory_feed(1, 10), {}) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(600)
-        assert 10 < len(observer.calls) < 200
-        # It was never given up and taken again.
-        assert (await lease_in(fleet.container)).epoch == 1
-
-
-def cancelling_itself(error: BaseException) -> BaseException:
-    """Cancel the task that the observer is called in."""
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-    return error
-
-
-@pytest.mark.parametrize("observer", [{}, {"concurrency": 4}, {"timeout": 5.0}])
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), ValueError("x")], ids=kind_of)
-async def test_an_observer_that_cancels_its_own_task_is_called_again_later_and_later(
-    error: BaseException, observer: dict[str, Any]
-) -> None:
-    failing = Failing(raises=lambda: cancelling_itself(error))
-    async with fleet_of(failing, make.memory_feed(1, 10), observer) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(600)
-        assert 10 < len(failing.calls) < 200
-        lease = await lease_in(fleet.container)
-        assert (lease.owner, lease.epoch) == ("a", 1)
-        assert lease.health.failing_since is not None
-        assert {reason for _, _, reason in fleet.log.closed} == {CloseReason.FAILED}
 
 
 @pytest.mark.parametrize("observer", [{}, {"concurrency": 4}, {"timeout": 3600.0}])

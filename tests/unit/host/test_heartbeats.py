@@ -8,7 +8,6 @@ from typing import Any, Self
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.fleet.claims import pause
 from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -88,18 +87,6 @@ async def test_what_a_dead_host_had_is_taken_when_its_heartbeat_has_stood_still(
         assert (await counted.lease()).owner == "b"
 
 
-async def test_a_lease_that_another_took_is_lost_though_a_listing_shows_it_twice() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        host = fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        before = await counted.lease()
-        counted.shown_first = [before.without_position()]  # and then as it is
-        await counted.leases.acquire(before.taken_by(HostName("b"), Incarnation("b-1")))
-        await asyncio.sleep(ONE_LISTING)
-        assert not host.leases
-
-
 async def test_a_host_whose_name_is_taken_looks_at_once_whether_its_leases_are() -> None:
     """Its listings fail: else the first of them would show it. Its fence comes later."""
 
@@ -125,13 +112,6 @@ async def test_a_host_whose_name_is_taken_looks_at_once_whether_its_leases_are()
         del fleet.hosts["a"]
 
 
-async def test_the_observer_of_a_range_that_is_found_paused_in_a_listing_is_told_so() -> None:
-    async with Counted() as counted:
-        await pause(counted.leases, [R0], "for a test")
-        await asyncio.sleep(ONE_LISTING)
-        assert counted.fleet.log.closed == [("a", R0, CloseReason.PAUSED)]
-
-
 @pytest.mark.parametrize("calls", ["put_member list_fleet", "list list_fleet"])
 async def test_leases_are_renewed_where_heartbeats_or_listings_get_no_answer(
     calls: str,
@@ -140,17 +120,6 @@ async def test_leases_are_renewed_where_heartbeats_or_listings_get_no_answer(
         epoch = (await counted.lease()).epoch
         counted.fail(*calls.split())
         assert 3 <= await counted.writes_in(100) <= 10
-        assert (await counted.lease()).epoch == epoch
-
-
-async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does() -> None:
-    async with Counted() as counted:
-        epoch = (await counted.lease()).epoch
-        counted.fail("put_member", "list_fleet")
-        counted.failing_once = {"replace"}
-        counted.lasting = {"replace": 4.0}
-        await asyncio.sleep(100)
-        assert counted.failing_once == set()
         assert (await counted.lease()).epoch == epoch
 
 

@@ -50,14 +50,6 @@ class HoldingFeed:
         return {}
 
 
-class SlowFeed(HoldingFeed):
-    """Answers after so many seconds, whatever there is."""
-
-    async def news(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
-        await asyncio.sleep(self.held)
-        return self.moved & {x.id for x in positions}
-
-
 @asynccontextmanager
 async def waiting_at(feed: HoldingFeed) -> AsyncIterator[IdleRanges]:
     random = Random(1)
@@ -92,20 +84,6 @@ async def test_a_feed_that_holds_the_question_is_asked_again_when_more_ranges_wa
         feed.append(A)
         await first
         assert now() < 27
-
-
-async def test_a_slow_feed_is_heard_though_ranges_come_to_wait_all_the_time() -> None:
-    feed = SlowFeed(held=5)
-    feed.append(A)
-    async with waiting_at(feed) as idle:
-        first = wait_for(idle, A)
-        others = list[asyncio.Task[None]]()
-        while not first.done():
-            others.append(wait_for(idle, RangeId(f"r{len(others)}")))
-            await asyncio.sleep(0.2)
-            assert now() < 60
-        for x in others:
-            x.cancel()
 
 
 async def test_a_host_that_stops_leaves_no_question_behind() -> None:

@@ -20,7 +20,6 @@ HOT: Sections = {
     "timing": {"cooldown": COOLDOWN, "rebalance_delay": 2.0},
     "feed": {"start": "beginning", "page_size": 10, "poll_interval": 1.0},
 }
-WHOLE: Sections = {**HOT, "leases": {"balance": "load"}}
 
 
 def written(changes: int) -> ShiftingStore:
@@ -60,19 +59,6 @@ async def test_a_range_that_is_too_much_for_one_host_is_split_and_shared() -> No
         assert set(owners.values()) == {"a", "b", "c"}
         closed = [x for x in fleet.log.closed if x[1] == ZERO]
         assert [reason for _, _, reason in closed] == [CloseReason.RANGE_ENDED]
-
-
-async def test_the_host_that_was_started_last_says_whether_ranges_are_split() -> None:
-    store, container = written(3000), MemoryLeases()
-    async with hot_fleet(store, container) as fleet:
-        fleet.use(None, settings=WHOLE)
-        start(fleet, "ab")
-        await sent(fleet, 1500, within=200)
-        assert set(await fleet.owners()) == {ZERO}
-        fleet.use(None, settings=HOT)
-        fleet.start("c")
-        await sent(fleet, 3000, within=200)
-        assert len(await fleet.owners()) > 1
 
 
 class Later:

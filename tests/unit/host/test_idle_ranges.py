@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
@@ -79,31 +78,6 @@ async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> Non
             assert asked.count["read"] <= 3  # the change, the end behind it, and its age
 
 
-async def test_news_that_get_no_answer_are_asked_for_again() -> None:
-    feed = MemoryFeed(2)
-    asked = Asked(feed)
-    async with Fleet(asked.feed, MemoryLeases()) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        asked.failing["news"] = FeedUnavailable("not now")
-        assert (await asked.within(100))["news"] < 30
-        feed.append("key", range_id=R0)
-        asked.failing.clear()
-        await asyncio.sleep(12)
-        assert len(fleet.log.delivered) == 1
-
-
-async def test_a_feed_that_refuses_news_is_read_and_says_itself_what_is_wrong() -> None:
-    asked = Asked(MemoryFeed(2))
-    async with Fleet(asked.feed, MemoryLeases()) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        refused = FeedRefused("the log is damaged")
-        asked.failing = {"news": refused, "read": refused}
-        with pytest.raises(FeedRefused, match="the log is damaged"):
-            await asyncio.wait_for(fleet.running["a"], 60)
-
-
 async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
     feed = MemoryFeed(1)
     asked = Asked(feed)
@@ -113,14 +87,6 @@ async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
         feed.append("key", range_id=R0)
         await asyncio.sleep(SETTLED)
         assert (await asked.within(100))["read"] >= 80
-
-
-async def test_where_each_range_must_be_asked_an_idle_one_is_asked_less_often() -> None:
-    asked = Asked(OneByOne(1))
-    async with Fleet(asked.feed, MemoryLeases()) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        assert 18 <= (await asked.within(100))["read"] <= 23  # each 5 s
 
 
 async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change() -> None:

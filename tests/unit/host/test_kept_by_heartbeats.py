@@ -54,14 +54,6 @@ async def test_heartbeats_count_no_longer_than_from_the_last_listing() -> None:
     assert not owned.may_act
 
 
-async def test_listings_alone_move_no_fence() -> None:
-    owner, owned = await holding()
-    for _ in range(5):
-        await asyncio.sleep(5)
-        await owner.look()
-    assert owned.time_left == 29 - 25
-
-
 async def test_a_heartbeat_that_is_answered_behind_the_fence_lifts_it_no_more() -> None:
     owner, owned = await holding()
     await asyncio.sleep(29)
@@ -95,18 +87,6 @@ async def test_a_lease_that_an_operator_released_is_lost_with_the_next_listing()
     assert noticed == [False]
     with pytest.raises(LeaseLost, match="now held by None"):
         owned.check()
-
-
-async def test_a_listing_from_before_the_acquisition_raises_doubts_only() -> None:
-    owner, _ = await holding()
-    before = await owner.listed()
-    await release(owner.leases, R0)
-    owned = owner.owned = await make.owned(owner.leases)
-    owned.listed(before, asked=now())
-    assert owned.doubted
-    assert owned.may_act
-    await owned.renew()
-    assert not owned.doubted
 
 
 async def test_a_lease_that_a_listing_lacks_is_doubted_and_not_seen() -> None:

@@ -1,6 +1,5 @@
 """How busy a range keeps its owner, in virtual seconds."""
 
-import math
 from dataclasses import dataclass
 
 import pytest
@@ -106,16 +105,6 @@ def test_a_new_owner_goes_on_from_the_load_that_it_found() -> None:
     assert 0.6 < (busy_for(meter, time, 0, 10).load or 0) < 0.8
 
 
-@pytest.mark.parametrize("found", [math.nan, math.inf, -1.0])
-def test_a_new_owner_that_finds_what_is_no_load_measures_from_the_beginning(
-    found: float,
-) -> None:
-    time = Time()
-    meter = metered(OWNED.with_load(found, cooling=False), time)
-    assert meter.written_to(OWNED).load is None
-    assert busy_for(meter, time, 4, 10).load == 0.4
-
-
 @pytest.mark.parametrize(
     ("load", "stored", "written"),
     [
@@ -134,12 +123,3 @@ def test_a_load_is_stored_in_steps_and_stays_on_one_while_it_is_near(
     load: float, stored: float | None, written: float
 ) -> None:
     assert coarse(load, stored) == written
-
-
-def test_a_lease_that_a_host_had_or_found_free_was_not_moved() -> None:
-    assert not OWNED.cooling
-    assert not OWNED.taken_by(A, Incarnation("a-2")).cooling
-    assert not OWNED.released().taken_by(B, Incarnation("b-1")).cooling
-    assert OWNED.taken_by(B, Incarnation("b-1")).cooling
-    handed_over = OWNED.asked_by(B).handed_over()
-    assert handed_over.released().taken_by(A, Incarnation("a-1")).cooling

@@ -52,11 +52,3 @@ async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -
         assert any(x.cooling for x in (await listed(fleet)).values())
         await asyncio.sleep(60)
         assert not any(x.cooling for x in (await listed(fleet)).values())
-
-
-async def test_where_ranges_are_counted_an_idle_one_is_not_written_to_say_so() -> None:
-    async with Fleet(ranges=1) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(300)
-        (lease,) = (await listed(fleet)).values()
-        assert (lease.load, lease.renewals) == (None, 1)

@@ -181,23 +181,6 @@ async def test_hosts_that_find_another_store_of_checkpoints_end_and_pause_nothin
         assert await stores.paused() == {}
 
 
-async def test_many_lost_checkpoints_are_no_reason_to_end() -> None:
-    stores = Stores()
-    await join_fleet(stores.container, "feed")
-    async with Fleet(MemoryFeed(40), stores.container) as fleet:
-        fleet.start("anna")
-        await fleet.balanced()
-        *lost, kept = [x.range_id for x in await stores.ownership.list()]
-        await fleet.stop("anna")
-        for range_id in lost:
-            await stores.lose_checkpoint(range_id)
-        fleet.start("bert")
-        await asyncio.sleep(60)
-        assert not fleet.running["bert"].done()
-        assert (await stores.paused()).keys() == set(lost)
-        assert (await stores.listed(kept)).owner == "bert"
-
-
 async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_restored() -> None:
     stores = Stores()
     feed = MemoryFeed(2)

@@ -153,16 +153,6 @@ async def test_a_host_that_stops_says_so_and_leaves_nothing() -> None:
     assert await container.members() == []
 
 
-async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_same() -> None:
-    container = MemoryLeases()
-    cut = Cutting(LOST, at=2, after=True, only=lambda x: x == "put_member")
-    member = await joined(proxied(container, cut))
-    with pytest.raises(StoreUnavailable):
-        await member.announce_stopping()
-    await member.leave()
-    assert await container.members() == []
-
-
 # Heartbeats that go along with listings
 
 
@@ -213,17 +203,3 @@ async def test_a_listing_with_a_namesake_ends_the_host_before_it_acts_on_it() ->
     with pytest.raises(NameTaken) as taken:
         await list_fleet()
     assert taken.value.incarnation == "next"
-
-
-async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same() -> None:
-    container, calls = MemoryLeases(), Calls()
-    member, list_fleet = await started(proxied(container, calls))
-    async with living(member):
-        calls.failing["list_fleet"] = LOST
-        for _ in range(10):
-            before = (await record(container)).heartbeats
-            await asyncio.sleep(BEAT + 0.1)
-            with pytest.raises(StoreUnavailable):
-                await list_fleet()
-            await asyncio.sleep(0.01)
-            assert (await record(container)).heartbeats == before + 1

@@ -206,33 +206,6 @@ async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it(
     assert (await lease_in(leases)).position == C9
 
 
-async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_again() -> None:
-    late = Late("checkpoint")
-    leases, owned = await held(late)
-    with pytest.raises(StoreUnavailable):
-        await owned.checkpoint(Checkpoint(C5))
-
-    async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "replace" and (await lease_in(leases)).position == "0":
-            await late.happens()
-        return await call()
-
-    owned._container = proxied(leases, lands_first)
-    await owned.renew()
-    assert owned.stored.text == C5
-    assert (await lease_in(leases)).position == C5
-
-
-async def test_a_claim_that_lands_late_is_our_own_and_acquired_again() -> None:
-    late, leases = Late("acquire"), await make.leases(make.lease(at="0"))
-    with pytest.raises(StoreUnavailable):
-        await make.owned(proxied(leases, late))
-    assert (await lease_in(leases)).owner is None  # unknown is not owned
-    await late.happens()
-    owned = await make.owned(leases)
-    assert owned.lease.epoch == 2
-
-
 # Whose it is
 
 
@@ -256,16 +229,6 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
             await write
     assert owned.lost
     assert await lease_in(leases) == taken
-
-
-async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_created_again() -> None:
-    cut = Cutting(LOST, at=1, only=lambda x: x == "replace")
-    leases, owned = await held(cut)
-    with pytest.raises(StoreUnavailable):
-        await owned.renew()
-    await leases.delete(await lease_in(leases))
-    await owned.renew()
-    assert (await lease_in(leases)).owner == A
 
 
 async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
@@ -421,17 +384,6 @@ async def test_behind_its_fence_an_owner_creates_nothing() -> None:
         await owned.renew()
     assert owned.lost
     assert await leases.list() == []
-
-
-async def test_a_lease_that_others_have_made_and_taken_meanwhile_is_theirs() -> None:
-    leases = await make.leases(make.lease(at="0"))
-    owned = await make.owned(leases)
-    await deleted(leases)
-    made = await leases.create(make.lease(at="0"))
-    await leases.acquire(made.taken_by(HostName("b"), Incarnation("b-1")))
-    with pytest.raises(LeaseLost):
-        await owned.renew()
-    assert (await lease_in(leases)).owner == "b"
 
 
 async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owner() -> None:

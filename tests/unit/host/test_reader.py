@@ -57,17 +57,6 @@ async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
         assert reads.count["read"] == 4
 
 
-async def test_once_stopped_nothing_more_is_given_out_and_nothing_more_is_read() -> None:
-    reads = Calls()
-    async with reading(make.memory_feed(1, 100), reads) as pages:
-        await asyncio.sleep(1)
-        pages.stop()
-        assert pages.next_nowait() is None
-        assert pages.next_nowait() is None
-        await asyncio.sleep(60)
-        assert reads.count["read"] == 3
-
-
 async def test_changes_are_collected_for_a_while_and_no_longer() -> None:
     feed = make.memory_feed(1, 1)
     async with reading(feed, Calls(), batch_wait=5) as pages:

@@ -6,7 +6,6 @@ from typing import Any
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.apart import Apart
-from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
@@ -88,26 +87,3 @@ async def test_a_host_that_cannot_write_any_more_loses_its_leases() -> None:
         await asyncio.sleep(NOTICED)
         assert await fleet.loads() == {"a": 4, "b": 0}
         assert len(fleet.log.times) == 40
-
-
-class OneLocked(MemoryLeases):
-    """Refuses to let anybody acquire the lease of r8."""
-
-    async def acquire(self, lease: Lease) -> Lease:
-        if lease.range_id == "r8":
-            raise StoreUnavailable("another transaction holds the row")
-        return await super().acquire(lease)
-
-
-async def test_one_lease_that_nobody_can_write_moves_no_other() -> None:
-    container = OneLocked()
-    async with Fleet(MemoryFeed(9), container) as fleet:
-        start(fleet, "ab")
-        await asyncio.sleep(SETTLED)
-        before = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
-        assert sum((await fleet.loads()).values()) == 8
-        with captured_logs("WARNING") as logs:
-            await asyncio.sleep(4 * NOTICED)
-        after = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
-        assert after == before
-        assert "another transaction holds the row" in {x.get("error") for x in logs}

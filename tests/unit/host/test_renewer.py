@@ -118,17 +118,6 @@ async def test_what_heartbeats_keep_is_renewed_once_they_fail_with_time_for_anot
         assert (held.lost, held.begun, len(held.renewed)) == (False, 2, 1)
 
 
-async def test_a_lease_that_is_doubted_is_renewed_at_once() -> None:
-    story = Story()
-    async with story.running():
-        held = story.keep(Held())
-        await asyncio.sleep(5)
-        held.doubted = True
-        story.renewer.listed()
-        await asyncio.sleep(0.2)
-        assert len(held.renewed) == 1
-
-
 async def test_trouble_is_said_if_it_lasts_and_once_in_an_interval() -> None:
     story = Story()
     async with story.running():

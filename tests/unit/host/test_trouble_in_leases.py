@@ -12,7 +12,6 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
-from changefeed.observers import retry
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
@@ -112,45 +111,6 @@ async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_wri
         assert (await watched.health()).failing_since == health.failing_since
 
 
-async def test_an_observer_that_fails_in_turns_writes_twice_as_often_at_most(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(retry, "FIRST_DELAY", 4.0)
-    monkeypatch.setattr(retry, "JITTER", 0.0)
-    mood = Moody()
-    turns = 0
-
-    async def fail_once() -> None:
-        nonlocal turns
-        turns += 1
-        if turns % 2:
-            raise ValueError("busy")
-
-    async with Watched(mood) as watched:
-        mood.processes = fail_once
-        for _ in range(100):
-            watched.feed.append("k")
-            await asyncio.sleep(6)
-    assert turns > 150
-    assert 55 <= watched.calls.count["replace"] <= 2 * 60 + 2
-
-
-async def test_what_fails_once_and_then_succeeds_is_no_news() -> None:
-    mood = Moody()
-    failures = iter([True])
-
-    async def fail_first() -> None:
-        if next(failures, False):
-            raise ValueError("busy")
-
-    async with Watched(mood, SELDOM_RENEWED) as watched:
-        mood.processes = fail_first
-        watched.feed.append("k")
-        await asyncio.sleep(60)
-        assert watched.host.events.health.ranges[R0].last_progress is not None
-        assert watched.calls.count["replace"] == 0
-
-
 async def test_a_host_that_stopped_leaves_word_of_what_failed_to_the_next() -> None:
     mood = Moody()
     async with Watched(mood) as watched:
@@ -199,45 +159,6 @@ async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
     assert "observer.timeout" in warning["advice"]
 
 
-async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck() -> None:
-    mood = Moody()
-    async with Watched(mood, {"host": {"stop_timeout": 5}}) as watched:
-        mood.processes = mood.hang
-        watched.feed.append("k")
-        await asyncio.sleep(320)
-        await watched.stopped()
-        assert (await watched.leases.list())[0].owner is None
-        assert (await watched.health()).stuck_since is not None
-
-
-async def test_an_observer_that_waits_for_its_next_attempt_is_failing_and_not_stuck(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(retry, "FIRST_DELAY", 2000.0)
-    mood = Moody()
-    async with Watched(mood, {"observer": {"retry": {"max_delay": 2000}}}) as watched:
-        mood.processes = mood.fail
-        watched.feed.append("k")
-        await asyncio.sleep(700)
-        health = await watched.health()
-        assert (health.failing_since is None, health.stuck_since) == (False, None)
-
-
-async def test_an_attempt_that_hangs_after_one_that_failed_is_stuck() -> None:
-    mood = Moody()
-
-    async def fail_and_hang() -> None:
-        mood.processes = mood.hang
-        raise ValueError("busy")
-
-    async with Watched(mood) as watched:
-        mood.processes = fail_and_hang
-        watched.feed.append("k")
-        await asyncio.sleep(320)
-        health = await watched.health()
-        assert None not in (health.failing_since, health.stuck_since)
-
-
 async def test_an_observer_that_acknowledges_nothing_is_stuck_though_it_gets_more() -> None:
     mood = Moody()
     with captured_logs() as logs:
@@ -256,38 +177,6 @@ async def test_an_observer_that_acknowledges_nothing_is_stuck_though_it_gets_mor
             assert later.last_progress is not None
     (warning,) = [x for x in logs if x["event"] == "observer.stuck"]
     assert "acknowledged" in warning["advice"]
-
-
-@pytest.mark.parametrize("acknowledge", ["checkpoint", "acknowledge"])
-async def test_acknowledgements_that_are_late_are_progress(
-    acknowledge: str,
-) -> None:
-    mood = Moody()
-
-    async def acknowledge_later() -> None:
-        acknowledges = getattr(mood.context, acknowledge)
-        asyncio.get_running_loop().call_later(500, acknowledges, mood.last)
-
-    mood.processes = acknowledge_later
-    async with Watched(mood, MANUAL) as watched:
-        troubled = []
-        for _ in range(20):
-            watched.feed.append("k")
-            await asyncio.sleep(200)
-            troubled.append(watched.host.events.health.ranges[R0].in_trouble)
-    assert troubled == [False, True, *(18 * [False])]  # until the first of all comes
-
-
-async def test_what_was_not_acknowledged_is_no_trouble_of_who_gave_up_its_lease() -> None:
-    mood = Moody()
-    with captured_logs() as logs:
-        async with Watched(mood, MANUAL | {"host": {"stop_timeout": 5}}) as watched:
-            watched.feed.append("k")
-            await asyncio.sleep(20)
-            await watched.stopped()
-            await asyncio.sleep(1000)
-            assert watched.host.events.health.ranges == {}
-    assert not [x for x in logs if x["event"] == "observer.stuck"]
 
 
 async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble() -> None:

@@ -88,17 +88,6 @@ async def test_what_slept_beyond_its_lease_between_two_attempts_calls_no_observe
         assert observer.called == [1, 2]  # its own lease still, but acquired anew
 
 
-async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None:
-    feed, container, observer = make.memory_feed(1, 10), MemoryLeases(), Handed()
-    async with fleet_of(lambda: observer, feed, container) as running:
-        for _ in range(2):
-            running.start("a")
-            await asyncio.sleep(30)
-            assert observer.contexts[-1].epoch == (await lease_in(container)).epoch
-            await running.stop("a")
-        assert [x.epoch for x in observer.contexts] == [1, 2]
-
-
 # What may be said of changes
 
 
@@ -113,19 +102,6 @@ async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
         observer.contexts[0].checkpoint(observer.changes[6])
         await asyncio.sleep(60)
         assert len(observer.changes) == 14
-
-
-async def test_what_nobody_has_acknowledged_comes_again_at_the_end_of_a_range() -> None:
-    observer = Handed()
-    async with handed_to(observer, 5, MANUAL) as running:
-        await asyncio.sleep(60)
-        observer.contexts[0].checkpoint(observer.changes[1])
-        await asyncio.sleep(60)
-        assert (await lease_in(running.container)).position == "2"
-        await running.kill("a")
-        running.start("a")
-        await asyncio.sleep(60)
-        assert observer.sequences == [1, 2, 3, 4, 5, 3, 4, 5]
 
 
 async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before() -> None:
@@ -266,16 +242,6 @@ async def test_at_rest_the_last_position_is_stored_whatever_the_policy_says() ->
     async with handed_to(observer, 5, parts) as running:
         await asyncio.sleep(30)
         assert (await lease_in(running.container)).position == "5"
-
-
-async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
-    observer = Handed()
-    parts = {"observer": {"max_unacknowledged": 30}}
-    async with handed_to(observer, 100, parts) as running:
-        await asyncio.sleep(30)
-        assert observer.sequences == list(range(1, 101))
-        assert len(observer.epochs) == 4
-        assert (await lease_in(running.container)).position == "100"
 
 
 async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:

@@ -82,13 +82,3 @@ def test_a_place_has_no_user_and_no_option_that_does_not_say_where(
     address: str, place: str
 ) -> None:
     assert shared_place(address) == place
-
-
-def test_a_file_is_one_place_by_whatever_path_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "link").symlink_to("data")
-    monkeypatch.chdir(tmp_path)
-    named = ("data/leases.db", "./link/leases.db", f"{tmp_path}/data/../data/leases.db")
-    assert {shared_place(f"sqlite:{x}") for x in named} == {f"sqlite:{tmp_path}/data/leases.db"}

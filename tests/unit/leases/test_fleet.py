@@ -111,17 +111,6 @@ async def alone(ask: AskFleet) -> ListedFleet:
     return await ask(None)
 
 
-@given(copies=HISTORIES, seed=st.integers(0, 99))
-async def test_a_host_knows_the_later_of_two_copies_in_one_listing(
-    copies: Sequence[Lease], seed: int
-) -> None:
-    container, shown = Torn(), list(copies[-2:])
-    Random(seed).shuffle(shown)
-    container.pages = [shown]
-    leases, _ = await LeaseListing(container, lambda: 0.0).list_fleet(alone)
-    assert leases == [copies[-1]]
-
-
 @given(copies=HISTORIES)
 async def test_an_older_copy_than_what_is_known_has_all_listed_again(
     copies: Sequence[Lease],
@@ -184,21 +173,6 @@ def test_another_start_of_the_same_host_keeps_nothing_of_the_one_before_it() -> 
     assert watch.expired(30, member(2, incarnation=A2))
 
 
-def test_a_start_that_owns_leases_itself_keeps_none_of_the_one_before_it() -> None:
-    watch = Watch()
-    both = [OWNED, replace(make.lease("r1").taken_by(A, A2), stamp=100.0)]
-    for at in (0, 10, 20):
-        watch.take(at, member(at, incarnation=A2), leases=both)
-    assert watch.take(30, member(30, incarnation=A2), leases=both).expired == {R0}
-
-
-def test_leases_are_as_old_as_the_newest_stamp_of_lease_and_owner() -> None:
-    watch = Watch()
-    watch.expired(0, member(), wall=800.0)
-    assert not watch.expired(20, member(), wall=829.0)
-    assert watch.expired(21, member(), wall=830.0)
-
-
 def test_a_lease_whose_owner_has_no_record_in_sight_is_not_judged_by_its_stamp() -> None:
     watch = Watch()
     watch.expired(0, wall=9_000.0)
@@ -250,15 +224,3 @@ def test_an_owner_without_a_record_is_of_another_kind_and_may_come_back() -> Non
         frozenset({ME, A}),
     )
     assert watch.take(31).shared
-
-
-def test_who_was_handed_a_lease_has_asked_for_it_and_so_is_of_our_kind() -> None:
-    handed = make.lease("r0", "b").asked_by(A).handed_over()
-    assert not Watch().take(0, leases=[handed]).shared  # and its record is gone
-
-
-def test_a_host_is_of_our_kind_if_one_of_its_leases_says_so() -> None:
-    watch, other = Watch(), make.lease("r1").taken_by(A, A1)
-    handed = replace(OWNED, incarnation=None)  # and not taken yet
-    watch.take(0, leases=[handed, other])
-    assert not watch.take(1, leases=[handed]).shared

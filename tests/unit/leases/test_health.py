@@ -14,10 +14,6 @@ def test_failures_keep_the_time_of_the_first_and_the_text_of_the_last() -> None:
     assert not WELL.in_trouble
 
 
-def test_an_observer_that_has_nothing_left_to_do_fails_no_more_and_did_no_work() -> None:
-    assert WELL.failed(2.0, "cannot open").caught_up() == WELL
-
-
 def test_a_call_that_fails_or_returns_is_not_stuck() -> None:
     assert WELL.stuck(3.0).in_trouble
     assert WELL.stuck(3.0).failed(4.0, "x").stuck_since is None

@@ -39,13 +39,6 @@ def leases(ranges: Sequence[FeedRange], *loads: float | None) -> list[Lease]:
     return [lease(x, load) for x, load in zip(ranges, loads, strict=True)]
 
 
-def test_a_range_that_is_more_than_a_fair_share_is_split_into_so_many_shares() -> None:
-    four = feed(4)
-    listed = leases(four, 1.0, 0.25, 0.25, 0.25)
-    assert hot_ranges(listed, hosts(4), four) == {four[0].id: 3}
-    assert hot_ranges(leases(four, *[1.0] * 4), hosts(8), four) == {x.id: 2 for x in four}
-
-
 @pytest.mark.parametrize(
     "changed",
     [

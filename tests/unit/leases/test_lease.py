@@ -45,11 +45,6 @@ def test_a_release_keeps_how_the_observer_got_on_and_the_next_owner_begins_with_
     assert last.taken_by(B, Incarnation("b-1")).health == failing  # that call was another's
 
 
-def test_a_renewal_is_a_sign_of_life_and_begins_no_epoch() -> None:
-    assert OWNED.renewed().sign_of_life != OWNED.sign_of_life
-    assert OWNED.renewed().epoch == OWNED.epoch
-
-
 @pytest.mark.parametrize(
     "change",
     [lambda x: x.taken_by(B, Incarnation("b-1")), Lease.handed_over, Lease.released],
@@ -71,10 +66,6 @@ def test_a_change_of_owner_begins_an_epoch_though_the_name_stays(
     change: Callable[[Lease], Lease],
 ) -> None:
     assert change(ASKED).epoch == ASKED.epoch + 1
-
-
-def test_a_handoff_names_the_next_owner_and_no_incarnation_of_it_yet() -> None:
-    assert (ASKED.handed_over().owner, ASKED.handed_over().incarnation) == (B, None)
 
 
 def test_a_range_that_goes_on_after_all_is_later_than_its_end_in_any_listing() -> None:

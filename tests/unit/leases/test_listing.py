@@ -1,10 +1,8 @@
 """All leases, known by what has changed since the last listing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +15,6 @@ from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.postgres.store import PostgresStore
 from changefeed.stores.store import WHOLE
-from changefeed.testing.lease_cast import not_refused
 from tests.support import make
 from tests.support.shown_by_changes import ShownByChanges
 
@@ -96,40 +93,6 @@ async def test_every_minute_all_are_listed() -> None:
         *(True, False, False),
         *(True, False),
     ]
-
-
-async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
-    stage = Stage()
-    first, *_ = await stage.filled()
-    await stage.leases.acquire(first.taken_by(A, A1))
-    stage.leases.away = True
-    with pytest.raises(StoreUnavailable):
-        await leases_of(stage.listing)
-    stage.leases.away = False
-    assert await stage.agrees()
-
-
-async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at_most() -> None:
-    now = 0.0
-    container = ShownByChanges()
-    listing = LeaseListing(container, lambda: now)
-    a = not_refused(await container.put_member(make.member("a")))
-    await listing.list_fleet(alone)
-    await container.remove_member(a)
-    assert await listing.list_fleet(alone) == ([], [a])
-    now = 60.0
-    assert await listing.list_fleet(alone) == ([], [])
-
-
-async def test_a_member_that_stops_is_known_no_more_as_soon_as_its_record_is_removed() -> None:
-    container = ShownByChanges()
-    listing = LeaseListing(container, lambda: 0.0)
-    a = not_refused(await container.put_member(make.member("a")))
-    await listing.list_fleet(alone)
-    a = not_refused(await container.put_member(replace(a, stopping=True)))
-    assert await listing.list_fleet(alone) == ([], [a])
-    await container.remove_member(a)
-    assert await listing.list_fleet(alone) == ([], [])
 
 
 async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_whole() -> None:

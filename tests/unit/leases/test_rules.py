@@ -54,15 +54,6 @@ async def test_a_host_that_starts_knows_what_others_may_still_go_by() -> None:
     assert of.settled
 
 
-async def test_what_was_set_for_the_same_expiration_stays() -> None:
-    of = rules()
-    of.begin(says(30))
-    assert of.shown is THIRTY
-    assert not of.adopt(says(30))
-    assert of.adopt(says(30, balance="load"))
-    assert (of.balance, of.shown, of.settled) == ("load", THIRTY, True)
-
-
 def test_the_record_says_what_was_before_until_that_has_passed() -> None:
     first = changed_to(FleetRecord(), 30, "count")
     assert (first.expiration, first.balance, first.before) == (30, "count", 0)

@@ -14,7 +14,6 @@ from changefeed.testing.history import (
     Named,
     Rule,
     Stored,
-    Trails,
     repeated,
     violations,
 )
@@ -119,18 +118,6 @@ def test_of_changes_that_begin_together_each_waits_for_the_one_before() -> None:
     assert second not in keys
     assert [*keys.early([second])] == []
     assert keys.missing() == [Named("k0", 2), Named("k0", 4), second]
-
-
-def test_a_trail_of_a_key_goes_on_with_larger_numbers_and_in_ranges_that_follow() -> None:
-    trails = Trails[str](lambda one, other: one < other)
-    assert [
-        *trails.next("k", "a", 1),
-        *trails.next("k", "a", 1),
-        *trails.next("k", "b", 2),
-    ] == []
-    assert [x.rule for x in trails.next("k", "a", 3)] == [Rule.RANGE]
-    assert [x.rule for x in trails.next("k", "a", 2)] == [Rule.ORDER]
-    assert [*trails.next("other", "a", 0)] == []
 
 
 def test_a_checkpoint_that_a_person_moved_goes_on_from_there() -> None:

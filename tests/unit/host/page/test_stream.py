@@ -56,22 +56,6 @@ async def test_many_who_ask_at_once_share_one_look() -> None:
     assert (await whole(stream))["number"] == documents[0]["number"] + 1
 
 
-async def test_it_looks_rarely_while_nobody_watches() -> None:
-    fleet = Fleet()
-    stream = EventStream(fleet.look, every=EVERY)
-    async with stream.looking():
-        await asyncio.sleep(100)
-        assert fleet.looks == 3, "each half a minute, for the last hour"
-        events = stream.events(-1, here)
-        assert await anext(events) == ASK_AGAIN
-        await asyncio.sleep(100)
-        watched = fleet.looks
-        assert watched > 13
-        await events.aclose()
-        await asyncio.sleep(100)
-        assert fleet.looks <= watched + 4
-
-
 async def test_a_watcher_is_sent_what_has_changed_and_the_same_bytes_as_any_other() -> None:
     stream = EventStream(Fleet().look, every=EVERY)
     async with stream.looking():
@@ -82,21 +66,6 @@ async def test_a_watcher_is_sent_what_has_changed_and_the_same_bytes_as_any_othe
         assert sent(event)["number"] == number + 1
         assert await anext(other) == event
         assert sent(await anext(one))["changed"] == [{"range": "r", "lag": 3}]
-
-
-async def test_a_watcher_that_does_not_read_misses_some_and_is_told_to_ask_again() -> None:
-    stream = EventStream(Fleet().look, every=EVERY)
-    async with stream.looking():
-        number = (await whole(stream))["number"]
-        quick, slow = stream.events(number, here), stream.events(number, here)
-        await anext(slow)
-        for _ in range(3):
-            await anext(quick)
-        assert (await anext(slow)).count(b"event: change") == 2, "a little late is made up"
-        for _ in range(20):
-            await anext(quick)
-        assert await anext(slow) == ASK_AGAIN
-        assert sent(await anext(slow))
 
 
 async def test_watchers_are_limited_and_one_that_has_gone_makes_room() -> None:

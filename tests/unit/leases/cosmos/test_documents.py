@@ -82,14 +82,6 @@ def test_a_new_lease_is_the_document_of_dotnet_byte_for_byte() -> None:
     assert json.dumps(document, separators=(",", ":")) == DOTNET_NEW
 
 
-def test_a_container_by_partition_key_has_the_id_again_in_each_document() -> None:
-    lease = make.lease(RANGE, at='"1"')
-    form = replace(FORM, partitioned_by_id=False)
-    document = documents.new_document(form, lease, "w")
-    assert list(document)[:3] == ["id", "partitionKey", "version"]
-    assert document["partitionKey"] == document["id"] == f"{PREFIX}..0"
-
-
 def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     part = FeedRange(
         id=RangeId("-05C1DFFFFFFFFC"),
