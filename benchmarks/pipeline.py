@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from changefeed.brokers.in_directory import compact_log
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.pipeline import read
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings

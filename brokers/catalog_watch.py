@@ -47,7 +47,9 @@ class CatalogWatch:
             self._ending = (era.number, self._clock())
         ending_for = self._clock() - self._ending[1]
         assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
-        return min(max(ending_for / 4, _SHORTEST_REST), self._interval)
+        rest = min(max(ending_for / 4, _SHORTEST_REST), self._interval)
+        assert 0 < rest <= self._interval, f"a rest of {rest} s, of {self._interval}"
+        return rest
 
     def hear_of(self, catalog: int) -> None:
         """Look for a newer catalog now, if a client knows this one and we do not."""

@@ -14,21 +14,21 @@ import msgspec
 
 from changefeed.brokers.batches import check_batch
 from changefeed.brokers.catalog_watch import CatalogWatch
-from changefeed.brokers.compactor import Compactor
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.homes import HomeWarmer
 from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.producers import Taken
 from changefeed.brokers.reads import Reads
-from changefeed.brokers.retention import Retention
 from changefeed.brokers.storage import storage_of
 from changefeed.brokers.topologies import Topologies
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.compactor import Compactor
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import CollectionUnknown, RowDamaged
+from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import (
     Answer,
@@ -37,6 +37,7 @@ from changefeed.feeds.brokers.protocol import (
     ReadResult,
     Reason,
 )
+from changefeed.feeds.brokers.retention import Retention
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -134,12 +135,13 @@ class BrokerCore:
             self.readers,
             store,
             settings,
-            name=sign.name,
+            now_key=broker_key(sign.name),
             clock=clock,
             wall_us=wall_us,
         )
         self.compactor = Compactor(
-            sign,
+            sign.name,
+            sign.incarnation,
             self.catalogs,
             self.readers,
             store,

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.master import (
     BeginEnding,
     CloseAndOpen,
@@ -18,6 +17,7 @@ from changefeed.brokers.master import (
 from changefeed.brokers.members import Members, Membership
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
 from changefeed.feeds.brokers.row_reader import RowReader

@@ -10,10 +10,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.pulse import Pulse
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.catalog import Catalog, Era
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore

@@ -9,10 +9,10 @@ any broker serves any partition.
 import logging
 from collections.abc import Iterator
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import Membership, Sign
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.names import natural_order
 from changefeed.feeds.brokers.transitions import in_order
 

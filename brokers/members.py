@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from changefeed.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.names import BROKERS, broker_key
 from changefeed.feeds.brokers.stores.store import ObjectStore

@@ -22,6 +22,7 @@ class Pulse:
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         waiting = self._next
+        assert not waiting.done(), "a beat that has come is nobody's next"
         try:
             async with asyncio.timeout_at(until):
                 await asyncio.shield(waiting)

@@ -7,11 +7,11 @@ when somebody reads; and those of eras that are over do not change.
 import asyncio
 from collections.abc import Callable
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.producers import Taken, check_closed
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
 from changefeed.feeds.brokers.flush import PartitionEnd
 from changefeed.feeds.brokers.partition_reader import PartitionReader

@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.open_partition import Accepted, OpenPartition
 from changefeed.brokers.producers import Gap, Taken
 from changefeed.brokers.pulse import Pulse
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     Key,

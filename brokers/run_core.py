@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import NameTaken, Sign
 from changefeed.feeds.brokers.catalog_store import open_cluster
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
 from changefeed.feeds.brokers.stores.store import ObjectStore

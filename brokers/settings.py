@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.address import PLAIN, broker_urls
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.secret import HasSecrets, Renewed, Secret

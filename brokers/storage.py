@@ -54,6 +54,8 @@ async def storage_of(
             await asyncio.sleep(0)  # of many eras: the broker has other things to do
         ranges.append(_range(x, ends.get(x.id), by_range[x.id]))
     flushes, flush_bytes = await _flushes(catalog, rows, readers)
+    assert len(ranges) == len(collection.partitions), f"{name}: a partition is left out"
+    assert flushes >= 0 <= flush_bytes, f"{flushes} objects of {flush_bytes} bytes"
     return Storage(
         ranges=tuple(ranges),
         producers=_producers(ends),

@@ -4,20 +4,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from changefeed.brokers.compactor import Compacted
-from changefeed.brokers.in_directory import compact_log
+from changefeed.brokers import operations
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import is_on_brokers, on_brokers
 from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.compactor import Compacted
 from changefeed.feeds.brokers.protocol import Topology
 from changefeed.feeds.brokers.transitions import with_merge, with_split
 from changefeed.feeds.brokers.wire import Compaction
-from changefeed.feeds.eventlog.directory import COLLECTION, WRITER
+from changefeed.feeds.eventlog.directory import (
+    COLLECTION,
+    WRITER,
+    answers_of_feeds,
+    create_log,
+    open_directory,
+)
 from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
@@ -25,8 +31,14 @@ from changefeed.runtime.gather import gather_or_cancel
 
 
 def create(address: str, parts: int | None) -> None:
-    """Create a collection, in so many parts."""
-    found = on_brokers(address, lambda x: x.create(DEFAULT_PARTS if parts is None else parts))
+    """Create a collection, or an event log, in so many parts."""
+    parts = DEFAULT_PARTS if parts is None else parts
+    if not is_on_brokers(address):
+        home = log_directory(address)
+        asyncio.run(create_log(home, parts))
+        say(f"event log {home} has {parts} parts")
+        return
+    found = on_brokers(address, lambda x: x.create(parts))
     say(f"collection {found.collection} has {found.parts} parts")
 
 
@@ -46,12 +58,23 @@ def retain(
     """Say what of a collection is kept. Raise ``UserError`` unless it is all or a part."""
     if forever == bool(seconds or most_bytes):
         raise UserError("give --for, --bytes or both, or --forever")
+    if not is_on_brokers(address):
+        home = log_directory(address)
+        asyncio.run(_retain(home, seconds, most_bytes))
+        say(f"event log {home} is kept as said from now on, by the process that writes it")
+        return
     found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most_bytes))
     say(f"collection {found.collection} is kept as said from now on")
 
 
+async def _retain(home: Path, seconds: float | None, most_bytes: int | None) -> None:
+    _, catalogs = await open_directory(home)
+    with answers_of_feeds():
+        await operations.retain(catalogs, COLLECTION, seconds=seconds, bytes_=most_bytes)
+
+
 def compact(address: str, *, json: bool) -> None:
-    """Make segments. Raise ``UserError`` if some objects could not be compacted."""
+    """Make runs. Raise ``UserError`` if some objects could not be compacted."""
     if is_on_brokers(address):
         made = on_brokers(address, _compact)
     else:

@@ -36,7 +36,7 @@ logging.getLogger("changefeed").setLevel(logging.WARNING)
 @pytest.fixture
 def all_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let compaction here make segments of partitions however small."""
-    monkeypatch.setattr("changefeed.brokers.run_maker.LARGE", 1)
+    monkeypatch.setattr("changefeed.feeds.brokers.run_maker.LARGE", 1)
 
 
 def pytest_asyncio_loop_factories(

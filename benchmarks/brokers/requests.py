@@ -17,8 +17,8 @@ from benchmarks.fleets import in_virtual_time
 from benchmarks.result import Result, at_most
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Appended, Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed, Versioned

@@ -27,14 +27,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 @log.command()
 def create(
-    address: Address,
+    address: LogAddress,
     *,
     parts: Annotated[
         int | None,
         typer.Option("--parts", min=1, help="Number of parts, fixed for good (default: 12)."),
     ] = None,
 ) -> None:
-    """Create a collection. Its number of parts is fixed for good."""
+    """Create a collection, or an event log. Its number of parts is fixed for good."""
     from changefeed.cli import collections
 
     with exit_on_error():
@@ -81,7 +81,7 @@ def merge(address: LogAddress, range_: Range = None) -> None:
 
 @log.command()
 def retain(
-    address: Address,
+    address: LogAddress,
     *,
     for_: Annotated[
         float | None, duration_option("--for", min=1, help="Keep records: 7d, 12h, 30m, 90s.")
@@ -100,12 +100,12 @@ def retain(
 
 @log.command()
 def compact(address: LogAddress, *, json: Json = False) -> None:
-    """Make segments now of all that can be: files of Parquet, which take less room.
+    """Put the changes of each range together now, and delete the objects that held them.
 
     Of an event log all changes are compacted; no process may write it meanwhile. Of a
     collection what eras left behind, and most of the newest one: brokers do it by themselves,
     too. It lies in the same objects as the others of its cluster, which are compacted with it.
-    Needs pyarrow: pip install 'changefeed-host\\[segments]'
+    A range with much of it becomes Parquet with pip install 'changefeed-host\\[segments]'
     """
     from changefeed.cli import collections
 

@@ -12,7 +12,8 @@ them in memory.
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,6 +24,7 @@ from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     FlushDamaged,
     FlushHeader,
+    Gathered,
     Key,
     Place,
     Section,
@@ -58,9 +60,28 @@ class Spot(NamedTuple):
     number: int
     first: int
     last: int
+    latest_us: int
+    stored: int
     bytes: int
     section: Section | None
     columns: Layout | None
+
+    def gathered(self, key: Key, columns: Layout) -> Gathered:
+        """Return what it has as one section, as if of one object."""
+        section = Section(
+            collection=key[0],
+            partition=key[1],
+            first=self.first,
+            count=self.last - self.first + 1,
+            latest_us=self.latest_us,
+            stored=self.stored,
+            batches=(),
+            offset=0,
+            sizes=tuple(map(len, columns)),
+            check=0,
+            checks=(),
+        )
+        return Gathered(section, columns)
 
 
 @dataclass(slots=True)
@@ -85,7 +106,9 @@ class Window:
         for x in header.sections:
             columns = _columns(data, head, x) if is_whole else None
             section = x if columns is None else None
-            spot = Spot(number, x.first, x.last, x.bytes, section, columns)
+            spot = Spot(
+                number, x.first, x.last, x.latest_us, x.stored, x.bytes, section, columns
+            )
             self.spots.setdefault((x.collection, x.partition), []).append(spot)
 
     def gather(self, after: int) -> None:
@@ -120,7 +143,9 @@ def _as_one(spots: Sequence[Spot]) -> Iterator[Spot]:
         assert all(x.last + 1 == y.first for x, y in pairwise(spots)), "spots leave a gap"
         columns = joined(x.columns for x in spots if x.columns is not None)
         size = sum(x.bytes for x in spots)
-        yield Spot(spots[0].number, spots[0].first, spots[-1].last, size, None, columns)
+        yield spots[-1]._replace(
+            number=spots[0].number, first=spots[0].first, bytes=size, columns=columns
+        )
 
 
 def _columns(data: bytes, head: int, section: Section) -> Layout | None:
@@ -334,12 +359,35 @@ class AheadReader(RowReader):
         """
         if not found:
             return []
+        layouts = await self._columns_at(found)
+        first, last = found[0].first, found[-1].last
+        return [Block(first=first, count=last - first + 1, columns=joined(layouts))]
+
+    async def gathered(
+        self, numbers: range, keys: AbstractSet[Key]
+    ) -> AsyncIterator[Sequence[Gathered]]:
+        """Yield what objects have of some partitions, a window at a time; see ``RowReader``.
+
+        The last of them is the last of a window, or what comes after it has no records.
+        """
+        number = numbers.start
+        while number < numbers.stop:
+            window = await self._window(number)
+            if window.last < number:
+                await self.there(number)
+                raise RowDamaged(f"{self.key(number)} is missing")
+            spots = [(key, x) for key in keys for x in window.spots.get(key, ())]
+            assert all(x.number in numbers for _, x in spots), f"{numbers} cuts a window"
+            layouts = await self._columns_at([x for _, x in spots])
+            yield [x.gathered(key, y) for (key, x), y in zip(spots, layouts, strict=True)]
+            number = window.last + 1
+
+    async def _columns_at(self, found: Sequence[Spot]) -> list[Layout]:
         apart = [(x.number, x.section) for x in found if x.section is not None]
         read = iter(await self._layouts(apart) if apart else ())
         layouts = [next(read) if x.columns is None else x.columns for x in found]
         assert next(read, None) is None, f"{len(apart)} sections were read, and more"
-        first, last = found[0].first, found[-1].last
-        return [Block(first=first, count=last - first + 1, columns=joined(layouts))]
+        return layouts
 
     async def _layouts(self, sections: Sequence[tuple[int, Section]]) -> list[Layout]:
         """Read the columns of sections from their objects, all at once."""

@@ -46,12 +46,13 @@ from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.flush import (
     MOST_HEADER,
     FlushDamaged,
+    Gathered,
     PartitionEnd,
     Section,
     check_of,
 )
 from changefeed.feeds.brokers.names import segment_key
-from changefeed.feeds.eventlog.block_format import Layout, joined
+from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.segment_file import Group, SegmentFile
 from changefeed.feeds.feed import RangeId
 
@@ -191,16 +192,9 @@ class Packed(NamedTuple):
         return self.section.latest_us
 
 
-class Packing(NamedTuple):
-    """Records of one partition on their way into a run: a section but for its place."""
-
-    section: Section
-    columns: Layout
-
-
-def pack(gathered: Sequence[tuple[Section, Layout]]) -> Packing:
+def pack(gathered: Sequence[Gathered]) -> Gathered:
     """Make one section of some that follow each other in one partition."""
-    first, last = gathered[0][0], gathered[-1][0]
+    first, last = gathered[0].section, gathered[-1].section
     assert all(x.last + 1 == y.first for (x, _), (y, _) in pairwise(gathered)), (
         f"sections of {first.partition!r} do not follow each other"
     )
@@ -218,10 +212,10 @@ def pack(gathered: Sequence[tuple[Section, Layout]]) -> Packing:
         check=check_of(columns),
         checks=(),
     )
-    return Packing(section, columns)
+    return Gathered(section, columns)
 
 
-def encode_run(run: CompactedRun, packed: Sequence[Packing] = ()) -> bytes:
+def encode_run(run: CompactedRun, packed: Sequence[Gathered] = ()) -> bytes:
     """Return the object of a run, which comes without its sections."""
     assert not run.sections, f"the run from {run.first} on has its sections already"
     offset, sections = 0, []

@@ -101,6 +101,13 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return sum(self.sizes)
 
 
+class Gathered(NamedTuple):
+    """Records of a partition that follow each other, from one flush or more."""
+
+    section: Section
+    columns: Layout
+
+
 class Reached(NamedTuple):
     """The last of a producer's own numbers that a partition has, and when it came."""
 

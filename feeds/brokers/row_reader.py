@@ -8,7 +8,8 @@ Where a sequence lies is known for the newest objects, from their headers; for o
 is found by halving among the tables, and by reading on from there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.compacted_row import HEAD_BYTES, CompactedRow
@@ -19,6 +20,7 @@ from changefeed.feeds.brokers.flush import (
     Ends,
     FlushDamaged,
     FlushHeader,
+    Gathered,
     Key,
     Place,
     Section,
@@ -35,8 +37,10 @@ from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.recent_sections import RecentSections
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.runtime.gather import gather_or_cancel
 
 _RECENT = 4096
+_READ_AHEAD = 4
 
 
 class RowReader:
@@ -275,6 +279,26 @@ class RowReader:
                 return blocks  # the next read begins with the damage
             raise records_damaged(key, after, error) from error
         return blocks
+
+    async def gathered(
+        self, numbers: range, keys: AbstractSet[Key]
+    ) -> AsyncIterator[Sequence[Gathered]]:
+        """Yield what objects have of some partitions, in order, a few read ahead.
+
+        Raise ``RowDamaged``.
+        """
+
+        async def read(number: int) -> Sequence[Gathered]:
+            sections = (await self.there(number)).sections
+            wanted = [x for x in sections if (x.collection, x.partition) in keys]
+            columns = await self.columns_of(number, wanted)
+            return [Gathered(x, y) for x, y in zip(wanted, columns, strict=True)]
+
+        for begin in range(0, len(numbers), _READ_AHEAD):
+            for found in await gather_or_cancel(
+                *map(read, numbers[begin : begin + _READ_AHEAD])
+            ):
+                yield found
 
     async def columns_of(self, number: int, sections: Sequence[Section]) -> list[Layout]:
         """Read the columns of some sections of an object at once, by the piece they lie in.

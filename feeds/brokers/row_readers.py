@@ -11,18 +11,18 @@ from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
 
 _MOST: Final = 1024
-R = TypeVar("R", bound=RowReader)
+R_co = TypeVar("R_co", bound=RowReader, covariant=True)
 
 
-class RowReaders(Generic[R]):
+class RowReaders(Generic[R_co]):
     """Readers by era and broker, as ``make`` makes them; those asked for last are kept."""
 
-    def __init__(self, cache: ObjectCache, make: Callable[[int, str], R]) -> None:
+    def __init__(self, cache: ObjectCache, make: Callable[[int, str], R_co]) -> None:
         self.cache = cache
         self._make = make
-        self._kept: OrderedDict[tuple[int, str], R] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str], R_co] = OrderedDict()
 
-    def row(self, catalog: Catalog, era: int, broker: str) -> R:
+    def row(self, catalog: Catalog, era: int, broker: str) -> R_co:
         """Return the reader of a row, which knows of it what the catalog says."""
         reader = self._kept.get((era, broker))
         if reader is None:

@@ -9,17 +9,19 @@ the next one takes its number.
 """
 
 import asyncio
+import logging
 import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Partition, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.compactor import Compacted
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     NewSection,
@@ -44,12 +46,18 @@ from changefeed.feeds.eventlog.directory import (
 )
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS, place_of
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
+from changefeed.feeds.eventlog.upkeep import Upkeep
 from changefeed.feeds.feed import RangeId
+
+_log = logging.getLogger(__name__)
 
 _IN_PLACE: Final = 32
 """So many records are encoded here, as a thread would take longer to begin."""
 _TOGETHER: Final = 10_000
 """A frame takes no more batches once it has so many records."""
+_UPKEEP_EVERY: Final = 10.0
+_FRAMES_AT_CLOSE: Final = 256
+"""So many frames are compacted when their writer closes; fewer are left to the next."""
 _CACHE_BYTES: Final = 4 * 1024 * 1024
 
 _Grouped = Mapping[RangeId, Sequence[Encoded]]
@@ -100,9 +108,13 @@ class EventLogWriter:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, path: str | Path, *, clock: Callable[[], float] = time.time
+        cls,
+        path: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        keeps_up: bool = True,
     ) -> "AsyncIterator[EventLogWriter]":
-        """Write to a log until the block is left.
+        """Write to a log until the block is left; ``keeps_up``: and look after it (``upkeep``).
 
         Raise ``FeedUnavailable``, naming the process, while another one writes, and
         ``FeedRefused`` for what is no log, or may not be written.
@@ -112,11 +124,33 @@ class EventLogWriter:
         writer = cls(home, store, catalogs, clock)
         try:
             await writer._take_over()
-            yield writer
+            async with writer._kept_up() if keeps_up else nullcontext():
+                yield writer
         finally:
             if writer._task is not None:
                 await asyncio.wait([writer._task])
             await asyncio.to_thread(store.release)
+
+    @asynccontextmanager
+    async def _kept_up(self) -> AsyncIterator[None]:
+        """Look after the log every few seconds, and at the end if much was written."""
+        upkeep, began = Upkeep(self._store, self._catalogs), self._next
+        running = asyncio.create_task(_keep_up(upkeep))
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+        if self._next - began >= _FRAMES_AT_CLOSE:
+            await _look_after(upkeep, everything=True)
+
+    async def compact(self) -> Compacted:
+        """Make runs of all that is in frames, and delete these, and what is not to be kept."""
+        await self.fill_up()
+        upkeep = Upkeep(self._store, self._catalogs, by_hand=True)
+        with answers_of_feeds():
+            await upkeep.step(everything=True)
+        return upkeep.done
 
     @property
     def collection(self) -> Collection:
@@ -422,6 +456,29 @@ class EventLogWriter:
             self._unsettled = None
             self._next = frame.number + 1
             self._ends.update(frame.ends)
+
+
+async def _keep_up(upkeep: Upkeep) -> None:
+    while True:
+        await asyncio.sleep(_UPKEEP_EVERY)
+        await _look_after(upkeep)
+
+
+async def _look_after(upkeep: Upkeep, *, everything: bool = False) -> None:
+    """The border of upkeep: the log is written on, whatever becomes of it."""
+    try:
+        await upkeep.step(everything=everything)
+    except Exception:  # noqa: BLE001 - it is tried again
+        _log.exception("broker.failed", extra={"doing": "look after the event log"})
+
+
+async def compact_log(home: Path) -> Compacted:
+    """Make runs of all that is in frames of a log, and delete these. Return what was done.
+
+    Raise ``FeedUnavailable`` while another process writes the log.
+    """
+    async with EventLogWriter.open(home, keeps_up=False) as writer:
+        return await writer.compact()
 
 
 def _crc(columns: Layout) -> int:

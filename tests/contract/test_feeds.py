@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from changefeed.brokers.in_directory import compact
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.brokers.transitions import with_merge, with_split
 from changefeed.feeds.eventlog.directory import COLLECTION, create_log
@@ -83,7 +82,7 @@ class InHalfCompacted(InEventLog):
     async def append(self, records: Sequence[Record]) -> None:
         half = (len(records) + 1) // 2
         await self._writer.append(records[:half])
-        await compact(self._path, self._writer)
+        await self._writer.compact()
         await self._writer.append(records[half:])
 
 

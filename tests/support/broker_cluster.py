@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.meters import BrokerMeters
 from changefeed.brokers.run_core import open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
 from changefeed.feeds.brokers.sender import ProducerOptions

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection
 from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Appended, Batch
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout, changes_of, lay_out

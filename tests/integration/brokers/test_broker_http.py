@@ -15,13 +15,13 @@ import pytest
 from changefeed import Record
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore, CoreStatus
-from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
+from changefeed.feeds.brokers.retention import Gone, with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append

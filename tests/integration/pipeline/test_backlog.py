@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changefeed import pipeline
-from changefeed.brokers.in_directory import compact_log
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import planned

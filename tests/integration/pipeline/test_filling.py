@@ -11,9 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from changefeed.brokers.in_directory import compact_log
 from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables import filling

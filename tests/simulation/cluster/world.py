@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
-from changefeed.brokers import run_maker
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection
+from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
 from changefeed.feeds.brokers.transitions import rows_without_ends
 from changefeed.runtime.errors import StoreError

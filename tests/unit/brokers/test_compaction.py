@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from changefeed.brokers.compaction import rows_of, shares
-from changefeed.brokers.compactor import Compactor
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection, retain
-from changefeed.brokers.retention import delete_segments
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
 from changefeed.feeds.brokers.compacted import bounds_of
+from changefeed.feeds.brokers.compaction import rows_of, shares
+from changefeed.feeds.brokers.compactor import Compactor
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.flush import (
     PartitionEnd,
@@ -32,6 +31,7 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import NotAppended
+from changefeed.feeds.brokers.retention import delete_segments
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredSegment
@@ -181,7 +181,8 @@ BY_HAND = dataclasses.replace(COMPACTING, compaction=False)
 async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compactor:
     """Make one that takes the row of a broker for its own, and has found it in the store."""
     made = Compactor(
-        core.members.sign,
+        core.name,
+        core.incarnation,
         core.catalogs,
         row_readers(store, core.cluster.identity, 1),
         store,

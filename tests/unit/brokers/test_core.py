@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from changefeed.brokers.operations import create_collection, split
-from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
@@ -17,6 +16,7 @@ from changefeed.feeds.brokers.errors import (
 )
 from changefeed.feeds.brokers.names import CATALOG
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended, Topology
+from changefeed.feeds.brokers.retention import Gone, with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown

@@ -2,7 +2,6 @@
 
 import pytest
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.master import (
     BeginEnding,
     CloseAndOpen,
@@ -15,6 +14,7 @@ from changefeed.brokers.master import (
 )
 from changefeed.brokers.members import Membership, Sign
 from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.flush import Ends, PartitionEnd
 from changefeed.feeds.brokers.transitions import (

@@ -10,13 +10,13 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.metered_store import MeteredStore
 from changefeed.brokers.meters import BrokerMeters, CoreGauges, ReadLag
 from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.brokers.run import problems_of
 from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId

@@ -2,12 +2,12 @@
 
 import pytest
 
-from changefeed.brokers import run_maker
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection
-from changefeed.brokers.retention import with_cuts
+from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.compacted import decode_run, run_header_bytes
 from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import RangeDamaged

@@ -8,12 +8,12 @@ from msgspec import structs
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain
-from changefeed.brokers.retention import Gone, is_as_it_was, with_cuts
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
 from changefeed.feeds.brokers.names import CATALOG
+from changefeed.feeds.brokers.retention import Gone, is_as_it_was, with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId

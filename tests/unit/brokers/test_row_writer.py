@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId

@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain, split
-from changefeed.brokers.retention import with_cuts
+from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import batch, columns, first_broker, put

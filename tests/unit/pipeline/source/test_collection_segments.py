@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.retention import with_cuts
 from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.protocol import Batch
+from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record

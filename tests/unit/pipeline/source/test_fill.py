@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from changefeed.brokers.in_directory import compact_log
 from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import FillReader, waiting

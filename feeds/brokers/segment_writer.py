@@ -8,25 +8,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
-from typing import NamedTuple
 
-from changefeed.brokers.compaction import GROUP_BYTES, GROUP_RECORDS
 from changefeed.feeds.brokers.compacted import Segment
+from changefeed.feeds.brokers.compaction import GROUP_BYTES, GROUP_RECORDS
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Section
+from changefeed.feeds.brokers.flush import Gathered
 from changefeed.feeds.brokers.names import segment_key
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
-from changefeed.feeds.eventlog.block_format import BlockDamaged, Layout, joined
+from changefeed.feeds.eventlog.block_format import BlockDamaged, joined
 from changefeed.feeds.eventlog.segment_file import SegmentDamaged, SegmentFile
-
-
-class Gathered(NamedTuple):
-    """Records of a partition from one flush."""
-
-    section: Section
-    columns: Layout
 
 
 class SegmentWriter:

@@ -5,26 +5,28 @@ piece is read that has them. A partition that has much there gets a segment of i
 several where the memory does not hold it, if there is pyarrow; all else lies in the run itself.
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from changefeed.brokers.compaction import Border, shares
-from changefeed.brokers.segment_writer import Gathered, SegmentWriter, pieces
-from changefeed.feeds.brokers.compacted import Packing, Segment, pack
+from changefeed.feeds.brokers.compacted import Segment, pack
+from changefeed.feeds.brokers.compaction import Border, shares
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Ends, Key, PartitionEnd, Section
+from changefeed.feeds.brokers.flush import Ends, Gathered, Key, PartitionEnd
 from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.segment_writer import SegmentWriter, pieces
+from changefeed.feeds.feed import RangeId
 
-_AHEAD = 4
 LARGE = 1024 * 1024
 """A partition with so many bytes in a run gets a segment of its own."""
 _SECTION_BYTES = 1024 * 1024
 """A section of a run takes no more records once it has so many bytes."""
+
+
+def _place(x: Gathered) -> tuple[str, RangeId, int]:
+    return x.section.collection, x.section.partition, x.section.first
 
 
 @dataclass(slots=True)
@@ -32,13 +34,13 @@ class Made:
     """What a run is made of."""
 
     segments: list[Segment] = field(default_factory=list)
-    packed: list[Packing] = field(default_factory=list)
+    packed: list[Gathered] = field(default_factory=list)
 
     def in_order(self) -> "Made":
         """Return the same in the order of partitions and sequences."""
         return Made(
             sorted(self.segments, key=lambda x: (x.collection, x.partition, x.first)),
-            sorted(self.packed, key=lambda x: (x[0].collection, x[0].partition, x[0].first)),
+            sorted(self.packed, key=_place),
         )
 
 
@@ -111,7 +113,7 @@ class RunMaker:
                 made.packed += [pack(x) for x in pieces(sections, _SECTION_BYTES)]
             reached[key] = _Reached(sections[-1].section.last, sections[-1].section.latest_us)
 
-        async for sections in _read(reader, numbers, began.keys()):
+        async for sections in reader.gathered(numbers, began.keys()):
             for one in sections:
                 key = (one.section.collection, one.section.partition)
                 last = gathered[key][-1].section.last if gathered[key] else reached[key].last
@@ -125,22 +127,3 @@ class RunMaker:
             await write(key)
         assert not gathered, f"records of {gathered.keys()} are in no run"
         return reached
-
-
-async def _read(
-    reader: RowReader, numbers: range, share: AbstractSet[Key]
-) -> AsyncIterator[Sequence[Gathered]]:
-    """Yield what objects have of some partitions, in order, a few read ahead."""
-    for begin in range(0, len(numbers), _AHEAD):
-        some = numbers[begin : begin + _AHEAD]
-        for found in await asyncio.gather(*(_sections(reader, x, share) for x in some)):
-            yield found
-
-
-async def _sections(
-    reader: RowReader, number: int, share: AbstractSet[Key]
-) -> Sequence[Gathered]:
-    header = await reader.there(number)
-    wanted: list[Section] = [x for x in header.sections if (x.collection, x.partition) in share]
-    columns = await reader.columns_of(number, wanted)
-    return [Gathered(x, y) for x, y in zip(wanted, columns, strict=True)]

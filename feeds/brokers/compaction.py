@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Row
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import Ends, Key, PartitionEnd
 
 GROUP_BYTES: Final = 8 * 1024 * 1024

@@ -10,20 +10,17 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from changefeed.brokers.compaction import (
+from changefeed.feeds.brokers.catalog import Catalog, Row
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.compacted import CompactedRun, Segment, bounds_of, encode_run
+from changefeed.feeds.brokers.compaction import (
     Border,
     bytes_between,
     is_whole,
     rows_of,
     without_producers,
 )
-from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.members import Sign
-from changefeed.brokers.run_maker import Made, RunMaker
-from changefeed.brokers.segment_writer import SegmentWriter
-from changefeed.feeds.brokers.catalog import Catalog, Row
-from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compacted import CompactedRun, Segment, bounds_of, encode_run
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused, RowDamaged
 from changefeed.feeds.brokers.flush import (
     TABLE_EVERY,
@@ -36,6 +33,8 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import compacted_key, segment_key, segments_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.run_maker import Made, RunMaker
+from changefeed.feeds.brokers.segment_writer import SegmentWriter
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
 from changefeed.runtime.errors import StoreError
@@ -59,11 +58,12 @@ class Compacted:
 
 
 class Compactor:
-    """Compacts the rows that are this broker's. ``wall_us`` is the time of day."""
+    """Compacts the rows that are a broker's, by its name. ``wall_us`` is the time of day."""
 
     def __init__(
         self,
-        sign: Sign,
+        name: str,
+        incarnation: str,
         catalogs: CatalogStore,
         readers: RowReaders[RowReader],
         store: ObjectStore,
@@ -73,7 +73,8 @@ class Compactor:
         work: Work,
     ) -> None:
         self.done = Compacted()
-        self._sign = sign
+        self._name = name
+        self._incarnation = incarnation
         self._catalogs = catalogs
         self._readers = readers
         self._store = store
@@ -91,7 +92,7 @@ class Compactor:
         """
         async with self._one:
             catalog = self._catalogs.newest
-            rows = rows_of(catalog, self._sign.name, self._sign.incarnation)
+            rows = rows_of(catalog, self._name, self._incarnation)
             turns = asyncio.Semaphore(self._settings.compactions_at_once)
 
             async def compact(era: int, row: Row) -> bool:
@@ -143,7 +144,7 @@ class Compactor:
             f"the seal {reader.sealed_at} stays where it is: {border.last}"
         )
         made = await self._maker.make(reader, first, before, border, starts)
-        await self._name(catalog, reader, first, border, made)
+        await self._write(catalog, reader, first, border, made)
         return True
 
     async def _before(self, reader: RowReader, first: int) -> Ends:
@@ -177,7 +178,7 @@ class Compactor:
         age = (self._wall_us() - (await reader.there(first)).written_us) / 1e6
         return found if age >= self._settings.compaction_age else None
 
-    async def _name(
+    async def _write(
         self,
         catalog: Catalog,
         reader: RowReader,

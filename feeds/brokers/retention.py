@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
+from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import FlushHeader, Key, PartitionEnd
-from changefeed.feeds.brokers.names import broker_key, compacted_key, number_of, row_prefix
+from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -74,7 +74,11 @@ def with_cuts(
 
 
 class Retention:
-    """What a master deletes. ``clock`` is our own, ``wall_us`` the time of day."""
+    """What a master deletes. ``clock`` is our own, ``wall_us`` the time of day.
+
+    ``now_key`` is an object that was written a moment ago. ``trusts_clock``: somebody asks for
+    it, so the border of what is too old moves at once.
+    """
 
     def __init__(
         self,
@@ -83,11 +87,13 @@ class Retention:
         store: ObjectStore,
         settings: CoreSettings,
         *,
-        name: str,
+        now_key: str,
         clock: Callable[[], float],
         wall_us: Callable[[], int],
+        trusts_clock: bool = False,
     ) -> None:
-        self._sign = broker_key(name)
+        self._now_key = now_key
+        self._trusts_clock = trusts_clock
         self._catalogs = catalogs
         self._readers = readers
         self._store = store
@@ -179,7 +185,8 @@ class Retention:
         if reached_us is None:
             reached_us = await self._oldest_us(catalog, min(x for x, _ in rows), rows)
         assert since <= now, f"{collection.name}: what is old was known at {since}, after {now}"
-        until_us = min(wanted_us, reached_us + int(_FASTER * (now - since) * 1e6))
+        moved_us = reached_us + int(_FASTER * (now - since) * 1e6)
+        until_us = wanted_us if self._trusts_clock else min(wanted_us, moved_us)
         self._old[collection.identity] = (until_us, now)
         return until_us
 
@@ -211,7 +218,7 @@ class Retention:
 
     async def _age_us(self, key: str) -> int:
         """Return how long an object is there at least, by the store's clock; 0 if unknown."""
-        now, then = [await self._store.written_at(x) for x in (self._sign, key)]
+        now, then = [await self._store.written_at(x) for x in (self._now_key, key)]
         return 0 if now is None or then is None else int((now - then) * 1e6)
 
     async def _by_size(self, catalog: Catalog, collection: Collection, cuts: Cuts) -> Cuts:

@@ -1,0 +1,85 @@
+"""What an event log needs in the background, done by the process that writes it.
+
+It is what brokers do: runs in the place of many frames, and the deletion of what is compacted,
+or not to be kept. What is compacted is due at 4,096 frames, 64 MiB, or after an hour.
+"""
+
+import time
+from typing import Final
+
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.compactor import Compacted, Compactor
+from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.flush import TABLE_EVERY
+from changefeed.feeds.brokers.retention import Retention
+from changefeed.feeds.brokers.row_readers import ahead_readers
+from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.feeds.brokers.work import in_thread
+from changefeed.feeds.eventlog.directory import WRITER
+from changefeed.runtime.clock import elapsed_time
+
+NOW: Final = "now"
+"""An object without bytes: when it was written says what the kernel takes for the time."""
+COMPACTED_AT = 4096
+"""So many frames are a run, or 64 MiB, or what is an hour old."""
+_CACHE_BYTES: Final = 32 * 1024 * 1024
+
+
+class Upkeep:
+    """``by_hand``: somebody asks for it, so clocks are believed."""
+
+    def __init__(
+        self, store: LocalStore, catalogs: CatalogStore, *, by_hand: bool = False
+    ) -> None:
+        newest = catalogs.newest
+        assert newest.era is not None, "a log is made with an era"
+        settings = CoreSettings(
+            compaction_objects=COMPACTED_AT,
+            delete_grace=0,  # a reader that finds something gone looks for it in runs
+        )
+        self._store = store
+        self._catalogs = catalogs
+        self._readers = ahead_readers(store, newest.identity, _CACHE_BYTES, TABLE_EVERY)
+        self._compactor = Compactor(
+            WRITER,
+            newest.era.rows[0].incarnation,
+            catalogs,
+            self._readers,
+            store,
+            settings=settings,
+            wall_us=_wall_us,
+            work=in_thread,
+        )
+        self._retention = Retention(
+            catalogs,
+            self._readers,
+            store,
+            settings,
+            now_key=NOW,
+            clock=elapsed_time,
+            wall_us=_wall_us,
+            trusts_clock=by_hand,
+        )
+
+    @property
+    def done(self) -> Compacted:
+        """What was compacted since the start."""
+        return self._compactor.done
+
+    async def step(self, *, everything: bool = False) -> None:
+        """Make the runs that are due, and delete what may be.
+
+        ``everything``: all is due that lies before a frame with a table.
+        """
+        era = self._catalogs.newest.era
+        assert era is not None, "a log has an era"
+        for row in era.rows:
+            await self._readers.row(self._catalogs.newest, era.number, row.broker).tail()
+        await self._compactor.step(everything=everything)
+        await self._store.put(NOW, b"")
+        for _ in range(2):  # it says what is gone, and deletes what it has said
+            await self._retention.step()
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000

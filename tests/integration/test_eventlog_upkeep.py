@@ -1,0 +1,108 @@
+"""An event log that its writer looks after: compaction and retention, without brokers."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from changefeed.brokers.operations import retain
+from changefeed.feeds.errors import RangeRefused
+from changefeed.feeds.eventlog import writer as writing
+from changefeed.feeds.eventlog.directory import COLLECTION, create_log, open_directory
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
+from changefeed.feeds.feed import Change, FeedRange, RangeId
+
+pytestmark = pytest.mark.real_time
+
+WHOLE = FeedRange(id=RangeId("e1.p01.v00-ff"))
+MUCH = 300
+
+
+def record(n: int) -> Record:
+    return Record(key=f"k{n % 7}", body=b"%06d" % n)
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    await create_log(tmp_path / "log", parts=1)
+    return tmp_path / "log"
+
+
+async def write(path: Path, begin: int, end: int, *, keeps_up: bool = True) -> None:
+    """Append one record after another, each in a frame of its own."""
+    async with EventLogWriter.open(path, keeps_up=keeps_up) as writer:
+        for n in range(begin, end):
+            await writer.append([record(n)])
+
+
+async def read(log: EventLog) -> Sequence[Change]:
+    found: list[Change] = []
+    after = await log.start(WHOLE, "beginning")
+    while (page := await log.read(WHOLE, after, 100)).changes:
+        found += page.changes
+        after = page.position
+    return found
+
+
+def runs(path: Path) -> Sequence[Path]:
+    return sorted(path.glob("compacted/*/*/*"))
+
+
+async def test_a_writer_that_wrote_much_compacts_it_when_it_closes(path: Path) -> None:
+    await write(path, 0, 10)
+    assert not runs(path), "little is left to the next"
+    await write(path, 10, MUCH)
+    assert len(runs(path)) == 1
+    async with EventLog.open(path) as log:
+        assert [x.body for x in await read(log)] == [record(n).body for n in range(MUCH)]
+
+
+async def test_a_writer_compacts_while_it_writes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_UPKEEP_EVERY", 0.05)
+    monkeypatch.setattr("changefeed.feeds.eventlog.upkeep.COMPACTED_AT", 64)
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        count = 0
+        async with asyncio.timeout(20):
+            while not runs(path):
+                await writer.append([record(count)])
+                count += 1
+        assert [x.body for x in await read(log)] == [record(n).body for n in range(count)]
+
+
+async def keep(path: Path, *, seconds: float | None = None, most: int | None = None) -> None:
+    _, catalogs = await open_directory(path)
+    await retain(catalogs, COLLECTION, seconds=seconds, bytes_=most)
+
+
+async def test_a_log_that_is_to_keep_less_is_cut_by_its_writer_and_readers_are_told(
+    path: Path,
+) -> None:
+    await write(path, 0, MUCH)
+    async with EventLog.open(path) as log:
+        begin = await log.start(WHOLE, "beginning")
+        await keep(path, most=100)
+        await write(path, MUCH, 2 * MUCH)
+        left = await read(log)
+        assert 0 < len(left) < 2 * MUCH
+        assert left[-1].body == record(2 * MUCH - 1).body
+        with pytest.raises(RangeRefused):
+            await log.read(WHOLE, begin, 100)
+
+
+async def test_what_is_too_old_is_deleted_when_somebody_compacts(path: Path) -> None:
+    await write(path, 0, MUCH)
+    await asyncio.sleep(1.2)
+    await keep(path, seconds=1)
+    await compact_log(path)
+    async with EventLog.open(path) as log:
+        left = await read(log)
+        assert left[0].sequence == 257, "what lies before the last run"
+    await keep(path)
+    await write(path, 0, 5)
+    async with EventLog.open(path) as log:
+        assert len(await read(log)) == len(left) + 5
