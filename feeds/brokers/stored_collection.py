@@ -153,8 +153,8 @@ class StoredCollection:
         with suppress(RangeDamaged):
             while size < max_bytes:
                 more = await self._following(name, after, max_bytes - size, fresh=False)
-                if not more:
-                    break
+                if not more or (blocks and more[0].first <= after):
+                    break  # what begins before is read apart: borders of pieces differ
                 blocks += more
                 size += sum(len(column) for x in more for column in x.columns)
                 after = more[-1].first + more[-1].count - 1

@@ -74,6 +74,19 @@ async def test_a_writer_compacts_while_it_writes(
         assert [x.body for x in await read(log)] == [record(n).body for n in range(count)]
 
 
+async def test_a_reader_that_has_frames_in_memory_goes_on_behind_the_run_that_they_became(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(path, 0, 2 * MUCH, keeps_up=False)
+    async with EventLog.open(path) as log:
+        assert len(await read(log)) == 2 * MUCH
+        monkeypatch.setattr(writing, "_FRAMES_AT_CLOSE", 1)
+        await write(path, 2 * MUCH, 2 * MUCH + 1)
+        assert len(runs(path)) == 1
+        found = [x.body for x in await read(log)]
+    assert found == [record(n).body for n in range(2 * MUCH + 1)]
+
+
 async def keep(path: Path, *, seconds: float | None = None, most: int | None = None) -> None:
     _, catalogs = await open_directory(path)
     await retain(catalogs, COLLECTION, seconds=seconds, bytes_=most)
