@@ -19,6 +19,7 @@ from tests.support.processes import Running, ended, started
 
 pytestmark = pytest.mark.real_time
 
+ROOT = Path(__file__).parents[2]
 BATCH = 500
 
 PRODUCER = """
@@ -62,6 +63,17 @@ def running(
     program: str, *arguments: object, cwd: Path
 ) -> AbstractAsyncContextManager[Running]:
     return started(sys.executable, "-c", program, *map(str, arguments), cwd=cwd)
+
+
+async def test_nothing_is_lost_or_torn_by_a_thousand_kills() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        program = (sys.executable, "-m", "tests.support.killed_writers")
+        writers = await asyncio.create_subprocess_exec(
+            *program, memory + "/log", "1000", "7", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        said, _ = await writers.communicate()
+    assert writers.returncode == 0
+    assert said.startswith(b"1000 kills"), said
 
 
 async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:

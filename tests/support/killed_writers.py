@@ -1,0 +1,112 @@
+"""Writers of one event log, killed at random moments: python -m tests.support.killed_writers.
+
+Each writer is a fork of this process, so that a thousand take a minute or two. It says which
+batch it begins and which is acknowledged; it compacts, and deletes what is compacted, all the
+time. Every so many kills the log is read: each acknowledged batch is there once and whole, in
+order; one that was under way once at the most.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Final
+from unittest.mock import patch
+
+from changefeed.feeds.eventlog import upkeep
+from changefeed.feeds.eventlog import writer as writing
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
+
+_RECORDS: Final = 3
+_READ_EVERY: Final = 25
+_LONGEST: Final = 0.12
+
+
+class Lost(Exception):
+    """The log is not what its writers were told. The text says which batch is wrong."""
+
+
+async def _write(log: Path, batch: int, said: int) -> None:
+    async with EventLogWriter.open(log) as writer:
+        while True:
+            os.write(said, b"b%d\n" % batch)
+            await writer.append([Record(key="k", body=b"%d" % batch)] * _RECORDS)
+            os.write(said, b"a%d\n" % batch)
+            batch += 1
+
+
+def _killed(log: Path, batch: int, seconds: float) -> Sequence[str]:
+    """Let a writer begin with a batch, and kill it; return what it has said."""
+    said, saying = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            asyncio.run(_write(log, batch, saying))
+        os._exit(1)
+    os.close(saying)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(said) as lines:
+        words = lines.read().split()
+    if not os.WIFSIGNALED(status):
+        raise Lost(f"the writer of batch {batch} has ended by itself")
+    return words
+
+
+async def _read(log: Path) -> Sequence[int]:
+    """Return the batches that are there, in order."""
+    found: list[int] = []
+    async with EventLog.open(log) as feed:
+        for x in await feed.ranges():
+            after = await feed.start(x, "beginning")
+            while (page := await feed.read(x, after, 1000)).changes:
+                found += [int(change.body) for change in page.changes]
+                after = page.position
+    return found
+
+
+def _check(found: Sequence[int], acknowledged: set[int]) -> None:
+    batches = list(dict.fromkeys(found))
+    if list(found) != [x for x in sorted(batches) for _ in range(_RECORDS)]:
+        raise Lost("a batch is torn, repeated, or out of order")
+    lost = acknowledged - {*batches}
+    if lost:
+        raise Lost(f"batch {min(lost)} was acknowledged, and {len(lost)} are lost")
+
+
+@contextmanager
+def _compacting_all_the_time() -> Iterator[None]:
+    often = patch.object(writing, "_UPKEEP_EVERY", 0.005)
+    with patch.object(upkeep, "COMPACTED_AT", 64), often:
+        yield
+
+
+def main(log: Path, kills: int, seed: int) -> str:
+    """Kill so many writers; raise ``Lost``. Return what was lived through."""
+    random, acknowledged, batch = Random(seed), set[int](), 1
+    asyncio.run(create_log(log, 1))
+    for n in range(1, kills + 1):
+        with _compacting_all_the_time():
+            words = _killed(log, batch, random.uniform(0, _LONGEST))
+        for word in words:
+            number = int(word[1:])
+            batch = max(batch, number + 1)
+            if word[0] == "a":
+                acknowledged.add(number)
+        if n % _READ_EVERY == 0 or n == kills:
+            _check(asyncio.run(_read(log)), acknowledged)
+    runs = len([*log.glob("compacted/*/*/*")])
+    return f"{kills} kills, {len(acknowledged)} batches acknowledged, {runs} runs"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])) + "\n")
