@@ -1,10 +1,12 @@
 """Blocks of the event log as Arrow arrays: the same rows, and no trust in their bytes."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.arrow_columns import layout_of
 from changefeed.feeds.eventlog.block_format import Columns, Layout, changes_of, joined, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Operation, RangeId
@@ -74,3 +76,12 @@ def test_bytes_that_do_not_fit_are_refused_before_arrow_reads_them(
     layout = PLAIN._replace(**damage)
     with pytest.raises(FeedRefused, match=r"the \d from sequence 7 on: .*is damaged"):
         ENVELOPE.batch(R0, Columns(first=7, count=2, skip=0, layout=layout), 0)
+
+
+@pytest.mark.parametrize("missing", ["key", "id", "operation"])
+def test_a_change_without_what_each_has_is_no_column_of_a_log(missing: str) -> None:
+    batch = ENVELOPE.batch(R0, Columns(first=7, count=2, skip=0, layout=PLAIN), 0)
+    place = batch.schema.get_field_index(missing)
+    nulls = pa.nulls(2, batch.schema.field(missing).type)
+    with pytest.raises(pa.ArrowInvalid, match=missing):
+        layout_of(batch.set_column(place, missing, nulls))
