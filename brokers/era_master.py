@@ -30,6 +30,7 @@ from changefeed.feeds.brokers.transitions import (
     rows_without_ends,
     shape_differs,
     with_ends,
+    without_members,
 )
 
 _log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class EraMaster:
             ending_for=self._ending_for(era),
         )
         if step is None:
-            return await self._learn_ends(catalog)
+            return await self._forget_the_dead(catalog) or await self._learn_ends(catalog)
         await self._do(step, catalog)
         return True
 
@@ -156,6 +157,17 @@ class EraMaster:
             with suppress(RowDamaged):  # ``_learn_ends`` says so
                 found[row.broker] = (reader.sealed_at, await reader.ends())
         return found
+
+    async def _forget_the_dead(self, catalog: Catalog) -> bool:
+        """Let nobody look for brokers that died and have no place; return whether there were.
+
+        One that comes back says so in the catalog.
+        """
+        placed = {x.broker for x in (() if catalog.era is None else catalog.era.rows)}
+        gone = (self._members.dead() - placed) & {*catalog.members}
+        if gone:
+            await self._catalogs.change(lambda x: without_members(x, gone))
+        return bool(gone)
 
     async def _learn_ends(self, catalog: Catalog) -> bool:
         """Say where partitions ended whose ends could not be read as their era was closed."""

@@ -1,21 +1,21 @@
 """Who is there: signs of life in the store, and expiry by watching them.
 
-Each broker overwrites its own ``brokers/<name>``. A broker is dead once its sign has not
-moved for the whole expiration on the watcher's own clock; wall clocks are for people. One
-that was never seen to move may have died long ago, and does not count as living unless it
-has a place in the newest era.
+Each broker overwrites its own ``brokers/<name>``, and is named by the catalog, so nobody lists
+them. A broker is dead once its sign has not moved for the whole expiration on the watcher's own
+clock; wall clocks are for people. One that was never seen to move may have died long ago, and
+does not count as living unless it has a place in the newest era.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
-from changefeed.feeds.brokers.names import BROKERS, broker_key
+from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.runtime.errors import UserError
@@ -139,11 +139,10 @@ class Members:
         await self._store.put(key, msgspec.json.encode(self.sign))
         self._shown = True
 
-    async def look(self) -> bool:
-        """Read the signs of all; return whether there is news besides heartbeats."""
+    async def look(self, names: Iterable[str]) -> bool:
+        """Read the signs of these; return whether there is news besides heartbeats."""
         asked = self._clock()
-        listed = await self._store.list(BROKERS)
-        found = await asyncio.gather(*(self._read(key) for key, _ in listed))
+        found = await asyncio.gather(*(self._read(broker_key(x)) for x in names))
         signs = {x.name: x for x in found if x is not None}
         answered = self._clock()
         before, expired_before = self.seen, self._expired
@@ -223,11 +222,8 @@ class Members:
         """Take our own sign of life away."""
         await self._store.delete([broker_key(self.sign.name)])
 
-    async def forget(self, name: str) -> None:
-        """Take away the sign of a broker that died; if it comes back it shows a new one."""
-        await self._store.delete([broker_key(name)])
-
     def dead(self) -> frozenset[str]:
+        """Return those whose signs have not moved for the expiration."""
         return frozenset(self._expired) - {self.sign.name}
 
     async def _read(self, key: str) -> Sign | None:

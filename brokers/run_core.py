@@ -14,6 +14,7 @@ from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.transitions import with_member, without_members
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.runtime.clock import elapsed_time
@@ -94,6 +95,7 @@ async def leave(core: BrokerCore) -> None:
         await core.writer.changed.wait(
             asyncio.get_running_loop().time() + core.settings.catalog_interval
         )
+    await core.catalogs.change(lambda x: without_members(x, {core.name}))
     await core.members.leave()
 
 
@@ -106,10 +108,12 @@ async def _beat(core: BrokerCore, *, leaving: bool = False) -> None:
         durable=0 if row is None else row.durable,
         lost=core.writer.lost,
     )
+    if not core.members.sign.leaving and core.name not in core.catalog.members:
+        await core.catalogs.change(lambda x: with_member(x, core.name))
 
 
 async def _look(core: BrokerCore) -> None:
-    if await core.members.look():
+    if await core.members.look(core.catalog.members):
         core.watch.news.beat()
 
 

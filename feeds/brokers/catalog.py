@@ -137,11 +137,15 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
-    """All there is to know of a cluster at one moment."""
+    """All there is to know of a cluster at one moment.
+
+    ``members`` are the names of brokers that may live: who does, their signs of life say.
+    """
 
     number: int
     identity: str
     format: int = FORMAT
+    members: tuple[str, ...] = ()
     eras: tuple[Era, ...] = ()
     collections: tuple[Collection, ...] = ()
 

@@ -12,7 +12,6 @@ from changefeed.feeds.feed import RangeId
 CLUSTER: Final = "cluster.json"
 CATALOG: Final = "catalog"
 PROBE: Final = "probe"
-BROKERS: Final = "brokers/"
 SEGMENTS: Final = "segments/"
 WAL: Final = "wal/"
 
@@ -22,7 +21,7 @@ _SEQUENCE_DIGITS: Final = 19
 
 
 def broker_key(name: str) -> str:
-    return f"{BROKERS}{name}"
+    return f"brokers/{name}"
 
 
 def row_prefix(era: int, broker: str) -> str:

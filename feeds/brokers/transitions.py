@@ -4,7 +4,7 @@ Every function returns the catalog that follows, or the same one where there is 
 do: so each may be repeated after an answer that was lost, and by anybody.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -138,6 +138,20 @@ def _shape_of(collection: Collection) -> list[tuple[int, int, int]]:
     return [(x.part, x.low, x.high) for x in collection.open_partitions()]
 
 
+def with_member(catalog: Catalog, broker: str) -> Catalog:
+    """Let others look for the signs of life of a broker."""
+    if broker in catalog.members:
+        return catalog
+    members = sorted((*catalog.members, broker), key=natural_order)
+    return _following(catalog, members=tuple(members))
+
+
+def without_members(catalog: Catalog, gone: Container[str]) -> Catalog:
+    """Look no more for signs of life of brokers that have left or died."""
+    left = tuple(x for x in catalog.members if x not in gone)
+    return catalog if left == catalog.members else _following(catalog, members=left)
+
+
 def open_first_era(catalog: Catalog, rows: Iterable[Row], now_us: int) -> Catalog:
     """Open era 1, if there is none yet."""
     if catalog.era is not None:
@@ -264,12 +278,14 @@ def _following(
     *,
     eras: tuple[Era, ...] | None = None,
     collections: tuple[Collection, ...] | None = None,
+    members: tuple[str, ...] | None = None,
 ) -> Catalog:
     following = replace(
         catalog,
         number=catalog.number + 1,
         eras=catalog.eras if eras is None else eras,
         collections=catalog.collections if collections is None else collections,
+        members=catalog.members if members is None else members,
     )
     assert len(following.eras) >= len(catalog.eras), f"{catalog.number} loses an era"
     assert len(following.collections) >= len(catalog.collections), (

@@ -54,13 +54,13 @@ def test_a_catalog_that_is_not_the_one_wanted_or_of_another_format_is_refused(
 
 
 FROZEN = (
-    b'6f32aea2\n{"number":2,"identity":"0123456789abcdef0123456789'
-    b'abcdef","format":5,"eras":[{"number":1,"began_us":2,"state":'
-    b'"open","rows":[{"broker":"broker-1","incarnation":"i","addre'
-    b'ss":"localhost:1","sealed_at":null,"kept_from":1}],"planned"'
-    b':[]}],"collections":[{"name":"orders","identity":"cccccccccc'
-    b'cccccccccccccccccccccc","parts":2,"created_us":1,"cuts":[[0]'
-    b',[0]],"retain_seconds":null,"retain_bytes":null,"partitions"'
-    b':[[1,0,0,255,"broker-1",null,0,0,0,0],[1,1,0,255,"broker-1",'
-    b"null,0,0,0,0]]}]}"
+    b'32db5f5c\n{"number":2,"identity":"0123456789abcdef0123456789'
+    b'abcdef","format":5,"members":[],"eras":[{"number":1,"began_u'
+    b's":2,"state":"open","rows":[{"broker":"broker-1","incarnatio'
+    b'n":"i","address":"localhost:1","sealed_at":null,"kept_from":'
+    b'1}],"planned":[]}],"collections":[{"name":"orders","identity'
+    b'":"cccccccccccccccccccccccccccccccc","parts":2,"created_us":'
+    b'1,"cuts":[[0],[0]],"retain_seconds":null,"retain_bytes":null'
+    b',"partitions":[[1,0,0,255,"broker-1",null,0,0,0,0],[1,1,0,25'
+    b'5,"broker-1",null,0,0,0,0]]}]}'
 )
