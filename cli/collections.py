@@ -15,6 +15,7 @@ from changefeed.feeds.brokers.compactor import Compacted
 from changefeed.feeds.brokers.protocol import Topology
 from changefeed.feeds.brokers.transitions import with_merge, with_split
 from changefeed.feeds.brokers.wire import Compaction
+from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.eventlog.directory import (
     COLLECTION,
     WRITER,
@@ -137,16 +138,22 @@ def _reshape(
     change: Callable[[Catalog, str, RangeId | None], Catalog],
     ask: Callable[[BrokerClient], Awaitable[Topology]],
 ) -> None:
-    if is_on_brokers(address):
-        found = on_brokers(address, ask)
-        say(
-            f"collection {found.collection}: a new era follows era {found.era} within seconds; "
-            f"changefeed log status shows it"
-        )
-        return
-    home = log_directory(address)
-    era = asyncio.run(_begin_era(home, lambda x: change(x, COLLECTION, _range(range_))))
-    say(f"{home}: era {era} is open")
+    try:
+        if is_on_brokers(address):
+            found = on_brokers(address, ask)
+            say(
+                f"collection {found.collection}: a new era follows era {found.era} within "
+                f"seconds; changefeed log status shows it"
+            )
+            return
+        home = log_directory(address)
+        era = asyncio.run(_begin_era(home, lambda x: change(x, COLLECTION, _range(range_))))
+        say(f"{home}: era {era} is open")
+    except RangeUnknown as error:
+        raise UserError(
+            f"{address} has no range {error.range_id!r}: name one as it is in the ids of its "
+            f"changes, or none for all"
+        ) from error
 
 
 async def _begin_era(home: Path, change: Callable[[Catalog], Catalog]) -> int:

@@ -192,6 +192,8 @@ def look_at_disks(settings: Settings) -> list[Diagnostic]:
     for name, place in _places(settings):
         there = next(x for x in (place, *place.absolute().parents) if x.exists())
         usage = shutil.disk_usage(there)
+        if not usage.total:  # of /proc and the like
+            continue
         free = usage.free / usage.total
         if free < _LITTLE:
             say = problem if free < _TOO_LITTLE else warning

@@ -127,7 +127,12 @@ def owned(checkpoint: str) -> Iterator[None]:
         yield
         return
     home = _home(checkpoint)
-    home.mkdir(parents=True, exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except (PermissionError, NotADirectoryError, FileNotFoundError, FileExistsError) as error:
+        raise PipelineRefused(
+            f"{home} cannot be made: {error.strerror}. Name a directory with --directory"
+        ) from error
     with (home / _LOCK).open("ab") as lock:
         try:
             for attempt in Retrying(

@@ -366,9 +366,9 @@ class LocalStore:
     async def _call(self, act: Callable[[], T], what: str) -> T:
         try:
             return await asyncio.to_thread(act)
-        except PermissionError as error:
+        except (PermissionError, NotADirectoryError) as error:
             raise StoreRefused(
-                f"{self._root / what} may not be read or written: {error}. Give this user "
+                f"{self._root / what} cannot be read or written: {error}. Give this user "
                 f"the right to, or name another directory"
             ) from error
         except OSError as error:

@@ -1,6 +1,7 @@
 """Object stores keep their promises: one suite for each that needs no server."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 
@@ -228,11 +229,12 @@ async def test_a_row_goes_on_in_files_of_its_own_where_a_sync_fails(
     assert (tmp_path / in_row(2)).read_bytes() == b"2"
 
 
-async def test_a_directory_without_the_right_to_write_is_refused_with_advice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR])
+async def test_a_place_that_cannot_be_written_is_refused_with_advice(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("os.link", denied)
     with pytest.raises(StoreRefused, match="Give this user the right to"):

@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
+from changefeed.cli.diagnosing import look_at_disks
 from changefeed.cli.position_export import write_file
 from changefeed.feeds.eventlog.directory import create_log
+from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
 
 pytestmark = pytest.mark.real_time
@@ -59,6 +61,11 @@ def test_positions_are_not_saved_to_links_in_a_circle(
     with pytest.raises(UserError, match="'here' cannot be written"):
         write_file(Path("here"), b"{}")
     assert Path("here").is_symlink()
+
+
+def test_a_file_system_without_a_size_is_no_full_disk() -> None:
+    leases = {"address": "sqlite:/proc/nowhere/leases.db"}
+    assert look_at_disks(Settings.model_validate({"leases": leases})) == []
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("produce broker://h:1/o --key=k", "brokers://h:1/o?"),
         ("produce brokers://h:1/o - --key=k --parts=3", "log create"),
         ("log retain brokers://h:1/o --for=7w", "7d"),
+        ("log split log nope", "'nope'"),
+        ("log merge log nope", "'nope'"),
     ],
 )
 def test_a_mistake_is_told_and_nothing_is_made(home: Path, command: str, fact: str) -> None:
