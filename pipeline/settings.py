@@ -70,7 +70,7 @@ class AggregateSettings(Section):
 
 
 class ObserverSettings(Section):
-    """What ``changefeed pipeline observe`` runs on executors; named as for hosts."""
+    """What runs on executors beside the tables; named as for hosts."""
 
     name: str | None = None
     """``module:Class``, a registered name, or an entry point (log, jsonl, count)."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags, with_flags
+from changefeed.cli.flags import ObserverFlags, Sets, with_flags
 
 if TYPE_CHECKING:
     from changefeed.pipeline.settings import PipelineSettings
@@ -23,7 +23,7 @@ Once = Annotated[bool, typer.Option("--once", help="End at the current end of th
 
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineFlags(SettingsFlags):
+class PipelineFlags(ObserverFlags):
     """The flags of all commands of a pipeline."""
 
     feed: Annotated[
@@ -46,38 +46,22 @@ class PipelineFlags(SettingsFlags):
         return load_settings(self.config, self.nested())
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObserveFlags(PipelineFlags, ObserverFlags):
-    """The flags of what runs an observer."""
-
-
 @pipeline.command()
 @with_flags
 def run(flags: PipelineFlags, *, once: Once = False) -> None:
-    """Keep the tables up to date until SIGTERM or Ctrl-C.
+    """Keep the tables up to date until SIGTERM or Ctrl-C, and run the observer if one is named.
 
     Then the batches that run are finished, for as long as stop_timeout; a second signal
     breaks them off. Ends with 0 after a stop, 2 if something must be changed first, 1 for
     other failures. With --once it is for cron, Airflow and the like.
+
+    An observer runs on executors, at least once for each change. Its retries, time limits and
+    dead letters are set as for hosts: --set observer.timeout=30.
     """
     from changefeed.cli.pipeline import queries
 
     with exit_on_error():
         queries.run(flags.settings(), once=once)
-
-
-@pipeline.command()
-@with_flags
-def observe(flags: ObserveFlags, *, once: Once = False) -> None:
-    """Run an observer on Spark executors, at least once for each change.
-
-    Retries, time limits and dead letters are set as for hosts: --set observer.timeout=30.
-    SIGTERM or Ctrl-C lets the batch that runs end. Ends as run does.
-    """
-    from changefeed.cli.pipeline import queries
-
-    with exit_on_error():
-        queries.observe(flags.settings(), once=once)
 
 
 @pipeline.command()

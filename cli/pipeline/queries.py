@@ -6,16 +6,8 @@ from changefeed.pipeline.settings import PipelineSettings
 
 
 def run(settings: PipelineSettings, *, once: bool) -> None:
-    """Keep the tables until asked to stop; with ``once`` until they are up to date."""
+    """Run a pipeline until asked to stop; with ``once`` until it is up to date."""
     with explaining_spark(), report_and_stop(settings) as (stop, registry):
-        from changefeed.pipeline.run import run_tables  # noqa: PLC0415 - it imports Spark
+        from changefeed.pipeline.run import run_pipeline  # noqa: PLC0415 - it imports Spark
 
-        run_tables(settings, stop, once=once, registry=registry)
-
-
-def observe(settings: PipelineSettings, *, once: bool) -> None:
-    """Run the observer until asked to stop; with ``once`` until it has had what is there."""
-    with explaining_spark(), report_and_stop(settings) as (stop, registry):
-        from changefeed.pipeline.run import run_observer  # noqa: PLC0415 - it imports Spark
-
-        run_observer(settings, stop, once=once, registry=registry)
+        run_pipeline(settings, stop, once=once, registry=registry)

@@ -274,9 +274,8 @@ def test_a_project_with_folders_of_our_names_runs_the_pipeline_and_its_executors
     command = environment / "bin/changefeed"
     places = ("--feed=eventlog:log", "--directory=tables")
     tables = ("--set=latest.enabled=false", *places)
-    run(command, "pipeline", "run", "--once", *tables, cwd=project, **java())
     observer = "--observer=observers.orders:Orders"
-    run(command, "pipeline", "observe", "--once", observer, *places, cwd=project, **java())
+    run(command, "pipeline", "run", "--once", observer, *tables, cwd=project, **java())
     assert rows(project) == 50
     assert len((project / "seen").read_text().split()) == 50
 

@@ -203,9 +203,10 @@ def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
     a_log(tmp_path / "log", {f"k{n}": 500 for n in range(20)}, parts=4)
     (tmp_path / "pipeline.toml").write_text(
         'feed = "eventlog:log"\ndirectory = "tables"\nmax_changes = 2000\n'
+        "[changes]\nenabled = false\n[latest]\nenabled = false\n"
         f'[observer]\nname = "shipped:Orders"\n{SPARK}'
     )
-    line = submitted(cluster, tmp_path, "observe", shipped=[ours, mine], python=python)
+    line = submitted(cluster, tmp_path, "run", shipped=[ours, mine], python=python)
 
     older, said = cluster.executors(), tmp_path / "said"
     env = {**wheels.alone(), "PYSPARK_DRIVER_PYTHON": str(python)}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from changefeed.cli.commands.pipeline import ObserveFlags
+from changefeed.cli.commands.pipeline import PipelineFlags
 from changefeed.pipeline.java import java_home
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -19,7 +19,7 @@ def _settings(*sets: str, **environ: str) -> Case:
     def case() -> object:
         given = {f"CHANGEFEED_PIPELINE__{name}": value for name, value in environ.items()}
         with patch.dict(os.environ, given):
-            return ObserveFlags(feed="f", directory="d", sets=[*sets]).settings()
+            return PipelineFlags(feed="f", directory="d", sets=[*sets]).settings()
 
     return case
 

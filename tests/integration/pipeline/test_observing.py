@@ -12,8 +12,8 @@ import pytest
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.observer import Context
+from changefeed.pipeline.observing import Observing
 from changefeed.pipeline.progress import TableProgress
-from changefeed.pipeline.run import Observing
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.addresses import identity_at, open_access

@@ -129,9 +129,8 @@ async def read(address: str) -> Lease:
     ("arguments", "named"),
     [
         (("run", "--once"), "changefeed produce"),
-        (("observe",), "no observer"),
-        (("observe", "--observer=nothing"), "'nothing'"),
-        (("observe", "--observer=log", *PUT_ASIDE), "dead letters"),
+        (("run", "--observer=nothing"), "'nothing'"),
+        (("run", "--observer=log", *PUT_ASIDE), "dead letters"),
         (("run", *NO_TABLES), "no table is enabled"),
     ],
 )
@@ -140,6 +139,13 @@ def test_wrong_settings_are_reported_before_spark_starts(
 ) -> None:
     done = asked(tmp_path, *arguments)
     assert (done.exit_code, named in done.stderr) == (2, True), done.stderr
+
+
+def test_a_directory_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
+    a_log(tmp_path / "log", {"k": 1})
+    (tmp_path / "tables").write_text("a file of that name")
+    done = asked(tmp_path, "run")
+    assert (done.exit_code, "--directory" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_place_has_to_be_named() -> None:

@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.cli.commands.pipeline import ObserveFlags
+from changefeed.cli.commands.pipeline import PipelineFlags
 from changefeed.cli.config_file import settings_text
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import entries
 
-MINE = ObserveFlags(feed="eventlog:log", directory="tables")
+MINE = PipelineFlags(feed="eventlog:log", directory="tables")
 TEXT = settings_text("pipeline")
 WITHOUT_AGGREGATES = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", TEXT, flags=re.MULTILINE)
 _HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
@@ -29,7 +29,7 @@ def test_the_file_that_is_written_loads_and_gives_each_setting_its_default(
     assert CliRunner().invoke(app, ["config", "pipeline", str(file)]).exit_code == 2
     assert file.read_text() == TEXT
     plain = load_settings(file, {})
-    assert plain == ObserveFlags(feed="eventlog:data/log", directory="data/tables").settings()
+    assert plain == PipelineFlags(feed="eventlog:data/log", directory="data/tables").settings()
     spelled = re.sub(r"^#([a-z_]+ = .+)$", r"\1", WITHOUT_AGGREGATES, flags=re.MULTILINE)
     assert set(re.findall(r"^#([a-z_]+) =$", spelled, flags=re.MULTILINE)) == _HAS_NO_DEFAULT
     file.write_text(spelled)
@@ -57,7 +57,7 @@ def test_the_environment_has_a_prefix_of_its_own_and_flags_go_before_it(
     monkeypatch.setenv("CHANGEFEED_PIPELINE__LATEST__INTERVAL", "2")
     monkeypatch.setenv("CHANGEFEED_PIPELINE__SPARK", '{"spark.driver.memory": "2g"}')
     monkeypatch.setenv("CHANGEFEED_FEED__ADDRESS", "eventlog:of-the-host-beside")
-    settings = ObserveFlags(config=file, sets=["latest.interval=3"]).settings()
+    settings = PipelineFlags(config=file, sets=["latest.interval=3"]).settings()
     assert (settings.feed, settings.directory) == ("eventlog:a", "/tables")
     assert (settings.max_changes, settings.latest.interval) == (6, 3)
     assert settings.spark == {"spark.driver.memory": "2g"}
@@ -88,7 +88,7 @@ def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
     assert settings.directory == str(Path("tables").absolute())
     assert settings.observer.dead_letters == f"sqlite:{Path('dead-letters.db').absolute()}"
     assert settings.queries == ["changes", "latest"]
-    observed = ObserveFlags(
+    observed = PipelineFlags(
         feed="eventlog:log", directory="s3://x/y", observer="log"
     ).settings()
     assert observed.checkpoint("observer") == "s3://x/y/_checkpoints/observer"

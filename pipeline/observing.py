@@ -1,4 +1,4 @@
-"""Observers on Spark executors: the Spark sink ``changefeed_observer``.
+"""Observers on Spark executors: a query that hands each of its batches to observers.
 
 A task has whole ranges (the source must not cut them into slices: ``WHOLE_RANGES``), one
 after the other. For each it makes an observer, opens it, hands it the changes in order,
@@ -10,9 +10,9 @@ crash, each from its beginning: (range, sequence) identifies a repeat. Within a 
 what is not done comes again.
 
 Spark keeps the positions. What the context is told is done does not come again to this task;
-``flush`` has nothing to do. The epoch is
-the number of the batch, from 1 on, counted from what ``epoch`` says. It fences off tasks of
-earlier batches that Spark took for dead; two attempts at one batch have the same.
+``flush`` has nothing to do. The epoch is the number of the batch, from 1 on, counted from that
+of the hosts before. It fences off tasks of earlier batches that Spark took for dead; two
+attempts at one batch have the same.
 
 Limits: all ranges wait for the slowest of a batch, and for one whose observer fails. Dead
 letters are written where the task runs; in an outage, each worker process of Spark may put
@@ -30,19 +30,14 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from dataclasses import dataclass
 from itertools import groupby
 from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamWriter,
-    WriterCommitMessage,
-)
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.observers.dead_letters import Origin, open_dead_letters
@@ -53,10 +48,12 @@ from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.registry import load_observer
-from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.settings import ObserverSettings
-from changefeed.pipeline.source.record_batches import ENVELOPE
-from changefeed.pipeline.source.spark import freeze_gc
+from changefeed.pipeline.settings import OBSERVER, ObserverSettings, PipelineSettings
+from changefeed.pipeline.source.addresses import identity_at
+from changefeed.pipeline.source.drain import DrainGate
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.spark import freeze_gc, stream
+from changefeed.pipeline.supervisor import started
 from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
@@ -64,120 +61,97 @@ from changefeed.runtime.settings import LogSettings
 
 _log = get_logger()
 
-NAME: Final = "changefeed_observer"
 _PAGE: Final = 1000
-WHOLE_RANGES: Final = str(2**62)
-"""The option ``sliceChanges`` of the source, for tasks that read whole ranges."""
 _CLOSE_TIMEOUT: Final = 10.0
-_BATCH: Final = "streaming.sql.batchId"
+_WHOLE_RANGES: Final = str(2**62)
+"""The option ``sliceChanges`` of the source, for tasks that read whole ranges."""
 
 # Kept for as long as the process, which Spark uses for one task after the other: in an
 # outage that outlives batches, each change would else be the first under suspicion.
 _successes = Successes()
 
 
-class ObserverSink(DataSource):
-    """The format ``changefeed_observer``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observing:
+    """The query of an observer. ``once``: deliver what is there now, then end."""
 
-    Options, all text: ``observer``, settings as JSON; ``log``, likewise; ``epoch``, on which
-    the epochs are counted; ``identity``, that of the feed's changes, for dead letters. Where
-    the query keeps its checkpoint distinguishes its letters from those of others.
-    """
+    spark: SparkSession
+    settings: PipelineSettings
+    hold: DrainGate
+    start: Offset
+    once: bool = False
 
-    @classmethod
-    def name(cls) -> str:
-        return NAME
+    def started(self) -> StreamingQuery:
+        settings = self.settings
+        changes = stream(
+            self.spark,
+            settings.feed,
+            startingAt=self.start.as_text(),
+            maxChangesPerTrigger=str(settings.max_changes),
+            holdFile=self.hold.file(OBSERVER),
+            sliceChanges=_WHOLE_RANGES,
+        )
+        checkpoint = settings.checkpoint(OBSERVER)
+        feed, observer = identity_at(settings.feed), settings.observer
+        origin = Origin(feed=feed, observer=observer.name or "", fleet=checkpoint)
+        epoch = self.start.epoch + 1
 
-    def streamWriter(  # noqa: N802 - Spark's name
-        self,
-        schema: StructType,
-        overwrite: bool,  # noqa: ARG002, FBT001 - Spark calls it so
-    ) -> DataSourceStreamWriter:
-        given = {name.lower(): value for name, value in self.options.items()}
-        if tuple(schema.names) != ENVELOPE:
-            raise PipelineRefused("an observer takes changes as the source gives them, uncut")
-        return ObserverWriter(
-            ObserverSettings.model_validate_json(given["observer"]),
-            LogSettings.model_validate_json(given.get("log", "{}")),
-            epoch=int(given.get("epoch", "0")),
-            identity=given["identity"],
-            checkpoint=given.get("checkpointlocation"),
+        def deliver(batch: DataFrame, number: int) -> None:
+            task = Task(
+                settings=observer, log=settings.log, origin=origin, epoch=epoch + number
+            )
+            batch.mapInArrow(task, "nothing INT").write.format("noop").mode("append").save()
+
+        return started(
+            changes.writeStream.foreachBatch(deliver),
+            OBSERVER,
+            checkpoint=checkpoint,
+            interval=None if self.once else observer.interval,
         )
 
 
-class ObserverWriter(DataSourceStreamArrowWriter):
-    """Delivers in the tasks. Pickled to get there, so it carries values only."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Delivers what a task has of a batch. Pickled to get there, so it carries values only."""
 
-    def __init__(
-        self,
-        settings: ObserverSettings,
-        log: LogSettings,
-        *,
-        epoch: int,
-        identity: str,
-        checkpoint: str | None = None,
-    ) -> None:
-        assert settings.name is not None, "checked where the query is started"
-        load_observer(settings.name, settings.options)  # refused before tasks fail
-        self._settings = settings
-        self._log = log
-        self._epoch = epoch
-        self._origin = Origin(feed=identity, observer=settings.name, fleet=checkpoint or "")
+    settings: ObserverSettings
+    log: LogSettings
+    origin: Origin
+    epoch: int
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
-        set_up_logs(self._log)
-        epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
-        host = f"{socket.gethostname()}-{os.getpid()}"
-        changes = (page for batch in iterator for page in pages(batch))
-        work = delivered(self._settings, changes, host, epoch, origin=self._origin)
+        set_up_logs(self.log)
         with asyncio.Runner() as runner:
-            run_main_task(runner, work)
-        return WriterCommitMessage()
+            run_main_task(runner, self.deliver(page for x in batches for page in pages(x)))
+        return iter(())
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: Spark itself records that the batch is done."""
+    async def deliver(self, changes: Iterator[Sequence[Change]]) -> None:
+        """Hand pages of one range after the other to the observer of each.
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was delivered stays delivered, and comes again."""
-
-
-def _local_property(name: str) -> str | None:
-    context = TaskContext.get()
-    return None if context is None else context.getLocalProperty(name)
-
-
-async def delivered(
-    settings: ObserverSettings,
-    changes: Iterator[Sequence[Change]],
-    host: str,
-    epoch: int,
-    *,
-    origin: Origin,
-) -> None:
-    """Hand pages of one range after the other to the observer of each.
-
-    Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
-    """
-    assert settings.name is not None, "checked where the query is started"
-    observer = load_observer(settings.name, settings.options)
-    failures = FailureLog(_log.bind(host=host, epoch=epoch))
-    async with AsyncExitStack() as stack:
-        letters = None
-        if settings.on_failure == "dead-letter":
-            letters = await stack.enter_async_context(open_dead_letters(settings.dead_letters))
-        make = ObserverMaker(
-            observer,
-            settings,
-            failures,
-            Random(),  # noqa: S311 - spreads delays, guards nothing
-            dead_letters=letters,
-            origin=origin,
-            successes=_successes,
-        )
-        rest = None if settings.on_failure == "stop" else settings.retry.max_delay
-        for name, of_range in groupby(changes, lambda page: page[0].range_id):
-            await _deliver(make, TaskRange(name, host, epoch), of_range, failures, rest)
+        Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
+        """
+        settings, host = self.settings, f"{socket.gethostname()}-{os.getpid()}"
+        assert settings.name is not None, "checked where the query is started"
+        failures = FailureLog(_log.bind(host=host, epoch=self.epoch))
+        async with AsyncExitStack() as stack:
+            letters = None
+            if settings.on_failure == "dead-letter":
+                opened = open_dead_letters(settings.dead_letters)
+                letters = await stack.enter_async_context(opened)
+            make = ObserverMaker(
+                load_observer(settings.name, settings.options),
+                settings,
+                failures,
+                Random(),  # noqa: S311 - spreads delays, guards nothing
+                dead_letters=letters,
+                origin=self.origin,
+                successes=_successes,
+            )
+            rest = None if settings.on_failure == "stop" else settings.retry.max_delay
+            for name, of_range in groupby(changes, lambda page: page[0].range_id):
+                found = TaskRange(name, host, self.epoch)
+                await _deliver(make, found, of_range, failures, rest)
 
 
 class TaskRange:
@@ -244,11 +218,9 @@ async def _deliver(
     keys = make.keys_of(found.range.id, _PAGE)
     is_over = False
     while not is_over:
-        observers = make.observers_of(found, keys, found.moved)
         try:
-            async with _opened(observers, failures):
-                await _hand_over(observers, found, pages)
-                is_over = True
+            await _hand_over(make.observers_of(found, keys, found.moved), found, pages)
+            is_over = True
         except ObserverFailed as error:
             if rest is None:
                 raise
@@ -262,23 +234,27 @@ async def _hand_over(
     observers: RangeObservers, found: TaskRange, pages: Iterator[Sequence[Change]]
 ) -> None:
     """Return when all is done. Raise ``ObserverFailed`` where the observers are worn out."""
-    while True:
-        while found.open:
-            found.moved.clear()
-            given = await observers.give()
-            if observers.worn_out is not None:
-                raise observers.worn_out
-            if not given:
-                await observers.wait()
-        page = next(pages, None)
-        if page is None:
-            return
-        found.read(page)
-        observers.keys.add(page)
+    async with _opened(observers):
+        await _finish(observers, found)
+        for page in pages:
+            found.read(page)
+            observers.keys.add(page)
+            await _finish(observers, found)
+
+
+async def _finish(observers: RangeObservers, found: TaskRange) -> None:
+    """Let observers handle what is read."""
+    while found.open:
+        found.moved.clear()
+        given = await observers.give()
+        if observers.worn_out is not None:
+            raise observers.worn_out
+        if not given:
+            await observers.wait()
 
 
 @asynccontextmanager
-async def _opened(observers: RangeObservers, failures: FailureLog) -> AsyncIterator[None]:
+async def _opened(observers: RangeObservers) -> AsyncIterator[None]:
     """Open the observers of a range, and close them with the reason why the block is left;
     those that are stuck are not called any more.
     """
@@ -291,17 +267,17 @@ async def _opened(observers: RangeObservers, failures: FailureLog) -> AsyncItera
     except ObserverStuck:
         raise
     except BaseException:
-        await _close(observers, CloseReason.FAILED, failures)
+        await _close(observers, CloseReason.FAILED)
         raise
-    await _close(observers, CloseReason.STOPPING, failures)
+    await _close(observers, CloseReason.STOPPING)
 
 
-async def _close(observers: RangeObservers, reason: CloseReason, failures: FailureLog) -> None:
+async def _close(observers: RangeObservers, reason: CloseReason) -> None:
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT):
             await observers.close(reason)
     except Exception as error:  # noqa: BLE001 - the border to the user's code
-        failures.close_failed(observers.context.range.id, error)
+        observers.events.close_failed(observers.context.range.id, error)
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
 
 from changefeed.feeds.eventlog.arrow_columns import TIME
 from changefeed.feeds.feed import Change
@@ -18,9 +17,9 @@ from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.registry import observer
 from changefeed.observers.retry import RetrySettings
-from changefeed.pipeline.observer_sink import ObserverSink, delivered, pages
+from changefeed.pipeline.observing import Task, pages
 from changefeed.pipeline.settings import ObserverSettings
-from changefeed.pipeline.source.record_batches import ENVELOPE
+from changefeed.runtime.settings import LogSettings
 from tests.support import make
 
 RETRY = RetrySettings(max_delay=20, attempts=3)
@@ -65,7 +64,8 @@ def some(range_id: str, *sequences: int) -> Sequence[Change]:
 
 async def handed(settings: ObserverSettings, *pages: Sequence[Change], epoch: int = 1) -> None:
     """Let a task deliver pages as Spark hands them to it."""
-    await delivered(settings, iter(pages), "host", epoch, origin=Origin(feed="f"))
+    task = Task(settings=settings, log=LogSettings(), origin=Origin(feed="f"), epoch=epoch)
+    await task.deliver(iter(pages))
 
 
 def putting_aside(tmp_path: Path, **more: Any) -> ObserverSettings:
@@ -197,16 +197,10 @@ async def test_each_query_puts_a_letter_of_its_own_for_a_change(tmp_path: Path) 
     Fussy.poison = frozenset({3})
     settings = putting_aside(tmp_path)
     queries = {("orders", "/a"), ("orders", "/b"), ("invoices", "/b")}
-    schema = StructType([StructField(x, StringType()) for x in ENVELOPE])
     for feed, checkpoint in queries:
-        options = {
-            "observer": settings.model_dump_json(),
-            "identity": feed,
-            "checkpointLocation": checkpoint,
-        }
-        writer = ObserverSink(options).streamWriter(schema, overwrite=False)
-        batch = batch_of(some("a", 1, 2, 3, 4))
-        await asyncio.to_thread(writer.write, iter([batch]))
+        origin = Origin(feed=feed, observer="fussy", fleet=checkpoint)
+        task = Task(settings=settings, log=LogSettings(), origin=origin, epoch=1)
+        await asyncio.to_thread(task, iter([batch_of(some("a", 1, 2, 3, 4))]))
     async with open_dead_letters(settings.dead_letters) as letters:
         found = await letters.list()
     assert {(x.feed, x.fleet) for x in found} == queries
