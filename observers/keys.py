@@ -115,7 +115,7 @@ class Keys:
     @property
     def want_more(self) -> bool:
         """Whether nothing is left to hand over before more is read."""
-        return not self._has_others if self.outage is None else not self.held
+        return not self._has_others
 
     @property
     def _has_others(self) -> bool:

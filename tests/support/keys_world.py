@@ -129,7 +129,7 @@ class Owner:
     def _read(self) -> None:
         room = min(ROOM - self.progress.unacknowledged, PAGE)
         page = self.world.changes[self.read_to : self.read_to + room]
-        if page and self.keys.want_more and self.keys.outage is None:
+        if page and self.keys.want_more:
             self.read_to = page[-1].sequence
             fresh = self.progress.read(page, Position(str(self.read_to)))
             self.keys.add(fresh, self.progress.failures(fresh))
