@@ -5,7 +5,8 @@ and no page was fetched before. A bare loop goes through the same gate.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from time import perf_counter
 
@@ -22,6 +23,7 @@ from changefeed.host.settings import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
+from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.maker import ObserverMaker
 from tests.support.four_methods import FourMethods
 
@@ -65,6 +67,21 @@ async def seconds_of_host(
     feed: Feed, container: LeaseContainer, parts: Parts, until: Until
 ) -> float:
     """Return how long one host takes to deliver everything; it stops in order after."""
+    async with running_host(feed, container, parts, until) as began:
+        await until.all_here.wait()
+        return perf_counter() - began
+
+
+@asynccontextmanager
+async def running_host(
+    feed: Feed,
+    container: LeaseContainer,
+    parts: Parts,
+    until: Until,
+    *,
+    letters: DeadLetters | None = None,
+) -> AsyncIterator[float]:
+    """Yield when one host began to read, once it has all leases; it stops in order after."""
     shut = HeldShut(feed)
     settings = settings_of(parts)
     host = Host(
@@ -72,7 +89,12 @@ async def seconds_of_host(
         feed=shut,
         container=container,
         make_observer=ObserverMaker(
-            adapt(until.process), settings.observer, HostEvents(HostName("bench")), Random(1)
+            adapt(until.process),
+            settings.observer,
+            HostEvents(HostName("bench")),
+            Random(1),
+            dead_letters=letters,
+            origin=Origin(feed=feed.identity),
         ),
     )
     running = asyncio.create_task(host.run())
@@ -82,11 +104,9 @@ async def seconds_of_host(
         await asyncio.sleep(0.02)
     began = perf_counter()
     shut.open.set()
-    await until.all_here.wait()
-    seconds = perf_counter() - began
+    yield began
     host.stop()
     await running
-    return seconds
 
 
 async def seconds_of_loop(feed: Feed, changes: int) -> float:

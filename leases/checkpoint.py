@@ -12,6 +12,7 @@ one may come again for the sake of the other. Processors of .NET begin at the po
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -78,6 +79,7 @@ class Checkpoint:
         return cls(Position(position), behind.high, behind.holes)
 
 
+@lru_cache(maxsize=4096)  # keys that wait are in each checkpoint
 def hash_of(key: str) -> str:
     """Return the name that a hole has for a key."""
     return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

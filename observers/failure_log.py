@@ -35,9 +35,7 @@ class FailureLog:
     def keys_wait(
         self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool
     ) -> None:
-        """Note which keys of a range wait for another try, the oldest first, where somebody
-        looks at that.
-        """
+        """Note which keys wait for another try, the oldest first, if anybody looks."""
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._log.error(

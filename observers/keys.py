@@ -2,8 +2,9 @@
 
 What is read is kept by key, in order: a key is *ready*, *with an observer*, or *waiting*. A
 batch that fails is halved at once, by key while it has several, then by change, since the parts
-that pass are done with. The one change that fails keeps its key waiting, longer and longer
-(``observers.judge``); all others go on. It comes alone when its time is there.
+that pass are done with; of a long one the beginning is, and the rest comes again, shorter. The
+one change that fails keeps its key waiting, longer and longer (``observers.judge``); all others
+go on. It comes alone when its time is there.
 
 Where nothing waits, one observer gets pages as they were read, and no change costs anything.
 Batches are smaller for a while after one has failed, so that to look for the next change that
@@ -78,7 +79,7 @@ class Keys:
         by_key: bool = True,
         largest: int = 1000,
     ) -> None:
-        self._judge = Judge(range_id, attempts, delays, successes)
+        self.judge = Judge(range_id, attempts, delays, successes)
         self._random = random
         self._observers = observers
         self._sticky = sticky
@@ -106,11 +107,7 @@ class Keys:
 
     @property
     def outage(self) -> Outage | None:
-        return self._judge.outage
-
-    @property
-    def failures_in_a_row(self) -> int:
-        return self._judge.failures_in_a_row
+        return self.judge.outage
 
     @property
     def want_more(self) -> bool:
@@ -174,7 +171,7 @@ class Keys:
         self._queue(changes)
         known = failures or {}
         for x in (x for x in changes if x.sequence in known):
-            self._wait(self._name(x), self._judge.resumed(x, known[x.sequence]))
+            self._wait(self._name(x), self.judge.resumed(x, known[x.sequence]))
 
     def restart(self, changes: Sequence[Change]) -> None:
         """Begin again with what is not done, in order, and other observers. Keys that wait go
@@ -184,7 +181,7 @@ class Keys:
         self._keys, self._ready, self.held = {}, 0, len(changes)
         self._pages.clear()
         self._parts.clear()
-        self._judge.failures_in_a_row = 0
+        self.judge.failures_in_a_row = 0
         if self.outage is not None:
             self.outage.end_try()
         self._queue(changes)
@@ -355,7 +352,7 @@ class Keys:
 
     def done(self, batch: Batch) -> None:
         """The observer has succeeded."""
-        self._judge.succeeded()
+        self.judge.succeeded()
         if not batch.again:
             self._size = min(self._size * _LARGER, self._largest)
         self.settled(batch)
@@ -394,6 +391,10 @@ class Keys:
             self._keys[name].in_hand = False
         if self.outage is not None:
             self._give_back(left)
+        elif len(left) > _AT_ONCE and not batch.again:
+            count = int(self._size)  # halves of a long one would waste what is long in each
+            self._give_back(left[count:], left[:count])
+            self._parts.appendleft(left[:count])
         elif left:
             self._halve(left)
         return None
@@ -438,7 +439,7 @@ class Keys:
         key.waiting = key.waiting or Waiting(change)
         # Without its traceback, which would keep what is in the frames of the user's code.
         key.waiting.error = AttemptFailed(error.kind, error.text)
-        verdict = self._judge.failed(name, key.waiting, now, others=self._has_others)
+        verdict = self.judge.failed(name, key.waiting, now, others=self._has_others)
         if verdict is Verdict.OUTAGE:
             self._take_pages_apart()
             parts, self._parts = list(self._parts), deque()
@@ -448,11 +449,13 @@ class Keys:
             self.put_back(change)
         return verdict
 
-    def _give_back(self, changes: Sequence[Change]) -> None:
-        """Let the keys of a batch be as if it had not been handed over."""
+    def _give_back(self, changes: Sequence[Change], but: Sequence[Change] = ()) -> None:
+        """Let the keys of a batch be as if it had not been handed over, ``but`` for these
+        changes of it.
+        """
         for x in reversed(changes):
             self._keys[self._name(x)].queue.appendleft(x)
-        for name in self._names(changes):
+        for name in self._names(changes) - self._names(but):
             self._leave_batch(name)
 
     def _leave_batch(self, name: str) -> None:

@@ -104,7 +104,10 @@ class RangeObservers:
         """Hand over what may be handed over now, and return whether there was anything. One
         observer alone is waited for. What a call has raised comes out.
         """
-        self._raise_what_failed()
+        for hand in self.hands:
+            if hand.call is not None and hand.call.done():
+                ended, hand.call = hand.call, None
+                _raise_first([ended])
         given = False
         for n, hand in enumerate(self.hands):
             batch = self.keys.next(self._now(), n) if hand.call is None else None
@@ -129,13 +132,6 @@ class RangeObservers:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(later)):
                 await self.moved.wait()
-
-    def _raise_what_failed(self) -> None:
-        ended = [x for x in self.hands if x.call is not None and x.call.done()]
-        calls = [x.call for x in ended if x.call is not None]
-        for x in ended:
-            x.call = None
-        _raise_first(calls)
 
     async def end(self) -> None:
         """Cancel the calls that are under way, and wait until each has ended. Raise
@@ -226,8 +222,9 @@ class RangeObservers:
             return
         self._report(why, error)
         self._check_memory(verdict, error)
-        if self.attempts is not None and self.keys.failures_in_a_row >= self.attempts:
-            self.worn_out = self._failure(change, self.keys.failures_in_a_row, error)
+        in_a_row = self.keys.judge.failures_in_a_row
+        if self.attempts is not None and in_a_row >= self.attempts:
+            self.worn_out = self._failure(change, in_a_row, error)
             self.worn_out.__cause__ = error
 
     def _report(self, why: Waiting, error: AttemptFailed) -> None:
