@@ -46,13 +46,13 @@ class Care:
             if drain.reason is not None:
                 reason = f"given up: {drain.reason.value}"
                 raise ObserverFailed(owned.range_id, None, 0, reason)
-            if owned.deaths.care:  # else other calls were about the last of it
-                owned.deaths = owned.deaths.noting(change.sequence)
-                await self._tell(owned)
             try:
+                if owned.deaths.care:  # else other calls were about the last of it
+                    owned.deaths = owned.deaths.noting(change.sequence)
+                    await self._tell(owned)
                 yield _blame(owned.deaths)
-            except BaseException as error:  # the call is over, and has killed nobody
-                owned.deaths = owned.deaths.returned(0)
+            except (AttemptFailed, asyncio.CancelledError) as error:
+                owned.deaths = owned.deaths.returned(0)  # the call is over, and was survived
                 if isinstance(error, AttemptFailed):
                     await self._tell(owned)
                 raise

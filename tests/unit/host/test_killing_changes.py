@@ -11,7 +11,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
 from changefeed.leases.deaths import NO_DEATHS
-from changefeed.leases.lease import HostName, Incarnation
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
@@ -83,6 +83,12 @@ class Slow:
         """Have nothing to close."""
 
 
+class FarLeases(MemoryLeases):
+    async def replace(self, lease: Lease) -> Lease:
+        await asyncio.sleep(0.05)
+        return await super().replace(lease)
+
+
 async def restart(fleet: Fleet, name: str) -> None:
     if name not in fleet.hosts or max(Killer.deaths.values()) > LIMIT:
         return
@@ -150,10 +156,14 @@ async def test_with_care_each_change_comes_alone_also_behind_one_that_failed(
     assert sorted(Slow.calls) == [[n] for n in range(1, 9)]
 
 
-async def test_a_call_with_care_that_ends_with_its_observer_is_made_again() -> None:
+@pytest.mark.parametrize("container", [MemoryLeases, FarLeases])
+async def test_a_call_with_care_that_ends_with_its_observer_is_made_again(
+    container: type[MemoryLeases],
+) -> None:
     settings: dict[str, Any] = {"observer": {"concurrency": 2, "retry": {"attempts": 1}}}
     Slow.hangs, Slow.failed, Slow.at_once, Slow.calls = True, set("y"), 0, []
-    async with Fleet(MemoryFeed(1), observer=Slow, settings=settings) as fleet:
+    feed, leases = MemoryFeed(1), container()
+    async with Fleet(feed, leases, observer=Slow, settings=settings) as fleet:
         for key in "xy":
             fleet.append(key)
         for _ in range(2):
