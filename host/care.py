@@ -47,10 +47,11 @@ class Care:
                 reason = f"given up: {drain.reason.value}"
                 raise ObserverFailed(owned.range_id, None, 0, reason)
             try:
-                if owned.deaths.care:  # else other calls were about the last of it
+                blame = _blame(change, owned.deaths)
+                if owned.deaths.care and blame is None:  # others may have used up the care
                     owned.deaths = owned.deaths.noting(change.sequence)
                     await self._tell(owned)
-                yield _blame(owned.deaths)
+                yield blame
             except (AttemptFailed, asyncio.CancelledError) as error:
                 owned.deaths = owned.deaths.returned(0)  # the call is over, and was survived
                 if isinstance(error, AttemptFailed):
@@ -76,6 +77,6 @@ class Care:
         await self._retrier.call("note what is delivered", owned.tell_deaths)
 
 
-def _blame(deaths: Deaths) -> Blame | None:
-    blames = deaths.blames(deaths.noted)
+def _blame(change: Change, deaths: Deaths) -> Blame | None:
+    blames = deaths.blames(change.sequence)
     return Blame(deaths.with_suspect, deaths.reason) if blames else None

@@ -77,7 +77,7 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Its owner ends in order. Whoever comes next goes on with care, where that is due."""
         return replace(self, count=0, noted=None)
 
-    def blames(self, sequence: int | None) -> bool:
+    def blames(self, sequence: int) -> bool:
         """Whether so many owners died with this change that no other is to be given it."""
         return sequence == self.suspect and self.with_suspect >= BLAMED_AFTER
 

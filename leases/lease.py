@@ -121,7 +121,7 @@ class Lease:
         self, host: HostName, incarnation: Incarnation, deaths: Deaths | None = None
     ) -> "Lease":
         """Change the owner, which begins a new epoch and answers any request. ``deaths`` are
-        those of its owners where one more has died.
+        those of its owners where one more has died; what one that lives has noted is over.
         """
         assert not self.ended, f"{host!r} takes lease {self.range_id!r}, which has ended"
         assert self.paused is None, f"{host!r} takes lease {self.range_id!r}, which is paused"
@@ -133,7 +133,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
-            deaths=self.deaths if deaths is None else deaths,
+            deaths=(self.deaths if deaths is None else deaths).returned(0),
             cooling=self.cooling or self.owner not in (None, host),
         )
 

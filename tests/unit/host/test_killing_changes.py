@@ -3,13 +3,20 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from random import Random
+from typing import Any, cast
 
 import pytest
 
+from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.care import Care
 from changefeed.host.child_start import ChildStart
+from changefeed.host.drain import Drain
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -174,6 +181,34 @@ async def test_a_call_with_care_that_ends_with_its_observer_is_made_again(
         fleet.start("a")
         await fleet.caught_up()
     assert sorted(Slow.calls) == [[1], [2]]
+
+
+class Owned:
+    """A lease of a range of which four owners have died, with one change noted."""
+
+    range_id = RangeId("r0")
+
+    def __init__(self) -> None:
+        self.deaths = NO_DEATHS.died(read=7).died(read=7)
+        for _ in range(4):
+            self.deaths = self.deaths.noting(3).died(read=7)
+
+    async def tell_deaths(self) -> None:
+        """Have nowhere to write it."""
+
+
+async def test_a_change_that_is_blamed_is_not_noted_again_so_other_calls_can_note_theirs() -> (
+    None
+):
+    owned, care = Owned(), Care(Retrier(HostEvents(HostName("a")), Random(0)))
+    blames = []
+    for n in (3, 4):
+        alone = care.alone(make.change(n), cast("Any", owned), Drain(), cast("Any", None))
+        with suppress(RangeRefused):
+            async with alone as blame:
+                blames.append(blame and blame.times)
+                raise RangeRefused(owned.range_id, "it is paused")
+    assert blames == [4, None]
 
 
 async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() -> None:

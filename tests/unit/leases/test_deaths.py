@@ -1,5 +1,6 @@
 """What kills its process is found and put aside, and nothing else is."""
 
+import dataclasses
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -57,7 +58,7 @@ def _suspect_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
 
 
 def _note_stands(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deaths, "returned", lambda self, _: replace(self, care=self.care - 1))
+    patch.setattr(Deaths, "returned", lambda self, n: replace(self, care=self.care - n))
 
 
 Rule = Callable[[pytest.MonkeyPatch], None]
@@ -99,6 +100,14 @@ def test_only_an_owner_of_ours_that_did_not_release_its_lease_has_died() -> None
     assert taken(owned.released()) == NO_DEATHS
     assert taken(owned.asked_by(B).handed_over()) == NO_DEATHS
     assert taken(owned.taken_by(A, SECOND)) == NO_DEATHS, "this very process"
+
+
+def test_whoever_takes_a_lease_from_the_living_begins_without_their_note() -> None:
+    deaths = NO_DEATHS.died(read=7).died(read=7)
+    lease = make.lease("r0").taken_by(A, FIRST, deaths)
+    noted = dataclasses.replace(lease, deaths=deaths.noting(3))
+    for taken in (noted.taken_by(A, FIRST), noted.taken_by(B, SECOND, noted.deaths)):
+        assert taken.deaths == deaths
 
 
 def test_after_an_orderly_end_the_next_owner_goes_on_with_care_and_no_deaths_in_a_row() -> None:
