@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+import msgspec
+
 from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
@@ -95,6 +97,28 @@ def what_its_owners_died_of_is_delivered_like_all_else(m: Patch) -> None:
 @mutant(rule=10, kills=_KILLING)
 def a_change_that_kills_is_given_to_the_next_owner(m: Patch) -> None:
     m.patch(Deaths, "blames", lambda *_: False)
+
+
+@mutant(rule=10, kills=_KILLING)
+def a_change_comes_with_care_and_is_not_noted(m: Patch) -> None:
+    m.patch(Deaths, "noting", lambda self, _: self)
+
+
+@mutant(rule=10, kills=_KILLING)
+def a_try_that_fails_uses_up_care(m: Patch) -> None:
+    old = Deaths.returned
+    m.patch(Deaths, "returned", lambda self, _: old(self, 1))
+
+
+@mutant(rule=10, kills="unit/leases/test_deaths.py::test_whoever_takes")
+def a_note_outlives_the_owner_that_lives(m: Patch) -> None:
+    old = Lease.taken_by
+
+    def taken_by(self: Lease, *by: Any, **deaths: Any) -> Lease:
+        taken = old(self, *by, **deaths)
+        return replace(taken, deaths=msgspec.structs.replace(taken.deaths, noted=3))
+
+    m.patch(Lease, "taken_by", taken_by)
 
 
 @mutant(rule=10, kills=_KILLING)
