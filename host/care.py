@@ -18,7 +18,7 @@ from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.drain import Drain
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.retries import Retrier
-from changefeed.leases.deaths import NO_DEATHS, Deaths
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.observers.call import Blame
 from changefeed.observers.errors import AttemptFailed, ObserverFailed
 
@@ -47,11 +47,12 @@ class Care:
                 reason = f"given up: {drain.reason.value}"
                 raise ObserverFailed(owned.range_id, None, 0, reason)
             try:
-                blame = _blame(change, owned.deaths)
-                if owned.deaths.care and blame is None:  # others may have used up the care
-                    owned.deaths = owned.deaths.noting(change.sequence)
+                deaths = owned.deaths
+                blamed = deaths.blames(change.sequence)
+                if deaths.care and not blamed:  # others may have used up the care
+                    owned.deaths = deaths.noting(change.sequence)
                     await self._tell(owned)
-                yield blame
+                yield Blame(deaths.with_suspect, deaths.reason) if blamed else None
             except (AttemptFailed, asyncio.CancelledError) as error:
                 owned.deaths = owned.deaths.returned(0)  # the call is over, and was survived
                 if isinstance(error, AttemptFailed):
@@ -75,8 +76,3 @@ class Care:
 
     async def _tell(self, owned: OwnedLease) -> None:
         await self._retrier.call("note what is delivered", owned.tell_deaths)
-
-
-def _blame(change: Change, deaths: Deaths) -> Blame | None:
-    blames = deaths.blames(change.sequence)
-    return Blame(deaths.with_suspect, deaths.reason) if blames else None

@@ -125,6 +125,7 @@ class Lease:
         """
         assert not self.ended, f"{host!r} takes lease {self.range_id!r}, which has ended"
         assert self.paused is None, f"{host!r} takes lease {self.range_id!r}, which is paused"
+        left = self.deaths if deaths is None else deaths
         return replace(
             self,
             owner=host,
@@ -133,7 +134,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
-            deaths=(self.deaths if deaths is None else deaths).returned(0),
+            deaths=left if left.noted is None else left.returned(0),
             cooling=self.cooling or self.owner not in (None, host),
         )
 
