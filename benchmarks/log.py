@@ -29,7 +29,7 @@ _PARTS = 12
 _RECORDS = {1: 3_000, 100: 60_000, 1_000: 120_000}
 """By the size of a batch."""
 _FRAMES, _RANGES = 96, 3_600
-_MOST_OBJECTS = 10
+_MAX_OBJECTS = 10
 
 Found = Mapping[str, float]
 
@@ -118,7 +118,7 @@ async def _compaction() -> Sequence[Result]:
             value=objects,
             unit="objects",
             against=f"{_FRAMES} frames of {_RANGES} ranges",
-            goal=at_most(objects, _MOST_OBJECTS),
+            goal=at_most(objects, _MAX_OBJECTS),
         ),
         Result(name="log.compact.seconds", value=seconds, unit="s"),
     ]

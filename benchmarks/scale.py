@@ -41,7 +41,7 @@ _STARTS_WITHIN, _STOPS_WITHIN = 30.0, 30.0
 _AT_REST = 30.0
 _SETTLES = 20.0
 _PATIENCE = 900.0
-_MOST_CORES, _MOST_MB, _MOST_CALLS, _MOST_PLAN_MS = 0.5, 400.0, 20.0, 50.0
+_MAX_CORES, _MAX_MB, _MAX_CALLS, _MAX_PLAN_MS = 0.5, 400.0, 20.0, 50.0
 _PLAN_HOSTS, _PLANS = 500, 5
 _FILE_HOSTS, _FILE_LEASES = 64, 256
 _VIRTUAL_HOSTS, _VIRTUAL_LEASES = 300, 900
@@ -71,7 +71,7 @@ async def _one_host() -> Sequence[Result]:
         place = Path(directory)
         with ExitStack() as more_parts:  # than a log has; ranges cost the same
             for module in (directory_of_log, transitions):
-                more_parts.enter_context(patch.object(module, "MOST_PARTS", _RANGES))
+                more_parts.enter_context(patch.object(module, "MAX_PARTS", _RANGES))
             await create_log(place / "log", _RANGES)
         began = time.monotonic()
         process = await _start(place)
@@ -94,8 +94,8 @@ async def _one_host() -> Sequence[Result]:
                 await process.wait()
         left = _owned(place / "leases.db")
     return [
-        _result("one_host.cores_at_rest", cores, "of a core", _MOST_CORES),
-        _result("one_host.memory", megabytes, "MB", _MOST_MB),
+        _result("one_host.cores_at_rest", cores, "of a core", _MAX_CORES),
+        _result("one_host.memory", megabytes, "MB", _MAX_MB),
         _result("one_host.start", started, "s", _STARTS_WITHIN),
         Result(name="scale.one_host.start_cpu", value=spent, unit="s of a core"),
         _result("one_host.stop", stopped, "s", _STOPS_WITHIN),
@@ -157,7 +157,7 @@ async def _calls_at_rest() -> Sequence[Result]:
         before = calls.total()
         await asyncio.sleep(60.0 * minutes)
         each = (calls.total() - before) / minutes
-    return [_result("one_host.calls_at_rest", each, "calls/min", _MOST_CALLS)]
+    return [_result("one_host.calls_at_rest", each, "calls/min", _MAX_CALLS)]
 
 
 # the plan
@@ -184,7 +184,7 @@ def _plan() -> Result:
         began = time.process_time()
         plan_by_load(leases, limits)
         took.append(time.process_time() - began)
-    return _result("plan_by_load", min(took) * 1000, "ms", _MOST_PLAN_MS)
+    return _result("plan_by_load", min(took) * 1000, "ms", _MAX_PLAN_MS)
 
 
 # many hosts
@@ -219,7 +219,7 @@ async def _on_one_file() -> Sequence[Result]:
     return [
         Result(name=f"scale.{place}.even", value=seconds, unit="s"),
         Result(name=f"scale.{place}.cores_at_rest", value=cores, unit="cores, all hosts"),
-        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MOST_CALLS),
+        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MAX_CALLS),
         _result(f"{place}.failures", lost - failures, "calls without an answer", 0.0),
         _result(f"{place}.left_to_expire", left, "leases", 0.0),
     ]
@@ -245,7 +245,7 @@ async def _many_hosts() -> Sequence[Result]:
         Result(name=f"scale.{place}.even", value=seconds, unit="virtual s"),
         Result(name=f"scale.{place}.cores_at_rest", value=spent, unit="cores, all hosts"),
         Result(name=f"scale.{place}.moves", value=moves, unit="leases acquired twice"),
-        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MOST_CALLS),
+        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MAX_CALLS),
     ]
 
 

@@ -27,7 +27,7 @@ from .result import Result, at_most
 T = TypeVar("T")
 _RANGES = 1_000
 _SCRAPES = 20
-_MOST_LATE_MS, _MOST_BYTES = 50.0, 500_000
+_MAX_LATE_MS, _MAX_BYTES = 50.0, 500_000
 
 
 def measure() -> Sequence[Result]:
@@ -68,9 +68,9 @@ async def _measure(answers: Answers) -> Sequence[Result]:
             value=usual,
             unit="ms",
             against=f"worst {max(longest) * 1e3:.0f}, without a scrape {idle * 1e3:.0f}",
-            goal=at_most(usual, _MOST_LATE_MS),
+            goal=at_most(usual, _MAX_LATE_MS),
         ),
-        Result(name="scrape.size", value=size, unit="bytes", goal=at_most(size, _MOST_BYTES)),
+        Result(name="scrape.size", value=size, unit="bytes", goal=at_most(size, _MAX_BYTES)),
         Result(name="scrape.size_compressed", value=len(body), unit="bytes"),
         Result(name="scrape.time", value=median(took) * 1e3, unit="ms"),
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from changefeed.brokers.pulse import Pulse
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 
-_SHORTEST_REST = 0.02
+_MIN_REST = 0.02
 
 
 class CatalogWatch:
@@ -47,7 +47,7 @@ class CatalogWatch:
             self._ending = (era.number, self._clock())
         ending_for = self._clock() - self._ending[1]
         assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
-        rest = min(max(ending_for / 4, _SHORTEST_REST), self._interval)
+        rest = min(max(ending_for / 4, _MIN_REST), self._interval)
         assert 0 < rest <= self._interval, f"a rest of {rest} s, of {self._interval}"
         return rest
 

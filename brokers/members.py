@@ -22,7 +22,7 @@ from changefeed.runtime.errors import UserError
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_REST = 0.01
+_MIN_REST = 0.01
 
 
 class NameTaken(UserError):
@@ -169,7 +169,7 @@ class Members:
         now, settled = self._clock(), self._changed_at + self._settle
         moments = [now + self._heartbeat, self._watch.next_expiry(), settled]
         due = min(x for x in moments if x is not None and x > self._looked_at)
-        return max(due - now, _SHORTEST_REST)
+        return max(due - now, _MIN_REST)
 
     def _is_uncertain(self, sign: Sign) -> bool:
         """Whether a sign is too new to say if it moves: three heartbeats."""

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
-from changefeed.feeds.brokers.wire import MOST_BYTES, Refusal
+from changefeed.feeds.brokers.wire import MAX_BYTES, Refusal
 from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
 
@@ -43,9 +43,9 @@ def size_of(request: web.Request) -> int:
         return 0
     if request.content_length is None:
         raise Refused(411, "length", "a body comes with its Content-Length, not in chunks")
-    if request.content_length > MOST_BYTES:
+    if request.content_length > MAX_BYTES:
         raise Refused(
-            413, "too-large", f"a body has {MOST_BYTES:,} bytes at most: send fewer at once"
+            413, "too-large", f"a body has {MAX_BYTES:,} bytes at most: send fewer at once"
         )
     return request.content_length
 

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 Act = Callable[[], Awaitable[None]]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 """Before a loop that failed is tried again, beside its usual rest, in seconds."""
 
 
@@ -154,7 +154,7 @@ async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> Non
             failed = error
             _log.exception("broker.row_damaged", extra={"doing": what, "error": str(error)})
         except Exception as error:  # noqa: BLE001 - the border of a loop, not of the broker
-            failed, pause = error, min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
+            failed, pause = error, min(2 * pause + _FIRST_PAUSE, _MAX_PAUSE)
             _log.exception("broker.failed", extra={"doing": what, "error": str(error)})
             await asyncio.sleep(pause)
         if failed is None:

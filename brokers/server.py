@@ -80,8 +80,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LIMITS = WebLimits(most=4096, backlog=4096, request=30.0, answer=75.0, idle=120.0, shutdown=2.0)
 """A reader may wait 30 seconds for a record, a producer for a slow store. When a broker starts,
 all clients come at once."""
-_LONGEST_WAIT = 30.0
-_MOST_PAGE = 64 * 1024 * 1024
+_MAX_WAIT = 30.0
+_MAX_PAGE = 64 * 1024 * 1024
 _LARGE = 1024 * 1024
 _RETRY_AFTER = "1"
 
@@ -221,7 +221,7 @@ class BrokerServer:
         if self._core.catalog.number < at_least:
             await self._core.catalogs.refresh()
         newer_than = number_in(request.query, "newer_than", 0)
-        wait = min(seconds_in(request.query, "wait"), _LONGEST_WAIT)
+        wait = min(seconds_in(request.query, "wait"), _MAX_WAIT)
         self._core.watch.hear_of(newer_than)
         await self._core.watch.wait_for_newer(newer_than, wait)
         self._core.check_sight()
@@ -256,8 +256,8 @@ class BrokerServer:
             collection,
             partition,
             after,
-            max_bytes=min(number_in(query, "bytes", 1024 * 1024), _MOST_PAGE),
-            wait=min(seconds_in(query, "wait"), _LONGEST_WAIT),
+            max_bytes=min(number_in(query, "bytes", 1024 * 1024), _MAX_PAGE),
+            wait=min(seconds_in(query, "wait"), _MAX_WAIT),
         )
         behind = self._core.behind(collection, partition, after, result)
         self._meters.read(collection, result, behind)
@@ -272,7 +272,7 @@ class BrokerServer:
             self._core,
             collection,
             asked.after,
-            wait=min(seconds_in(request.query, "wait"), _LONGEST_WAIT),
+            wait=min(seconds_in(request.query, "wait"), _MAX_WAIT),
             is_gone=lambda: request.transport is None,
         )
         return _json(found)
@@ -352,7 +352,7 @@ class BrokerServer:
         running = asyncio.create_task(self._core.compactor.step(everything=True))
         self._running.add(running)
         running.add_done_callback(self._running.discard)
-        done, _ = await asyncio.wait([running], timeout=_LONGEST_WAIT)
+        done, _ = await asyncio.wait([running], timeout=_MAX_WAIT)
         now = self._core.compactor.done
         return _json(
             Compaction(

@@ -12,11 +12,11 @@ from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.stores.backend import StoreBackend
-from changefeed.stores.store import LONGEST_BODY, WHOLE, Listed, Record, Store, written_over
+from changefeed.stores.store import MAX_BODY, WHOLE, Listed, Record, Store, written_over
 
 _GROUPS = {
     "A store": (
-        *("Store", "Record", "Listed", "WHOLE", "LONGEST_BODY", "written_over"),
+        *("Store", "Record", "Listed", "WHOLE", "MAX_BODY", "written_over"),
         *("StoreUnavailable", "StoreRefused", "StoreMissing", "StoreBackend"),
     ),
     "A feed": (
@@ -28,7 +28,7 @@ _GROUPS = {
 """What is promised, and for what purpose."""
 
 __all__ = [
-    "LONGEST_BODY",
+    "MAX_BODY",
     "WHOLE",
     "Address",
     "Diagnostic",

@@ -20,7 +20,7 @@ from changefeed.runtime.errors import UserError
 _OPTIONS = ["observer", "options"]
 
 
-_MOST_CHILDREN = 1024
+_MAX_CHILDREN = 1024
 """More of them on one machine are a mistyped number."""
 
 Processes = Annotated[
@@ -28,7 +28,7 @@ Processes = Annotated[
     typer.Option(
         "--processes",
         min=1,
-        max=_MOST_CHILDREN,
+        max=_MAX_CHILDREN,
         help="Run this many processes (NAME-1, NAME-2, …) under one supervisor.",
     ),
 ]

@@ -31,7 +31,7 @@ from changefeed.runtime.logs import set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.printable import printable
 
-_LONGEST = 60
+_MAX_SHOWN = 60
 _NAMES = "changefeed dead-letters list names them"
 
 
@@ -138,6 +138,6 @@ def _table(letters: Sequence[LetterHead]) -> Table:
 
 def _row(x: LetterHead) -> Sequence[str]:
     error = f"{x.kind}: {x.error}"
-    summary = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
+    summary = error if len(error) <= _MAX_SHOWN else f"{error[:_MAX_SHOWN]}…"
     at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
     return x.id, x.key, at, str(x.attempts), x.host, x.observer, summary

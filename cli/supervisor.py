@@ -25,7 +25,7 @@ from changefeed.runtime.exit_codes import FAILED, STOOD_STILL, USER_ERROR
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.stop import Stop
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+_FIRST_DELAY, _MAX_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
 _REMEMBERED = 10  # starts that may have died before they could write their record
 
@@ -54,7 +54,7 @@ def next_delay(previous: float | None, lived: float) -> float:
     """
     if previous is None or lived >= _LONG_ENOUGH:
         return 0.0
-    return min(max(2 * previous, _FIRST_DELAY), _LONGEST_DELAY)
+    return min(max(2 * previous, _FIRST_DELAY), _MAX_DELAY)
 
 
 def how_it_ended(code: int) -> dict[str, str | int]:

@@ -35,7 +35,7 @@ MAX_TIME_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 _WHOLE_ONLY: Final = "the ranges of this feed cannot be read in parts"
 
-LONGEST_WAIT_FOR_NEWS: Final = 10.0
+MAX_WAIT_FOR_NEWS: Final = 10.0
 """For how many seconds ``Feed.news`` waits at the most, where there are none."""
 
 
@@ -238,7 +238,7 @@ class Feed(ABC):
 
         That is a change, their end, or an error that ``read`` raises. None that had some when
         the feed was asked is left out; more than have some may be named, and each is read.
-        Where none has, the feed may wait for a first, ``LONGEST_WAIT_FOR_NEWS`` at the most;
+        Where none has, the feed may wait for a first, ``MAX_WAIT_FOR_NEWS`` at the most;
         the call may be cancelled, to ask about more. Hosts ask once in ``feed.poll_interval``.
 
         By default each is named when a pause is over that grows while its position stands

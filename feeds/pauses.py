@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from changefeed.feeds.feed import FeedRange, Position, RangeId
 
-_LONGEST: Final = 5
+_MAX_PAUSE: Final = 5
 _FORGOTTEN: Final = 1000  # so many questions after the last one about a range
 
 
@@ -45,8 +45,8 @@ class GrowingPauses:
             pause = self._pauses[range_id] = _Pause(after=after)
         pause.asked = self._asked
         pause.left -= 1
-        assert 0 <= pause.left < _LONGEST, f"{range_id!r} would be read in {pause.left}"
+        assert 0 <= pause.left < _MAX_PAUSE, f"{range_id!r} would be read in {pause.left}"
         if pause.left:
             return False
-        pause.length = pause.left = min(pause.length + 1, _LONGEST)
+        pause.length = pause.left = min(pause.length + 1, _MAX_PAUSE)
         return True

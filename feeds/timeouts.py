@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
-    LONGEST_WAIT_FOR_NEWS,
+    MAX_WAIT_FOR_NEWS,
     Change,
     Feed,
     FeedRange,
@@ -70,7 +70,7 @@ class _BoundedFeed(Feed):
         return await self._bounded("lags", self._feed.lags(at))
 
     async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
-        longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
+        longest = MAX_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
         return await self._bounded("news", self._feed.news(at), within=longest)
 
     def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:

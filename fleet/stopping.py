@@ -38,7 +38,7 @@ from changefeed.runtime.errors import StoreUnavailable, UserError
 _TRIES: Final = 20
 """How often a write is tried: others write these leases, too."""
 _LOOK = 0.25
-_LONGEST_REST = 5.0
+_MAX_REST = 5.0
 _AGAIN = "range {} is left as it is, as the lease container does not answer: run this again"
 
 
@@ -204,7 +204,7 @@ async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(StoreUnavailable),
         stop=stop_after_attempt(_TRIES),
-        wait=wait_exponential(multiplier=_LOOK, max=_LONGEST_REST),
+        wait=wait_exponential(multiplier=_LOOK, max=_MAX_REST),
         retry_error_callback=give_up,
     )
     await retrying(partial(_end, container, ended))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from changefeed.fleet.status import FleetStatus
 from changefeed.runtime.errors import StoreUnavailable
 
-_FRESH = 5.0
+_CACHE_SECONDS = 5.0
 _MAX_SECONDS = 120.0
 _MAX_AGE = 600.0
 
@@ -39,7 +39,7 @@ class StatusWatch:
         return self._clock() - self._looked_at
 
     async def look(
-        self, *, max_age: float = _FRESH, within: float = _MAX_SECONDS
+        self, *, max_age: float = _CACHE_SECONDS, within: float = _MAX_SECONDS
     ) -> FleetStatus:
         """Return a look that is younger than ``max_age``, or after ``within`` seconds the one
         before. Both are in seconds.

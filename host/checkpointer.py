@@ -28,7 +28,7 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.runtime.light_event import LightEvent
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
-_LONGEST_REST = 0.1
+_MAX_REST = 0.1
 
 
 class Checkpointer:
@@ -200,6 +200,6 @@ class Checkpointer:
     async def _rest(self, seconds: float) -> None:
         """Let more come together, unless a call waits for it to be written."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, _LONGEST_REST)):
+            async with asyncio.timeout(min(seconds, _MAX_REST)):
                 await self._urgent.wait()
         self._urgent.clear()

@@ -24,8 +24,8 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.plan import Action, Assignment, actions_for, plan
 
-_LONGEST_REST = 16  # balance intervals
-_SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
+_MAX_REST = 16  # balance intervals
+_MIN_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
 Want = tuple[Literal["due", "gap", "over", "superseded"], RangeId]
 """A lease that is to be created, or to be deleted, and why."""
@@ -120,8 +120,8 @@ class Decision:
         listings of hosts.
         """
         assert jitter > 0, f"{jitter} intervals from now there is nothing to list"
-        longest = max(_SHORTEST_WAIT, self.interval * jitter)
-        return max(_SHORTEST_WAIT, min(longest, *(x - now for x in self.moments), inf))
+        longest = max(_MIN_WAIT, self.interval * jitter)
+        return max(_MIN_WAIT, min(longest, *(x - now for x in self.moments), inf))
 
 
 def decide(
@@ -230,7 +230,7 @@ class _Steals:
         was_away = at is not None and now - at >= settings.timing.expiration / 2
         self._asked_before = {} if was_away else own.past.asked
         # After so long a lease may have been taken from us as well.
-        lasted = 2 * _LONGEST_REST * settings.timing.balance_interval
+        lasted = 2 * _MAX_REST * settings.timing.balance_interval
         self.taken = {x: y for x, y in own.past.taken.items() if now - y[1] < lasted}
         self.asked: dict[RangeId, Asked] = {}
         self.moving = False
@@ -264,7 +264,7 @@ class _Steals:
 
     def _is_left_alone(self, lease: Lease) -> bool:
         times, at = self.taken.get(lease.range_id, (0, -inf))
-        intervals = min(2 ** min(times, _LONGEST_REST), _LONGEST_REST)
+        intervals = min(2 ** min(times, _MAX_REST), _MAX_REST)
         rests = self._now < at + intervals * self._settings.timing.balance_interval
         return rests and self._fleet.is_foreign(lease)
 

@@ -45,7 +45,7 @@ from changefeed.runtime.light_event import LightEvent
 
 _CLOSE_TIMEOUT = 10.0
 _LOOK = 0.25  # seconds between two looks whether the lease can be written again
-_LONGEST_REASON = 500
+_MAX_REASON = 500
 
 
 class Delivery:
@@ -171,7 +171,7 @@ class Delivery:
         return self._drain.reason
 
     def _pause(self, reason: str) -> CloseReason:
-        self.pause_reason = reason[:_LONGEST_REASON]
+        self.pause_reason = reason[:_MAX_REASON]
         self._events.range_paused(self._owned.range_id, self.pause_reason)
         return CloseReason.PAUSED
 

@@ -52,7 +52,7 @@ from changefeed.runtime.version import software_version
 from changefeed.stores.bounded import Bounds
 
 _PATIENCE = 60.0  # seconds for which a refusal counts as no answer
-_LONGEST_DELAY_AT_END = 1.0
+_MAX_DELAY_AT_END = 1.0
 
 
 class Host:
@@ -368,7 +368,7 @@ class Host:
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(2 * self._settings.leases.timing.call_timeout):
                 await self._retrier.call(
-                    "release", coordinator.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
+                    "release", coordinator.release_unserved, longest_delay=_MAX_DELAY_AT_END
                 )
 
     def _stop_after(self, failure: Exception) -> None:

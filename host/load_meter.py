@@ -21,7 +21,7 @@ from changefeed.leases.lease import Lease
 from changefeed.leases.load import coarse, known
 
 _SMOOTHED_OVER = 30.0
-_SHORTEST_SPAN = 1.0  # what is measured over less says little
+_MIN_SPAN = 1.0  # what is measured over less says little
 _A_FEW = 1 / 10  # of a page
 
 
@@ -114,7 +114,7 @@ class LoadMeter:
     def _measure(self) -> None:
         self._count()
         span = self._clock() - self._since
-        if span < _SHORTEST_SPAN:
+        if span < _MIN_SPAN:
             return
         load = self._busy / span
         before = load if self._load is None else self._load
@@ -146,7 +146,7 @@ class _Arrivals:
     def is_behind(self, changes: int) -> None:
         span = self._clock() - self._since
         if self._behind is not None:
-            if span < _SHORTEST_SPAN:
+            if span < _MIN_SPAN:
                 return
             arrived = max(0, self.done + changes - self._behind)
             self._done_rate = _smoothed(self._done_rate, self.done / span, span)

@@ -38,7 +38,7 @@ _MOMENT = 1.0  # in it, most of what fails once has succeeded
 _LARGEST_PART = 3.0
 _SPREAD = 1.25
 _AT_ONCE = 64  # more would wait for each other longer than for the store
-_SHORTEST_WAIT = 0.1  # ten thousand leases are not looked at for each of them
+_MIN_WAIT = 0.1  # ten thousand leases are not looked at for each of them
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,9 +154,9 @@ class LeaseRenewer:
             while True:
                 self._woken.clear()
                 wait = self._begin_due(group)
-                await asyncio.sleep(_SHORTEST_WAIT)
+                await asyncio.sleep(_MIN_WAIT)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, wait - _SHORTEST_WAIT)):
+                    async with asyncio.timeout(max(0.0, wait - _MIN_WAIT)):
                         await self._woken.wait()
 
     def _begin_due(self, group: asyncio.TaskGroup) -> float:

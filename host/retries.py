@@ -10,7 +10,7 @@ from changefeed.host.events import HostEvents
 from changefeed.runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
-_FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+_FIRST_DELAY, _MAX_DELAY = 0.2, 10.0
 _LATER = (FeedUnavailable, StoreUnavailable)
 
 
@@ -26,7 +26,7 @@ class Retrier:
         doing: str,
         operation: Callable[[], Awaitable[T]],
         *,
-        longest_delay: float = _LONGEST_DELAY,
+        longest_delay: float = _MAX_DELAY,
     ) -> T:
         """Await ``operation()`` until it raises no ``FeedUnavailable`` and no
         ``StoreUnavailable``; ``doing`` names it in the log.

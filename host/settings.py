@@ -32,7 +32,7 @@ from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.paths import absolute
 from changefeed.runtime.secret import HasSecrets
 from changefeed.runtime.settings import (
-    MOST,
+    MAX_NUMBER,
     AllSettings,
     LogSettings,
     Place,
@@ -172,7 +172,7 @@ class ObserverSettings(Section):
     checkpoint: Literal["batch", "manual"] | Seconds = "batch"
     """When positions are written: after each batch (``batch``), every so many seconds, or only
     when the observer says so (``manual``)."""
-    max_unacknowledged: int = Field(default=10_000, ge=1, le=MOST)
+    max_unacknowledged: int = Field(default=10_000, ge=1, le=MAX_NUMBER)
     """How many changes of a range may be read and not yet be checkpointed, those of keys that
     wait among them: what a crash repeats at most. No batch is larger."""
     ordering: Literal["key", "range"] = "key"

@@ -52,7 +52,7 @@ Opened = TypeVar("Opened")
 Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Opened]]
 """Opens something: again, where it did not answer."""
 _PATIENCE = 5.0  # seconds for which a refusal counts as no answer, when a host starts
-_SLOW = 10.0
+_WARN_AFTER_SECONDS = 10.0
 """After so many seconds without an answer the log says what a host waits for."""
 
 
@@ -239,8 +239,8 @@ async def wire_host(
 @contextmanager
 def _warning_if_slow(name: str, events: HostEvents) -> Iterator[None]:
     """Clients try for minutes where a store takes connections and does not answer."""
-    warn = partial(events.no_answer, name, _SLOW)
-    timer = asyncio.get_running_loop().call_later(_SLOW, warn)
+    warn = partial(events.no_answer, name, _WARN_AFTER_SECONDS)
+    timer = asyncio.get_running_loop().call_later(_WARN_AFTER_SECONDS, warn)
     try:
         yield
     finally:

@@ -41,7 +41,7 @@ from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreError
 
 _LAST_RELEASE_TIMEOUT = 2.0
-_LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
+_MAX_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
 
 
 class Worker:
@@ -158,7 +158,7 @@ class Worker:
         last = await self._checkpoints.stop()
         end = self._end_for(reason)
         give_up = partial(self._give_up_in_turn, end, last)
-        await self._retrier.call("give up", give_up, longest_delay=_LONGEST_DELAY_AT_END)
+        await self._retrier.call("give up", give_up, longest_delay=_MAX_DELAY_AT_END)
 
     async def _give_up_in_turn(
         self, end: Callable[[Lease], Lease], last: Checkpoint | None

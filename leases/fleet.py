@@ -35,7 +35,7 @@ from changefeed.runtime.clock import Clock
 _NEVER: Final = -1
 """The heartbeats of a record that no host wrote."""
 
-_LONGEST_UNSEEN: Final = 60.0
+_MAX_UNSEEN: Final = 60.0
 """Hosts read the record every half a minute; one answer may be lost."""
 
 _Incarnation = tuple[HostName, Incarnation]
@@ -174,7 +174,7 @@ class FleetRules:
 
     def _leave(self, timing: Timing) -> None:
         now = self._clock()
-        until = now + max(timing.expiration, _LONGEST_UNSEEN)
+        until = now + max(timing.expiration, _MAX_UNSEEN)
         self._earlier = [x for x in self._earlier if now < x[1]]
         self._earlier.append((timing, until))
 

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from changefeed.runtime.printable import printable
 
-_LONGEST = 200
-_LOOKED_AT = 10 * _LONGEST
+_MAX_TEXT = 200
+_LOOKED_AT = 10 * _MAX_TEXT
 
 
 class WaitingKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,7 +89,7 @@ def one_line(text: str) -> str:
     """Return what a lease keeps of any text: one line, cut after 200 characters."""
     begin = text[:_LOOKED_AT]  # to look at each of millions would hold up the renewals
     line = " ".join(printable(begin).split())
-    if len(line) > _LONGEST:
-        line = line[: _LONGEST - 1] + "…"
-    assert len(line) <= _LONGEST, f"{len(line)} characters go into every renewal"
+    if len(line) > _MAX_TEXT:
+        line = line[: _MAX_TEXT - 1] + "…"
+    assert len(line) <= _MAX_TEXT, f"{len(line)} characters go into every renewal"
     return line

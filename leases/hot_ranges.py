@@ -3,7 +3,7 @@
 A pure function of what was listed, like the plan, so that all hosts see the same; the owner of
 such a range splits it. A range is split where
 
-* it keeps its owner busy for ``LEAST_BUSY`` of the time at least, and
+* it keeps its owner busy for ``MIN_BUSY`` of the time at least, and
 * that is more than ``TOLERANCE`` times what one host is to have of all loads.
 
 Loads may be wrong, so nothing depends on them alone:
@@ -29,11 +29,11 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load import known
 from changefeed.leases.load_plan import TOLERANCE, each_once
 
-LEAST_BUSY: Final = 0.5
+MIN_BUSY: Final = 0.5
 """Busy seconds in each second: a range that costs less is left as it is."""
 PARTS_EACH: Final = 2
 """How many parts of ranges there may be for each host."""
-_MOST_AT_ONCE: Final = 8  # a load says no more than that one task is busy: see what parts need
+_MAX_AT_ONCE: Final = 8  # a load says no more than that one task is busy: see what parts need
 
 
 def hot_ranges(
@@ -56,7 +56,7 @@ def hot_ranges(
     found: dict[RangeId, int] = {}
     for lease, shares in _too_heavy(open_leases, hosts):
         is_part = lease.range_id not in listed
-        into = min(shares, _MOST_AT_ONCE, room + is_part)
+        into = min(shares, _MAX_AT_ONCE, room + is_part)
         whole = _range_of_feed(lease.range, ranges) if is_part else lease.range
         if into < 2 or any(_belongs(x, whole) for x in unsettled):  # noqa: PLR2004 - parts
             continue
@@ -64,7 +64,7 @@ def hot_ranges(
         room -= into - is_part
         assert room >= 0, f"{into} parts of {lease.range_id!r} are more than there is room for"
         unsettled.append(lease.range)
-    assert all(2 <= x <= _MOST_AT_ONCE for x in found.values()), f"split into {found}"  # noqa: PLR2004 - parts
+    assert all(2 <= x <= _MAX_AT_ONCE for x in found.values()), f"split into {found}"  # noqa: PLR2004 - parts
     return found
 
 
@@ -89,7 +89,7 @@ def _too_heavy(
     heavy = []
     for lease in leases:
         load = loads.get(lease.range_id) or 0.0
-        if lease.owner in hosts and load >= LEAST_BUSY and load > TOLERANCE * fair:
+        if lease.owner in hosts and load >= MIN_BUSY and load > TOLERANCE * fair:
             heavy.append((-load, lease.range_id, lease))
     return [(lease, ceil(-load / fair)) for load, _, lease in sorted(heavy, key=_by_load)]
 

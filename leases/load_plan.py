@@ -4,7 +4,7 @@ A pure function of what was listed, like the plan by count, so that all hosts co
 What is there stays while
 
 * the busiest host is within ``TOLERANCE`` of its fair share, and
-* no host has less than ``LEAST`` of its own.
+* no host has less than ``MIN_SHARE`` of its own.
 
 Else leases move: from the busiest host first, one that is enough alone where there is one,
 the largest that fits elsewhere where not. A range that alone is more than a fair share leaves
@@ -35,7 +35,7 @@ from changefeed.leases.load import STEP, known
 from changefeed.leases.plan import Assignment, holder_of
 
 TOLERANCE = 1.15
-LEAST = 0.5
+MIN_SHARE = 0.5
 AT_ONCE = 1 / 8
 _GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
 _ROUNDED = 1 + 1e-9
@@ -247,7 +247,7 @@ class _Draft:
         for receiver in sorted(self._hosts.values(), key=lambda x: (x.load, x.name)):
             while givers and made < moves and _is_idle(receiver):
                 host = self._hosts[heapq.heappop(givers)[1]]
-                most = min(receiver.room, host.load - LEAST * host.fair)
+                most = min(receiver.room, host.load - MIN_SHARE * host.fair)
                 fitting = bisect_right(host.movable, most, key=itemgetter(0))
                 if not fitting:
                     continue  # neither for those that have more already
@@ -285,4 +285,4 @@ class _Draft:
 
 
 def _is_idle(host: _Host) -> bool:
-    return host.load < LEAST * host.fair and not host.is_full
+    return host.load < MIN_SHARE * host.fair and not host.is_full

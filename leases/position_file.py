@@ -18,10 +18,10 @@ from changefeed.leases.lease import End, Lease, require_checkpoint
 from changefeed.runtime.errors import StoreRefused
 
 FORMAT: Final = 1
-_MOST: Final = 2**53 - 1
+_MAX_NUMBER: Final = 2**53 - 1
 """What no store of leases keeps as another number."""
 
-_Epoch = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=_MAX_NUMBER)]
 _Name = Annotated[RangeId, msgspec.Meta(min_length=1)]
 
 

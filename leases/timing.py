@@ -9,8 +9,8 @@ from typing import Final, Self
 
 _CLOCK_SKEW: Final = 300.0
 _HANDOFF_POLL: Final = 0.5
-_LONGEST_BETWEEN_RANGES: Final = 30.0
-_LONGEST_BETWEEN_LAGS: Final = 10.0
+_MAX_BETWEEN_RANGES: Final = 30.0
+_MAX_BETWEEN_LAGS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,6 @@ class Timing:
             cooldown=expiration * 2,
             handoff_poll=min(_HANDOFF_POLL, expiration / 6),
             clock_skew=_CLOCK_SKEW,
-            ranges_interval=min(_LONGEST_BETWEEN_RANGES, expiration),
-            lag_interval=min(_LONGEST_BETWEEN_LAGS, expiration / 3),
+            ranges_interval=min(_MAX_BETWEEN_RANGES, expiration),
+            lag_interval=min(_MAX_BETWEEN_LAGS, expiration / 3),
         )

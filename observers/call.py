@@ -45,7 +45,7 @@ from changefeed.observers.errors import AttemptFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context, Observer
 from changefeed.observers.unawaited import log_what_nobody_awaits
 
-_LONGEST_GRACE = 5.0
+_MAX_GRACE = 5.0
 _WAITS_FOR_AN_END = 3
 """How often we are cancelled, before a call that does not end is left behind."""
 
@@ -173,7 +173,7 @@ async def _end(
     if seconds is None:
         await _cancel(task, None)
         return
-    longest = seconds + min(_LONGEST_GRACE, seconds)
+    longest = seconds + min(_MAX_GRACE, seconds)
     await _cancel(task, began + longest)
     if not task.done():
         raise ObserverStuck(context.range.id, name, longest)

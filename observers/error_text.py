@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 from changefeed.observers.errors import AttemptFailed
 
-LONGEST_TEXT = 4000
+MAX_TEXT = 4000
 """In characters; what is longer says how long it was."""
 
-_LONGEST_KIND = 200
-_LONGEST_TRACE = 20_000
+_MAX_KIND = 200
+_MAX_TRACE = 20_000
 _ESCAPES = {
     code: f"\\x{code:02x}"
     for code in (*range(0x20), *range(0x7F, 0xA0))
@@ -30,14 +30,14 @@ def kind_of(error: BaseException) -> str:
     """Return the name of the class that the user's code raised."""
     if type(error) is AttemptFailed:
         return error.kind
-    return _said(lambda: _tidy(type(error).__name__, _LONGEST_KIND))
+    return _said(lambda: _tidy(type(error).__name__, _MAX_KIND))
 
 
 def text_of(error: BaseException) -> str:
-    """Return what it says, without its class: plain, and ``LONGEST_TEXT`` at most."""
+    """Return what it says, without its class: plain, and ``MAX_TEXT`` at most."""
     if type(error) is AttemptFailed:
         return error.text
-    return _said(lambda: _tidy(str(error), LONGEST_TEXT))
+    return _said(lambda: _tidy(str(error), MAX_TEXT))
 
 
 def describe(error: BaseException) -> str:
@@ -55,8 +55,8 @@ def trace_of(error: BaseException) -> str:
 def _trace(error: BaseException) -> str:
     """Cut piece by piece, or the frames would get lost before a text of megabytes."""
     pieces = traceback.TracebackException.from_exception(error).format()
-    tidy = [_tidy(x.removesuffix("\n"), LONGEST_TEXT) for x in pieces]
-    return "\n".join(tidy)[-_LONGEST_TRACE:]
+    tidy = [_tidy(x.removesuffix("\n"), MAX_TEXT) for x in pieces]
+    return "\n".join(tidy)[-_MAX_TRACE:]
 
 
 def _said(say: Callable[[], str]) -> str:

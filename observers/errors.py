@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import Failure, UserError
 
-_MOST_ERRORS = 1000  # of one failure that are looked at
+_MAX_ERRORS = 1000  # of one failure that are looked at
 
 
 class ObserverError(Failure):
@@ -108,7 +108,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
     """Return whether there is a ``MemoryError`` in it: in a group, or as what it came of."""
     left, seen = deque([error]), set[int]()
     try:
-        while left and len(seen) < _MOST_ERRORS:
+        while left and len(seen) < _MAX_ERRORS:
             one = left.popleft()
             if isinstance(one, MemoryError):
                 return True

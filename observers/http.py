@@ -46,7 +46,7 @@ _DIGITS = 20
 _LARGEST_ANSWER = 2**20
 _SHOWN = 200
 """How many characters of an answer an error repeats."""
-_LONGEST_WAIT = 300.0
+_MAX_WAIT = 300.0
 """For how many seconds in all a call waits as ``Retry-After`` says."""
 _LOOK = 0.5
 _SUCCESS, _REDIRECT, _REFUSAL = 2, 3, 4
@@ -130,7 +130,7 @@ class HttpObserver:
         self, context: Context, part: Sequence[Change], body: bytes
     ) -> Collection[str]:
         """Return the ids of the events that the endpoint has failed on."""
-        until = time.monotonic() + _LONGEST_WAIT
+        until = time.monotonic() + _MAX_WAIT
         while True:
             answer = await self._answer(_name(part), body)
             if answer.kind == _SUCCESS:

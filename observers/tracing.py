@@ -29,7 +29,7 @@ from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.observers.errors import ObserverError
 from changefeed.observers.trace_context import TraceContextPointer
 
-_MOST_LINKS = 128
+_MAX_LINKS = 128
 _CUT_OFF = "cut off: the host stops, or has lost the lease"
 
 _batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
@@ -48,7 +48,7 @@ class BatchTracing:
     feed: str
     host: str
     pointer: TraceContextPointer | None = None
-    most_links: int = field(default_factory=lambda: SpanLimits().max_links or _MOST_LINKS)
+    most_links: int = field(default_factory=lambda: SpanLimits().max_links or _MAX_LINKS)
 
     @contextmanager
     def batch(self, context: RangeContext, changes: Sequence[Change]) -> Iterator[None]:

@@ -15,7 +15,7 @@ from changefeed.observers.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.runtime.paths import absolute
 from changefeed.runtime.settings import (
-    MOST,
+    MAX_NUMBER,
     AllSettings,
     LogSettings,
     Place,
@@ -138,7 +138,7 @@ class PipelineSettings(AllSettings):
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
     The text of one that does not fit is in the column ``rescued``."""
-    max_changes: int = Field(default=1_000_000, ge=1, le=MOST)
+    max_changes: int = Field(default=1_000_000, ge=1, le=MAX_NUMBER)
     """How many changes a batch has at most; of Cosmos DB, transactions."""
     master: str = "local[2,4]"
     """Where Spark runs. What was started by spark-submit runs where that says."""
@@ -146,7 +146,7 @@ class PipelineSettings(AllSettings):
     """How long a stop waits for the batches that run."""
     spark: Mapping[str, str] = {}
     """Spark's own settings by their names, as in { "spark.driver.memory" = "2g" }."""
-    compact_every: int = Field(default=100, ge=1, le=MOST)
+    compact_every: int = Field(default=100, ge=1, le=MAX_NUMBER)
     """After so many batches of a table its small files are put together, and files that are no
     part of it any more are removed."""
     keep_files: Seconds = 604_800.0

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _log = get_logger()
 
 TRIES: Final = 5
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
+_FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _LOST: Final = re.compile(
     r"Python worker failed to connect back|"
     r"EOFException occurred while reading the port number from|"
@@ -42,7 +42,7 @@ def worker_lost_reason(text: str) -> str | None:
 
 def delay_after(failures: int) -> float:
     """Return how many seconds to wait after so many failures in a row."""
-    return min(_FIRST_DELAY * 2.0 ** min(failures - 1, 10), _LONGEST_DELAY)
+    return min(_FIRST_DELAY * 2.0 ** min(failures - 1, 10), _MAX_DELAY)
 
 
 def try_again(

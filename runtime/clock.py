@@ -15,7 +15,7 @@ from collections.abc import Callable
 Clock = Callable[[], float]
 """Seconds since some moment, never going back."""
 
-_LONGEST_DIFFERENCE = 1.0  # between two clocks that are one, read one after the other
+_MAX_DIFFERENCE = 1.0  # between two clocks that are one, read one after the other
 
 
 def elapsed_time() -> float:
@@ -25,7 +25,7 @@ def elapsed_time() -> float:
     its time being no time of this machine.
     """
     now = asyncio.get_running_loop().time()
-    if _BOOTTIME is None or abs(now - time.monotonic()) > _LONGEST_DIFFERENCE:
+    if _BOOTTIME is None or abs(now - time.monotonic()) > _MAX_DIFFERENCE:
         return now
     return time.clock_gettime(_BOOTTIME)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 _PIECE: Final = 2**16
-_LONGEST_WAIT: Final = 2.0
+_MAX_WAIT: Final = 2.0
 _LOOK: Final = 0.02
 
 
@@ -58,7 +58,7 @@ def write_into(path: Path, document: bytes) -> None:
 
 def _begin(handle: int, name: str) -> bytes:
     """Return some of what is there; of a pipe, wait until somebody has opened it to write."""
-    until = time.monotonic() + _LONGEST_WAIT
+    until = time.monotonic() + _MAX_WAIT
     while True:
         try:
             found = os.read(handle, _PIECE)

@@ -41,10 +41,10 @@ from changefeed.runtime.settings_errors import (
     wrong_settings,
 )
 
-MOST = 10**9
+MAX_NUMBER = 10**9
 """No number of a setting is larger: some of those who get it have 32 bits for it."""
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 """No file of settings is larger."""
 
 _OF_OTHERS = ("broker",)
@@ -52,7 +52,7 @@ _OF_OTHERS = ("broker",)
 
 SecondsOrZero = Annotated[
     float,
-    Field(ge=0, le=MOST, allow_inf_nan=False),
+    Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False),
     BeforeValidator(lambda given: seconds(given) if isinstance(given, str) else given),
 ]
 """A number of seconds, or text with a unit, such as ``2h``."""
@@ -171,7 +171,7 @@ def _reader(model: type[SettingsT], from_file: dict[str, Any]) -> type[BaseSetti
 
 def _read(file: Path, init_command: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_file(file, most=_MOST_BYTES).decode("utf-8-sig"))
+        return tomllib.loads(read_file(file, most=_MAX_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
         raise UserError(
             f"there is no file {file}; make one with: {init_command} {file}"

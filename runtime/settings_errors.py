@@ -22,7 +22,7 @@ from changefeed.runtime.settings_schema import (
     sections,
 )
 
-_LONGEST = 60
+_MAX_SHOWN = 60
 _OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
 
 Name = tuple[str, ...]
@@ -241,7 +241,7 @@ def _shown(given: object) -> str:
     if not isinstance(given, str | int | float | None):
         return "a table" if isinstance(given, Mapping) else "a list"
     shown = "null" if given is None else repr(given)
-    return f"{shown[:_LONGEST]}..." if len(shown) > _LONGEST else shown
+    return f"{shown[:_MAX_SHOWN]}..." if len(shown) > _MAX_SHOWN else shown
 
 
 def _sections_of(name: Name) -> Iterator[Name]:

@@ -39,7 +39,7 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.telemetry_variables import odd_variables
 
 _FLUSH_MILLIS = 3000
-_MOST_RANGES_OF_A_HOST = 100_000
+_MAX_RANGES_OF_A_HOST = 100_000
 """So many lines of one metric. OpenTelemetry's 2,000 would put the others into one line."""
 _OTLP = ("otlp_proto_http", "otlp_proto_grpc")
 
@@ -163,7 +163,7 @@ def _fetched_from(registry: CollectorRegistry) -> MetricReader:
         registry=registry,
         scope_info_enabled=False,
         cardinality_limits=dict.fromkeys(
-            (Counter, Histogram, ObservableGauge), _MOST_RANGES_OF_A_HOST
+            (Counter, Histogram, ObservableGauge), _MAX_RANGES_OF_A_HOST
         ),
     )
 

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from urllib.parse import urlsplit
 
-_LONGEST = 60
+_MAX_SHOWN = 60
 _SAMPLERS = ("always_on", "always_off", "traceidratio")
 _OTLP = r"OTEL_EXPORTER_OTLP_(TRACES_|METRICS_|LOGS_)?"
 
@@ -35,7 +35,7 @@ def _shown(name: str, value: str) -> str:
     if name.endswith("HEADERS"):
         return ""
     shown = repr(re.sub("//.*@", "//...@", value))
-    return "; it is " + (f"{shown[:_LONGEST]}..." if len(shown) > _LONGEST else shown)
+    return "; it is " + (f"{shown[:_MAX_SHOWN]}..." if len(shown) > _MAX_SHOWN else shown)
 
 
 def _number(least: float, most: float, kind: type[int] | type[float], wanted: str) -> "_Check":

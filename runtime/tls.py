@@ -43,13 +43,13 @@ def unreadable_file(paths: Iterable[str]) -> str | None:
     """Say of the first file that cannot be read which it is, and why."""
     for path in paths:
         try:
-            read_file(Path(path), most=_MOST_BYTES)
+            read_file(Path(path), most=_MAX_BYTES)
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
     return None
 
 
-_MOST_BYTES: Final = 2**24
+_MAX_BYTES: Final = 2**24
 """No file of certificates is larger."""
 
 

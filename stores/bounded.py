@@ -18,7 +18,7 @@ from changefeed.stores.kinds import CHECKPOINTS, LEASES, OWNERSHIP
 from changefeed.stores.store import WHOLE, Listed, Record, Store
 
 T = TypeVar("T")
-_LONGEST_REST = 10  # expirations
+_MAX_REST = 10  # expirations
 _OF_LEASES = (LEASES, OWNERSHIP, CHECKPOINTS)
 
 
@@ -78,7 +78,7 @@ class Calls:
         """
         expiration = self._bounds.expiration
         lasted = 0.0 if self._since is None else self._last - self._since
-        longest = min(lasted, _LONGEST_REST * expiration)
+        longest = min(lasted, _MAX_REST * expiration)
         return lasted >= expiration and self._bounds.clock() - self._last < longest
 
     async def ask(

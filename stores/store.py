@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-LONGEST_BODY = 1_000_000
+MAX_BODY = 1_000_000
 """Bytes of a body that every store takes, with an escape for all that is not ASCII. An item of
 Cosmos DB has 2 MB; HTTP clients want larger bodies as streams.
 """
@@ -22,7 +22,7 @@ WHOLE = ""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """``kind`` is a word in small letters; ``key``, ``position`` may be any text, and long.
-    ``body`` is a JSON object of up to ``LONGEST_BODY``.
+    ``body`` is a JSON object of up to ``MAX_BODY``.
 
     ``position`` is ``None`` in a listing, and where none was ever written; a write without one
     leaves the stored one alone. ``version`` is the store's, empty before the first write.

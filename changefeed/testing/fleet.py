@@ -49,7 +49,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 """Settings that differ from the defaults, by section: ``{"leases": {"expiration": 10}}``. In
 ``timing`` are intervals that no setting has: fields of ``changefeed.leases.timing.Timing``."""
 
-_LONGEST_WAIT = 3600.0
+_MAX_WAIT = 3600.0
 _LOOK = 0.5
 
 
@@ -311,7 +311,7 @@ class Fleet:
         await self._until(nothing_behind, self.lags)
 
     async def _until(
-        self, true: Callable[[], Any], shown: Callable[[], Any], longest: float = _LONGEST_WAIT
+        self, true: Callable[[], Any], shown: Callable[[], Any], longest: float = _MAX_WAIT
     ) -> None:
         clock = asyncio.get_running_loop().time
         until = clock() + longest

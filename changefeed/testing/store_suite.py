@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from changefeed.stores.store import LONGEST_BODY, WHOLE, Listed, Record, Store
+from changefeed.stores.store import MAX_BODY, WHOLE, Listed, Record, Store
 
 ConnectStore = Callable[[], Awaitable[Store]]
 """Makes one more client to the same records; it is closed with the store."""
@@ -86,7 +86,7 @@ async def test_keys_and_positions_are_any_text(connect: ConnectStore, text: str)
 
 async def test_a_body_may_be_as_large_as_is_promised(connect: ConnectStore) -> None:
     store = await connect()
-    large = b'{"n":"' + b"x" * (LONGEST_BODY - 8) + b'"}'
+    large = b'{"n":"' + b"x" * (MAX_BODY - 8) + b'"}'
     written = await inserted(store, replace(NEW, body=large, position="p" * 10_000))
     assert await store.get("lease", "r0") == written
     assert written.body == large

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_LONGEST_CALL = 10.0
+_MAX_CALL = 10.0
 
 
 class NothingCanHappen(AssertionError):
@@ -41,7 +41,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if executor is None:
             return super().run_in_executor(None, func, *args)
         call = executor.submit(func, *args)
-        wait([call], timeout=_LONGEST_CALL)
+        wait([call], timeout=_MAX_CALL)
         return asyncio.wrap_future(call, loop=self)
 
     def skip(self, seconds: float) -> None:

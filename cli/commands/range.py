@@ -10,7 +10,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.quantities import duration_option
 
-_MOST_PARTS = 256
+_MAX_PARTS = 256
 
 range_ = typer.Typer(
     help="Split a range into parts of its keys, and merge parts.", no_args_is_help=True
@@ -24,7 +24,7 @@ def split(
     flags: FeedFlags,
     *,
     into: Annotated[
-        int, typer.Option("--into", min=2, max=_MOST_PARTS, help="How many parts.")
+        int, typer.Option("--into", min=2, max=_MAX_PARTS, help="How many parts.")
     ] = 2,
 ) -> None:
     """Split a range into parts of its keys, so that more hosts share it.

@@ -12,7 +12,7 @@ from changefeed.feeds.eventlog.records import RECORD_BYTES, Record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from changefeed.feeds.timestamps import instant_us
 
-LONGEST_LINE = RECORD_BYTES - 64 * 1024
+MAX_LINE = RECORD_BYTES - 64 * 1024
 """In bytes; a record needs some room besides the line that is its body."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -69,7 +69,7 @@ class Lines:
         if piece:
             self._pieces.append(piece)
             self._size += len(piece)
-        if self._size <= LONGEST_LINE:
+        if self._size <= MAX_LINE:
             return []
         found = self._ended()
         self._is_too_long = True
@@ -90,8 +90,8 @@ def record_of(line: bytes, fields: Fields) -> Record | None:
     body = line.removeprefix(_BOM).strip()
     if not body:
         return None
-    if len(body) > LONGEST_LINE:
-        raise BadLine(f"it is longer than {LONGEST_LINE} bytes")
+    if len(body) > MAX_LINE:
+        raise BadLine(f"it is longer than {MAX_LINE} bytes")
     try:
         value = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -7,7 +7,7 @@ from changefeed.leases.position_file import Positions, read_document
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.named_file import read_file, read_stream
 
-_MOST = 256 * 2**20
+_MAX_BYTES = 256 * 2**20
 """In bytes: a million leases take less."""
 
 
@@ -15,9 +15,9 @@ def read_positions(file: str) -> Positions:
     """Read a file, or standard input for ``-``. Raise ``UserError`` for what is none."""
     try:
         if file == "-":
-            document = read_stream(open_standard_input().buffer, file, most=_MOST)
+            document = read_stream(open_standard_input().buffer, file, most=_MAX_BYTES)
         else:
-            document = read_file(Path(file), most=_MOST)
+            document = read_file(Path(file), most=_MAX_BYTES)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     return read_document(document)

@@ -15,7 +15,7 @@ FORM = "//HOST:PORT,HOST:PORT/COLLECTION, as in brokers://127.0.0.1:7070/orders"
 DEFAULT_PORT = 7070
 
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
-_MOST_PORT = 65535
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ def broker_urls(scheme: str, hosts: str, address: str = "") -> tuple[str, ...]:
     for host in hosts.split(","):
         parsed = _BROKER.fullmatch(host.strip())
         port = int((parsed and parsed[2]) or DEFAULT_PORT)
-        if parsed is None or not 0 < port <= _MOST_PORT:
+        if parsed is None or not 0 < port <= _MAX_PORT:
             raise _refused(address or hosts, f"{host!r} is not the host and port of a broker")
         found.append(f"{web}://{parsed[1]}:{port}")
     return tuple(dict.fromkeys(found))

@@ -24,7 +24,7 @@ from changefeed.feeds.feed import RangeId
 
 FORMAT = 5
 """The only format that is read and written. Lower numbers were never released."""
-MOST_SECONDS = 100 * 366 * 86400
+MAX_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
 
 
@@ -114,7 +114,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
         """How long records are kept, in microseconds. A catalog may say more than may be."""
         if self.retain_seconds is None:
             return None
-        return int(min(self.retain_seconds, MOST_SECONDS) * 1e6)
+        return int(min(self.retain_seconds, MAX_SECONDS) * 1e6)
 
     def shape(self) -> Iterator[tuple[int, int, int]]:
         """Yield part, low and high of the partitions that an era of this shape has."""

@@ -44,7 +44,7 @@ import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.flush import (
-    MOST_HEADER,
+    MAX_HEADER,
     FlushDamaged,
     Gathered,
     PartitionEnd,
@@ -223,7 +223,7 @@ def encode_run(run: CompactedRun, packed: Sequence[Gathered] = ()) -> bytes:
         sections.append(msgspec.structs.replace(section, offset=offset))
         offset += section.bytes
     body = msgspec.msgpack.encode(msgspec.structs.replace(run, sections=tuple(sections)))
-    assert len(body) <= MOST_HEADER, f"no reader takes a header of {len(body)} bytes"
+    assert len(body) <= MAX_HEADER, f"no reader takes a header of {len(body)} bytes"
     columns = (column for _, x in packed for column in x)
     data = b"".join([_FIXED.pack(MAGIC, len(body), zlib.crc32(body)), body, *columns])
     assert len(data) == _FIXED.size + len(body) + offset, "columns have the sizes they say"
@@ -237,7 +237,7 @@ def run_header_bytes(data: bytes) -> int:
     magic, size, _ = _FIXED.unpack_from(data)
     if magic != MAGIC:
         raise FlushDamaged("it is no run, or of a later format")
-    if size > MOST_HEADER:
+    if size > MAX_HEADER:
         raise FlushDamaged(f"its header is said to have {size} bytes")
     return _FIXED.size + int(size)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from changefeed.feeds.brokers.flush import MOST_IN_FLIGHT
+from changefeed.feeds.brokers.flush import MAX_IN_FLIGHT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class CoreSettings:
     delete_grace: float = 60.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.in_flight <= MOST_IN_FLIGHT:
-            raise ValueError(f"in_flight is 1 to {MOST_IN_FLIGHT}, not {self.in_flight}")
+        if not 1 <= self.in_flight <= MAX_IN_FLIGHT:
+            raise ValueError(f"in_flight is 1 to {MAX_IN_FLIGHT}, not {self.in_flight}")
         if self.expiration < 3 * self.heartbeat:
             raise ValueError("expiration must be three heartbeats at least")

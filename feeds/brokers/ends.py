@@ -16,7 +16,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
-from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, FeedRange, Position, RangeId
+from changefeed.feeds.feed import MAX_WAIT_FOR_NEWS, FeedRange, Position, RangeId
 from changefeed.runtime.gather import gather_or_cancel
 
 _Ask = Mapping[RangeId, int]
@@ -70,7 +70,7 @@ class Ends:
 
     def __init__(self, client: AsksEnds, *, waits: bool) -> None:
         self._client = client
-        self._held = LONGEST_WAIT_FOR_NEWS if waits else 0.0
+        self._held = MAX_WAIT_FOR_NEWS if waits else 0.0
 
     async def news(
         self, routes: Routes, positions: Mapping[FeedRange, Position]

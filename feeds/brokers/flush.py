@@ -33,11 +33,11 @@ TABLE_EVERY: Final = 64
 """Numbers of a row that have a table: 1, 65, 129 ..."""
 REMEMBERED: Final = 5
 """The batches of a producer that may be under way to one partition, and are known again."""
-MOST_IN_FLIGHT: Final = 32
+MAX_IN_FLIGHT: Final = 32
 """The most flushes of one broker that may be under way: readers of a row rely on it."""
 
 _FIXED: Final = struct.Struct("<8sII")
-MOST_HEADER: Final = 256 * 1024 * 1024
+MAX_HEADER: Final = 256 * 1024 * 1024
 
 
 class FlushDamaged(Exception):
@@ -204,7 +204,7 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
         )
         offset += sum(sizes)
     head = msgspec.msgpack.encode(msgspec.structs.replace(header, sections=tuple(placed)))
-    assert len(head) <= MOST_HEADER, f"no reader takes a header of {len(head)} bytes"
+    assert len(head) <= MAX_HEADER, f"no reader takes a header of {len(head)} bytes"
     columns = (column for new in sections for column in new.columns)
     data = b"".join([_FIXED.pack(MAGIC, len(head), zlib.crc32(head)), head, *columns])
     assert len(data) == header_bytes(data) + offset, (
@@ -225,7 +225,7 @@ def _fixed(data: bytes) -> tuple[int, int]:
     magic, size, check = _FIXED.unpack_from(data)
     if magic != MAGIC:
         raise FlushDamaged("it is not a flush, or has a later format")
-    if size > MOST_HEADER:
+    if size > MAX_HEADER:
         raise FlushDamaged(f"its header is said to have {size} bytes")
     return _FIXED.size + size, check
 

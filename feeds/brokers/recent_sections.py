@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.flush import FlushHeader, Key
 
-MOST_SECTIONS: Final = 500_000
+MAX_SECTIONS: Final = 500_000
 """What is known of each takes a hundred bytes."""
 
 
@@ -30,7 +30,7 @@ class RecentSections:
     def add(self, header: FlushHeader, most: int) -> None:
         """Take in the next object; forget the oldest where there are twice ``most``.
 
-        Fewer are kept where they have many sections: a half of ``MOST_SECTIONS`` or more.
+        Fewer are kept where they have many sections: a half of ``MAX_SECTIONS`` or more.
         """
         assert header.number >= self.since, f"{header.number} is before {self.since}"
         for section in header.sections:
@@ -41,7 +41,7 @@ class RecentSections:
             spots.append(_Spot(header.number, section.last))
         self._sections += len(header.sections)
         there = header.number - self.since
-        if there > 2 * most or self._sections > MOST_SECTIONS:
+        if there > 2 * most or self._sections > MAX_SECTIONS:
             self._forget_before(header.number - min(most, there // 2))
 
     def _forget_before(self, number: int) -> None:

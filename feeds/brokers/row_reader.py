@@ -15,7 +15,7 @@ from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.compacted_row import HEAD_BYTES, CompactedRow
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
-    MOST_IN_FLIGHT,
+    MAX_IN_FLIGHT,
     TABLE_EVERY,
     Ends,
     FlushDamaged,
@@ -124,7 +124,7 @@ class RowReader:
                 return await self.tail(hint)
             except RowDamaged:
                 damaged = self.known + 1
-                if not await self._is_there(damaged + MOST_IN_FLIGHT):
+                if not await self._is_there(damaged + MAX_IN_FLIGHT):
                     raise
                 self._skip_to(damaged)
 
@@ -140,7 +140,7 @@ class RowReader:
         """
         sure, step, growing = self.known, _RECENT, True
         while step >= self._least_leap:
-            if await self._is_there(sure + step + MOST_IN_FLIGHT):
+            if await self._is_there(sure + step + MAX_IN_FLIGHT):
                 sure += step
                 step = 2 * step if growing else step // 2
             else:

@@ -10,7 +10,7 @@ from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
 
-_MOST: Final = 1024
+_MAX_READERS: Final = 1024
 R_co = TypeVar("R_co", bound=RowReader, covariant=True)
 
 
@@ -27,9 +27,9 @@ class RowReaders(Generic[R_co]):
         reader = self._kept.get((era, broker))
         if reader is None:
             reader = self._kept[era, broker] = self._make(era, broker)
-            if len(self._kept) > _MOST:
+            if len(self._kept) > _MAX_READERS:
                 self._kept.popitem(last=False)
-        assert len(self._kept) <= _MOST, f"{len(self._kept)} rows are kept"
+        assert len(self._kept) <= _MAX_READERS, f"{len(self._kept)} rows are kept"
         self._kept.move_to_end((era, broker))
         row = catalog.era_numbered(era).row(broker)
         if row is not None:

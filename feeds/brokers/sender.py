@@ -33,7 +33,7 @@ _LOOK = 1.0
 """A request that takes longer is a reason to look whether its broker is still in charge."""
 _ANSWER = 3.0
 """What a broker may take that has nothing to write."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+_FIRST_PAUSE, _MAX_PAUSE = 0.02, 0.5
 _FOREVER = float("inf")
 
 
@@ -358,7 +358,7 @@ def _pause(attempts: int) -> float:
     """Return how long to wait with another attempt, in seconds; the first is at once."""
     if not attempts:
         return 0.0
-    return min(_FIRST_PAUSE * float(2 ** min(attempts - 1, 10)), _LONGEST_PAUSE)
+    return min(_FIRST_PAUSE * float(2 ** min(attempts - 1, 10)), _MAX_PAUSE)
 
 
 _TAKEN = (

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from changefeed.feeds.brokers.catalog import (
-    MOST_SECONDS,
+    MAX_SECONDS,
     Catalog,
     Collection,
     Era,
@@ -20,7 +20,7 @@ from changefeed.feeds.brokers.division import new_partitions
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.names import check_name, natural_order
-from changefeed.feeds.eventlog.hashing import MOST_PARTS, VIRTUAL_PARTS
+from changefeed.feeds.eventlog.hashing import MAX_PARTS, VIRTUAL_PARTS
 from changefeed.feeds.feed import RangeId
 
 
@@ -36,8 +36,8 @@ def with_collection(
         return catalog
     if known is not None:
         raise ClusterRefused(f"there is a collection {name!r} already")
-    if not 1 <= parts <= MOST_PARTS:
-        raise ClusterRefused(f"a collection has 1 to {MOST_PARTS} parts, not {parts}")
+    if not 1 <= parts <= MAX_PARTS:
+        raise ClusterRefused(f"a collection has 1 to {MAX_PARTS} parts, not {parts}")
     new = Collection(
         name=name, identity=identity, parts=parts, created_us=now_us, cuts=((0,),) * parts
     )
@@ -53,9 +53,9 @@ def with_retention(
     catalog: Catalog, name: str, *, seconds: float | None, bytes_: int | None
 ) -> Catalog:
     """Keep so many seconds or bytes of a collection's records; ``None``: all."""
-    if seconds is not None and not 1 <= seconds <= MOST_SECONDS:
+    if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
         raise ClusterRefused(
-            f"records are kept for 1 to {MOST_SECONDS:,} seconds, not for {seconds:g}; to keep "
+            f"records are kept for 1 to {MAX_SECONDS:,} seconds, not for {seconds:g}; to keep "
             f"them for ever, give no time"
         )
     if bytes_ is not None and not 0 <= bytes_ < 2**63:

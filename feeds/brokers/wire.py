@@ -23,9 +23,9 @@ from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.feed import FeedRange, RangeId
 
 CONTENT_TYPE: Final = "application/vnd.changefeed.columns"
-MOST_BYTES: Final = 32 * 1024 * 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
 """The largest body of a request: more than the largest record."""
-MOST_HEAD: Final = 1024 * 1024
+MAX_HEAD: Final = 1024 * 1024
 
 _SIZE = struct.Struct("<I")
 _COLUMNS = len(Layout._fields)
@@ -236,7 +236,7 @@ def _split(body: bytes | bytearray, kind: type[_Head]) -> tuple[_Head, memoryvie
     if len(body) < _SIZE.size:
         raise WireDamaged("the body ends before its head")
     (size,) = _SIZE.unpack_from(body)
-    if size > MOST_HEAD or _SIZE.size + size > len(body):
+    if size > MAX_HEAD or _SIZE.size + size > len(body):
         raise WireDamaged(f"the head is to have {size} bytes, and the body {len(body)}")
     view = memoryview(body)
     try:

@@ -34,7 +34,7 @@ _MAY_PASS_AS: Final = frozenset(
     }
 )
 _RETRY_AFTER: Final = "x-ms-retry-after-ms"
-_LONGEST_TEXT: Final = 300
+_MAX_TEXT: Final = 300
 _UNREADABLE: Final = (msgspec.DecodeError, AttributeError, LookupError, TypeError)
 """What the client raises where an answer is well-formed, and not what it should be."""
 
@@ -150,4 +150,4 @@ def one_line(text: str) -> str:
     """Return a message in one line; services wrap theirs into JSON, and add ids."""
     found = re.search(r'Errors[\\":\s]+\[\\*"(.*?)\\*"\]', text)
     line = " ".join((found.group(1) if found else text).split())
-    return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"
+    return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]}…"

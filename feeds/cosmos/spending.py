@@ -20,7 +20,7 @@ from changefeed.feeds.errors import FeedUnavailable
 T = TypeVar("T")
 OPTIONS: Final = ("priority", "throughput_bucket", "max_ru")
 _BUCKETS: Final = {str(x): x for x in range(1, 6)}
-_LONGEST_WAIT: Final = 20.0
+_MAX_WAIT: Final = 20.0
 _CHARGE: Final = "x-ms-request-charge"
 
 
@@ -105,7 +105,7 @@ class Spending:
     async def _wait(self, most: float) -> None:
         clock = asyncio.get_running_loop().time
         while (seconds := self._paid_at - clock()) > 0:
-            if seconds > _LONGEST_WAIT:
+            if seconds > _MAX_WAIT:
                 text = f"max_ru={most:g} of the feed is spent for {seconds:.0f} s"
                 raise FeedUnavailable(text, seconds)
             await asyncio.sleep(seconds)

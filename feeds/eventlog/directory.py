@@ -29,7 +29,7 @@ from changefeed.feeds.brokers.names import CLUSTER
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.transitions import open_first_era, with_collection
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS, MOST_PARTS
+from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS, MAX_PARTS
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FOLDER
 
@@ -46,8 +46,8 @@ async def create_log(path: str | Path, parts: int = DEFAULT_PARTS) -> None:
     The directory must be new or empty. Raise ``FeedRefused`` if it is not, or cannot be
     made.
     """
-    if not 1 <= parts <= MOST_PARTS:
-        raise FeedRefused(f"a log has 1 to {MOST_PARTS} parts, not {parts}")
+    if not 1 <= parts <= MAX_PARTS:
+        raise FeedRefused(f"a log has 1 to {MAX_PARTS} parts, not {parts}")
     home = Path(path)
     aside = home.parent / f".{home.name}.{secrets.token_hex(4)}.new"
     with _advised(home):

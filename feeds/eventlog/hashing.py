@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 VIRTUAL_PARTS = 256
 DEFAULT_PARTS = 12
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 
 
 def place_of(key: str, parts: int) -> tuple[int, int]:

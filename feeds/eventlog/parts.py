@@ -5,7 +5,7 @@ that one process reads share its pages: the one that comes first has a page read
 and the virtual parts of its keys found; the others find it in memory, as long as they are not
 farther behind than ``_CACHED_BYTES``. A reader further behind than that reads for itself.
 
-A part without changes of its own reads on over those of others, for ``_LONGEST_SCAN`` at
+A part without changes of its own reads on over those of others, for ``_MAX_SCAN`` at
 most: then it says how far it has come, with a page that has no changes.
 """
 
@@ -37,7 +37,7 @@ _PAGE: Final = 1000
 _PAGE_BYTES: Final = 8 * 1024 * 1024
 _CACHED_BYTES: Final = 32 * 1024 * 1024
 _CHANGE_BYTES: Final = 300  # what a change takes beside its body, about
-_LONGEST_SCAN: Final = 1.0
+_MAX_SCAN: Final = 1.0
 
 
 def part_between(found: FeedRange, low: str, high: str) -> FeedRange:
@@ -179,7 +179,7 @@ class PartReader(Generic[P]):
     async def read(self, part: Part[P], after: Position, limit: int) -> Page:
         last = sequence_in(part.id, after, self._identity)
         clock = asyncio.get_running_loop().time
-        until, size = clock() + _LONGEST_SCAN, 0
+        until, size = clock() + _MAX_SCAN, 0
         own: list[Change] = []
         while len(own) < limit and size < _PAGE_BYTES and clock() < until:
             try:

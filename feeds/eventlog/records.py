@@ -17,7 +17,7 @@ HAS_PREVIOUS: Final = 8
 """What a kind says besides the operation."""
 
 _SIZE = 4  # the bytes of a size
-_LEAST = 1 + 8 + _SIZE + _SIZE  # kind, time, and the sizes of key and body
+_MIN_SIZE = 1 + 8 + _SIZE + _SIZE  # kind, time, and the sizes of key and body
 
 Encoded = tuple[int, int, bytes, bytes | None, bytes, bytes | None, int]
 """Commit time, kind, key, id (if it is not the key), body, image before, bytes as stored.
@@ -49,7 +49,7 @@ def encode_record(record: Record, now_us: int) -> Encoded:
     id_ = None
     time = now_us if record.committed_us is None else record.committed_us
     kind = OPERATIONS.index(record.operation)  # by identity: the hash of an enum is slow
-    size = _LEAST + len(key) + len(body)
+    size = _MIN_SIZE + len(key) + len(body)
     if record.id is not None and record.id != record.key:
         id_ = record.id.encode()
         kind |= HAS_ID

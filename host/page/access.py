@@ -20,7 +20,7 @@ from changefeed.runtime.logs import get_logger
 _log = get_logger()
 _AFTER_A_WRONG_ONE = 1.0
 _BEARER = "Bearer "
-_SHORTEST = 16
+_MIN_TOKEN = 16
 
 
 class Refused(Exception):
@@ -94,10 +94,10 @@ def token_of(settings: WebSettings) -> str | None:
     holds a short one.
     """
     secret = settings.secret
-    if secret is not None and len(secret) < _SHORTEST:
+    if secret is not None and len(secret) < _MIN_TOKEN:
         raise UserError(
             f"the token in {settings.file_of('token')} is too short (web.token_file): "
-            f"{_SHORTEST} characters or more"
+            f"{_MIN_TOKEN} characters or more"
         )
     return secret
 

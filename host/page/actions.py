@@ -38,9 +38,9 @@ from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import take_time
 
 _log = get_logger()
-_LONGEST = 300.0
-_MOST_LETTERS = 200
-_LONGEST_BODY = 200_000
+_MAX_SECONDS = 300.0
+_MAX_LETTERS = 200
+_MAX_BODY = 200_000
 
 Name = Annotated[str, Meta(min_length=1, max_length=4000)]
 
@@ -107,7 +107,7 @@ class ActionHandler:
         if self._acting.locked():
             raise Refused(HTTPStatus.CONFLICT, "another action is under way; try again")
         async with self._acting:
-            take_time(request, _LONGEST)
+            take_time(request, _MAX_SECONDS)
             context = self._opened()
             plan = await _planned(context, wanted)
             if not wanted.confirm:
@@ -123,7 +123,7 @@ class ActionHandler:
     async def _letters(self, request: web.Request) -> Mapping[str, Any]:
         await self._access.check_letters(request)
         async with self._reading:
-            take_time(request, _LONGEST)
+            take_time(request, _MAX_SECONDS)
             return await _letters(self._opened().settings, request.query.get("id"))
 
     def _opened(self) -> ActionContext:
@@ -261,7 +261,7 @@ async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
                 raise UserError(f"there is not a dead letter {letter_id!r} any more")
             return {"body": _shown(letter), "trace": letter.failure.trace}
         found = await letters.list()
-    newest = sorted(found, key=lambda x: x.failed_at, reverse=True)[:_MOST_LETTERS]
+    newest = sorted(found, key=lambda x: x.failed_at, reverse=True)[:_MAX_LETTERS]
     own, _ = of_letters.by_observer(newest, settings.observer.name)
     return {
         "count": len(found),
@@ -277,6 +277,6 @@ def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
 def _shown(letter: DeadLetter) -> str:
     body = of_letters.LetterShown.whole(letter).body
     text = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
-    if len(text) <= _LONGEST_BODY:
+    if len(text) <= _MAX_BODY:
         return text
-    return f"{text[:_LONGEST_BODY]}\n… {len(text) - _LONGEST_BODY:,} characters more"
+    return f"{text[:_MAX_BODY]}\n… {len(text) - _MAX_BODY:,} characters more"

@@ -23,8 +23,8 @@ from changefeed.runtime.errors import StoreError
 from changefeed.runtime.scrape import accepts_gzip
 from changefeed.runtime.web_server import take_time
 
-_LONGEST = 3600.0
-_SLOW = 10.0
+_MAX_STREAM_SECONDS = 3600.0
+_MAX_WRITE_SECONDS = 10.0
 _BUSY = 503
 
 
@@ -76,7 +76,7 @@ class Page:
             first = await anext(events, b"")
         except Refused as refused:
             return json_answer({"error": str(refused)}, refused.status).response
-        take_time(request, _LONGEST)
+        take_time(request, _MAX_STREAM_SECONDS)
         answer = web.StreamResponse(
             headers={
                 **NO_STORE,
@@ -102,7 +102,7 @@ async def _send(answer: web.StreamResponse, first: bytes, events: AsyncIterator[
 
 
 async def _write(answer: web.StreamResponse, event: bytes) -> None:
-    async with asyncio.timeout(_SLOW):
+    async with asyncio.timeout(_MAX_WRITE_SECONDS):
         await answer.write(event)
 
 

@@ -23,7 +23,7 @@ from changefeed.stores.cosmos.items import Document
 
 _TIMEOUT = 30.0
 _PAGE = 1000
-_MOST_PAGES = 100  # more than that is quicker listed whole
+_MAX_PAGES = 100  # more than that is quicker listed whole
 T = TypeVar("T")
 _Token = dict[RangeId, Position]
 
@@ -81,7 +81,7 @@ class LeaseChanges:
         pages = 0
         try:
             for range_id in after:
-                while pages < _MOST_PAGES:
+                while pages < _MAX_PAGES:
                     pages += 1
                     page = await self._feed.read(FeedRange(id=range_id), after[range_id], _PAGE)
                     after[range_id] = page.position
@@ -90,7 +90,7 @@ class LeaseChanges:
                         break
         except (FeedError, RangeEnded, msgspec.ValidationError):  # it may be split, too
             return None
-        assert pages <= _MOST_PAGES, f"{pages} pages were asked for"
-        if pages >= _MOST_PAGES:
+        assert pages <= _MAX_PAGES, f"{pages} pages were asked for"
+        if pages >= _MAX_PAGES:
             return None
         return found, msgspec.json.encode(after).decode()

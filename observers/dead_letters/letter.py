@@ -24,7 +24,7 @@ LetterId = NewType("LetterId", str)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_LINES = 30
 _TRACE_LENGTH = 4000
-_LONGEST = 1000
+_MAX_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ def in_order(head: LetterHead) -> tuple[str, int, str]:
 
 def _bounded(text: str) -> str:
     """Return a text that a feed may make as long as it likes as a listing shows it."""
-    return text.replace("\0", "")[:_LONGEST]
+    return text.replace("\0", "")[:_MAX_TEXT]
 
 
 def no_letters(place: str) -> StoreMissing:

@@ -25,9 +25,9 @@ from changefeed.observers.dead_letters.letter import (
 )
 from changefeed.runtime.errors import StoreError
 from changefeed.stores.kinds import LETTER_PARTS, LETTERS
-from changefeed.stores.store import LONGEST_BODY, Record, Store
+from changefeed.stores.store import MAX_BODY, Record, Store
 
-_LONGEST = 400_000
+_MAX_CHARACTERS = 400_000
 """Characters of text in one record: they are ASCII, and at most double there."""
 
 _FormT = TypeVar("_FormT")
@@ -87,8 +87,8 @@ class StoredDeadLetters:
         text = json.dumps(msgspec.to_builtins(letter))  # ASCII, unlike that of msgspec
         name = uuid4().hex
         keys = []
-        for n, begin in enumerate(range(0, len(text), _LONGEST)):
-            part = _Part(text[begin : begin + _LONGEST])
+        for n, begin in enumerate(range(0, len(text), _MAX_CHARACTERS)):
+            part = _Part(text[begin : begin + _MAX_CHARACTERS])
             keys.append(f"{name}.{n}")
             await self._store.put(_record(LETTER_PARTS, keys[-1], part))
         # Where this raises, it may have been written: the parts stay.
@@ -147,7 +147,7 @@ def _head_record(letter: DeadLetter, parts: Sequence[str]) -> Record:
 
 def _record(kind: str, key: str, value: object) -> Record:
     body = msgspec.json.encode(value)
-    assert len(body) <= LONGEST_BODY, f"{kind} {key!r}: no store has to take {len(body)} bytes"
+    assert len(body) <= MAX_BODY, f"{kind} {key!r}: no store has to take {len(body)} bytes"
     return Record(kind=kind, key=key, body=body)
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 Name = TypeVar("Name", bound=str)
 
 _AT_ONCE: Final = 16
-_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
+_FIRST_DELAY, _MAX_DELAY = 0.1, 5.0
 
 
 class RetryingFeed(Feed):
@@ -105,4 +105,4 @@ def _delay(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     wished = getattr(error, "retry_after", None) or 0.0
     grown = _FIRST_DELAY * 2.0 ** min(state.attempt_number - 1, 10)
-    return float(wished) + min(_LONGEST_DELAY, grown)
+    return float(wished) + min(_MAX_DELAY, grown)

@@ -17,7 +17,7 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 
-_MOST: Final = 2
+_MAX_IDLE: Final = 2
 """Feeds that stay open while no task reads them: those of the queries that take turns."""
 
 _kept: Final[dict[tuple[int, str], FeedAccess]] = {}
@@ -51,6 +51,6 @@ def _keep(address: str, access: FeedAccess) -> None:
     before = _kept.pop((os.getpid(), address), None)
     if before is not None:
         before.close()
-    elif len(mine) >= _MOST:
+    elif len(mine) >= _MAX_IDLE:
         _kept.pop(mine[0]).close()
     _kept[os.getpid(), address] = access

@@ -14,7 +14,7 @@ from .watch import Availability, availability
 
 KILL_AT = 0.4
 _LOOK_INTERVAL = 0.25
-_LONGEST_STANDSTILL = 120.0
+_MAX_STANDSTILL = 120.0
 
 
 class Standstill(Exception):
@@ -71,9 +71,9 @@ class Fleet:
             seen, now = (sight.done, sight.owners), time.monotonic()
             if seen != before:
                 before, since = seen, now
-            if now - since > _LONGEST_STANDSTILL:
+            if now - since > _MAX_STANDSTILL:
                 raise Standstill(
-                    f"nothing has moved for {_LONGEST_STANDSTILL:g} s, at {sight.done:,} of "
+                    f"nothing has moved for {_MAX_STANDSTILL:g} s, at {sight.done:,} of "
                     f"{sight.total:,} changes; look at the logs (run with --keep)"
                 )
             await asyncio.sleep(_LOOK_INTERVAL)

@@ -34,7 +34,7 @@ from .watch import TableSight
 
 _ROOT = Path(__file__).parents[2]
 _LOOK_INTERVAL = 0.5
-_LONGEST_STANDSTILL = 300.0
+_MAX_STANDSTILL = 300.0
 _STOP_TIMEOUT = 40.0
 
 
@@ -64,9 +64,9 @@ async def keep_tables(place: Place, total: int, screen: Screen) -> None:
                 show(seen := look(settings, total))
                 if seen != before:
                     before, since = seen, time.monotonic()
-                if time.monotonic() - since > _LONGEST_STANDSTILL:
+                if time.monotonic() - since > _MAX_STANDSTILL:
                     raise Standstill(
-                        f"no table has moved for {_LONGEST_STANDSTILL:g} s; look at the "
+                        f"no table has moved for {_MAX_STANDSTILL:g} s; look at the "
                         f"pipeline's log (run with --keep)"
                     )
         show(look(settings, total))

@@ -13,9 +13,9 @@ from samples.vectors.models import Model, Refused, Throttled, TooLong, Vector
 
 _TEXTS = 32
 """In one request."""
-_LONGEST_WAIT = 120.0
+_MAX_WAIT = 120.0
 """For how many seconds one request waits for a model that throttles."""
-_SHORTEST_PART = 32
+_MIN_PART = 32
 """How many characters a text has that is not taken apart any more."""
 
 
@@ -55,7 +55,7 @@ class Embedding:
         try:
             (vector,) = await self._ask([text])
         except TooLong:
-            if len(text) <= _SHORTEST_PART:
+            if len(text) <= _MIN_PART:
                 raise Refused(f"it takes not even {len(text)} characters") from None
         else:
             return vector
@@ -70,7 +70,7 @@ class Embedding:
         """Ask the model; wait, and ask again, while it throttles."""
         loop = asyncio.get_running_loop()
         async with self._at_once:
-            until = loop.time() + _LONGEST_WAIT
+            until = loop.time() + _MAX_WAIT
             while True:
                 try:
                     return await self._model.embed(texts)

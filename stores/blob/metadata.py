@@ -22,7 +22,7 @@ from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.kinds import CHECKPOINTS, OWNERSHIP
 from changefeed.stores.store import Record
 
-LONGEST = 6000
+MAX_METADATA = 6000
 _OURS = "changefeed"
 _IN_CONTENT = "content"
 _JSON_SAFE = "{}[]:,\"'_-.~!*()$&+=/@;"
@@ -62,10 +62,12 @@ def stored(record: Record) -> Stored:
     text = msgspec.json.encode(ours)
     quoted = quote(text.decode(), safe=_JSON_SAFE)
     theirs = _for_others(record)
-    if len(quoted) + sum(map(len, theirs.values())) <= LONGEST:
+    if len(quoted) + sum(map(len, theirs.values())) <= MAX_METADATA:
         return Stored(metadata={**theirs, _OURS: quoted})
-    shortened = {name: value[: LONGEST // 4] for name, value in theirs.items()}
-    assert sum(map(len, shortened.values())) <= LONGEST, f"{shortened} fits into no headers"
+    shortened = {name: value[: MAX_METADATA // 4] for name, value in theirs.items()}
+    assert sum(map(len, shortened.values())) <= MAX_METADATA, (
+        f"{shortened} fits into no headers"
+    )
     return Stored(metadata={**shortened, _OURS: _IN_CONTENT}, content=text)
 
 

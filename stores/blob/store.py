@@ -41,7 +41,7 @@ from changefeed.stores.store import (
 )
 
 _AT_ONCE = 16
-_LONGEST_NAME = 200
+_MAX_NAME = 200
 _UNKNOWN = "unknown"  # an etag that no server gives
 _FOLDERS = {HOSTS: "owner-hosts"}
 """Listed with ``ownership`` in one request. Not under that name: some of the Event Hubs SDKs
@@ -183,8 +183,8 @@ def blob_name(key: str) -> str:
     plain = quote(key, safe="")
     if plain.endswith("."):
         plain = f"{plain[:-1]}%2E"
-    name = plain if len(plain) <= _LONGEST_NAME else short_key(key, 0)
-    assert 0 < len(name) <= _LONGEST_NAME, f"{name!r} is no last part of a blob's name"
+    name = plain if len(plain) <= _MAX_NAME else short_key(key, 0)
+    assert 0 < len(name) <= _MAX_NAME, f"{name!r} is no last part of a blob's name"
     assert "/" not in name, f"{name!r} would be in a folder of its own"
     return name
 
@@ -192,7 +192,7 @@ def blob_name(key: str) -> str:
 def _if_match(version: str) -> dict[str, Any]:
     """Return the condition that the version is unchanged; never true of one that is no etag."""
     version = etag_of(version)
-    plain = version.isascii() and version.isalnum() and len(version) <= _LONGEST_NAME
+    plain = version.isascii() and version.isalnum() and len(version) <= _MAX_NAME
     etag = f'"{version if plain else _UNKNOWN}"'
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 

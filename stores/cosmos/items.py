@@ -25,8 +25,8 @@ T = TypeVar("T")
 _AS_MUCH_AS_FITS = -1
 """A page is as large as the service lets it be: 4 MB, which is a listing of most fleets."""
 
-_LONGEST_ETAG = 256
-_MOST_OPERATIONS = 10  # the service refuses more in one partial update
+_MAX_ETAG = 256
+_MAX_OPERATIONS = 10  # the service refuses more in one partial update
 
 
 class Items:
@@ -141,7 +141,7 @@ class Items:
     async def _patched(
         self, name: str, operations: Operations, etag: str, *, no_response: bool
     ) -> Any:
-        assert 0 < len(operations) <= _MOST_OPERATIONS, f"{len(operations)} changes to {name!r}"
+        assert 0 < len(operations) <= _MAX_OPERATIONS, f"{len(operations)} changes to {name!r}"
         return await self._written(
             "patch",
             etag,
@@ -160,7 +160,7 @@ class Items:
         """Write under an etag. What cannot be one is refused here: the client would leave out
         an empty one, and overwrite whatever is there, and it cannot send every text.
         """
-        if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
+        if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _MAX_ETAG):
             return None
         condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
         return await self._asked(kind, lambda: write(condition), refused=_MOVED)

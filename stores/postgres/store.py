@@ -10,7 +10,7 @@ from changefeed.stores.postgres.connection import Database, Row
 from changefeed.stores.postgres.schema import quoted
 from changefeed.stores.store import WHOLE, Listed, Record, Store, short_key
 
-_LONGEST_KEY = 256
+_MAX_KEY = 256
 _TIMELINE = "(select left(pg_walfile_name(pg_current_wal_lsn()), 8))"
 
 
@@ -140,7 +140,7 @@ def _record(row: Row) -> Record:
 
 
 def _id(key: str) -> str:
-    return encode(short_key(key, _LONGEST_KEY))
+    return encode(short_key(key, _MAX_KEY))
 
 
 def encode(text: str) -> str:

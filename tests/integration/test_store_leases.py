@@ -24,7 +24,7 @@ from changefeed.runtime.secret import Secret
 from changefeed.stores.blob.address import BlobAccess
 from changefeed.stores.blob.address import read_address as read_blob_address
 from changefeed.stores.blob.connection import connect as connect_blob
-from changefeed.stores.blob.metadata import LONGEST
+from changefeed.stores.blob.metadata import MAX_METADATA
 from changefeed.stores.blob.store import BlobStore
 from changefeed.stores.postgres.address import read_address
 from changefeed.stores.postgres.connection import connect
@@ -564,7 +564,7 @@ async def test_a_long_record_that_has_become_short_since_it_was_listed_is_read(
         connect_blob(address, BlobAccess(key=Secret.of(azurite.key))) as client,
     ):
         store = BlobStore(client, address)
-        long = Record(kind="checkpoint", key="r0", body=b"{}", position="9" * LONGEST)
+        long = Record(kind="checkpoint", key="r0", body=b"{}", position="9" * MAX_METADATA)
         written = await store.put(long)
         assert written is not None
         listed = [x async for x in client.list_blobs(include=["metadata"])]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load_plan import LEAST, TOLERANCE
+from changefeed.leases.load_plan import MIN_SHARE, TOLERANCE
 
 from .process import Process
 from .progress import Violation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .world import World
 
 _CALM = 120.0  # hung observers end, and who was frozen finds out
-_LONGEST = 400.0
+_MAX_SECONDS = 400.0
 _STILL = 60.0
 
 
@@ -36,7 +36,7 @@ class Ending:
 
     async def settle_down(self) -> None:
         world, clock = self._world, asyncio.get_running_loop().time
-        until = clock() + _LONGEST
+        until = clock() + _MAX_SECONDS
         await asyncio.sleep(_CALM)
         if not world.wild:
             await self._check_readers()
@@ -124,7 +124,7 @@ class Ending:
         """
         fair = sum(loads) / len(loads)
         by_load = all(x.host.settings.leases.shared != "count" for x in self._our_running())
-        within = max(loads) <= TOLERANCE * fair and min(loads) >= LEAST * fair
+        within = max(loads) <= TOLERANCE * fair and min(loads) >= MIN_SHARE * fair
         return max(loads) - min(loads) <= 1 or (by_load and within)
 
     async def _left_over(self) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .world import World
 
 _LOOK = 5.0
-LONGEST_UNREAD = 45.0
+MAX_UNREAD = 45.0
 """An expiration, and some looks at leases."""
 WITH_JOINS = 30.0
 """The expiration of owners, for hosts that join meanwhile."""
@@ -34,7 +34,7 @@ EACH_LOSS = 45.0
 """An expiration, and the looks until it is noticed."""
 
 _HANDOFF_POLL = 0.5
-_SHORTEST_RETRY = 5.0
+_MIN_RETRY = 5.0
 
 
 class UnreadWatch:
@@ -69,7 +69,7 @@ class UnreadWatch:
             begin = max(since, since_when)
             lost = sum(x > begin for x in self._losses)
             joined = any(x > begin for x in self._joins)
-            if now - begin > LONGEST_UNREAD + WITH_JOINS * joined + EACH_LOSS * lost:
+            if now - begin > MAX_UNREAD + WITH_JOINS * joined + EACH_LOSS * lost:
                 raise Violation(
                     f"nobody has read {range_id} for {now - since:.0f} s, and for "
                     f"{now - begin:.0f} s of them a host could have; {lost} were lost meanwhile"
@@ -84,7 +84,7 @@ def too_many_calls(
     ``observed`` is how often it called observers; each call may lead to one checkpoint.
     """
     looks = seconds / _HANDOFF_POLL + 20
-    each = ranges * (seconds / _SHORTEST_RETRY + 10)
+    each = ranges * (seconds / _MIN_RETRY + 10)
     bounds = {
         # All are listed where some were deleted, and twice at the end of a range.
         ("list", "list_fleet"): 2 * looks + 2 * ranges,

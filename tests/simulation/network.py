@@ -30,7 +30,7 @@ _OF_ONE_RECORD = frozenset(
 )
 _WRITES = _OF_ONE_RECORD | {"put_member", "list_fleet", "remove_member"}
 LATENCY = 0.002
-_LONGEST_LAG = 5.0
+_MAX_LAG = 5.0
 """Seconds. What waits for a replica that may lag waits for twice as long."""
 
 
@@ -113,7 +113,7 @@ class Replicas:
         return [
             (x.number, x.record)
             for x in self._states.get(key, ())
-            if x.number >= session and x.until > now - _LONGEST_LAG
+            if x.number >= session and x.until > now - _MAX_LAG
         ]
 
     def _next(self) -> int:

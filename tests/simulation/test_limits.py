@@ -6,7 +6,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.decide import Decision
 from changefeed.leases.expiry import ExpiryWatch
 
-from .limits import LONGEST_UNREAD, UnreadWatch, too_many_calls
+from .limits import MAX_UNREAD, UnreadWatch, too_many_calls
 from .progress import Violation
 from .running import simulate
 
@@ -23,9 +23,9 @@ def look_until(
 
 def test_a_range_that_a_host_could_have_read_may_not_be_without_a_reader_for_long() -> None:
     watch = UnreadWatch()
-    look_until(LONGEST_UNREAD, watch, {"a/1"})
+    look_until(MAX_UNREAD, watch, {"a/1"})
     with pytest.raises(Violation, match="nobody has read r1 for 50 s"):
-        look_until(LONGEST_UNREAD + 5, watch, {"a/1"}, start=LONGEST_UNREAD + 5)
+        look_until(MAX_UNREAD + 5, watch, {"a/1"}, start=MAX_UNREAD + 5)
 
 
 @pytest.mark.parametrize(

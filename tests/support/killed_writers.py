@@ -27,7 +27,7 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 
 _RECORDS: Final = 3
 _READ_EVERY: Final = 25
-_LONGEST: Final = 0.12
+_MAX_PAUSE: Final = 0.12
 
 
 class Lost(Exception):
@@ -96,7 +96,7 @@ def main(log: Path, kills: int, seed: int) -> str:
     asyncio.run(create_log(log, 1))
     for n in range(1, kills + 1):
         with _compacting_all_the_time():
-            words = _killed(log, batch, random.uniform(0, _LONGEST))
+            words = _killed(log, batch, random.uniform(0, _MAX_PAUSE))
         for word in words:
             number = int(word[1:])
             batch = max(batch, number + 1)

@@ -30,7 +30,7 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 Row = tuple[int, str, int, str, int]
 """Generation, range, sequence, key, and the number of the change."""
 
-LONGEST = 4  # a transaction
+MAX_TRANSACTION = 4  # a transaction
 
 
 class World(Protocol):
@@ -114,7 +114,10 @@ class Story:
     def happens(self) -> None:
         """Let something be written and, at times, let ranges come and go."""
         for _ in range(self.random.randrange(8)):
-            key, size = f"k{self.random.randrange(10)}", self.random.choice([1, 1, 1, LONGEST])
+            key, size = (
+                f"k{self.random.randrange(10)}",
+                self.random.choice([1, 1, 1, MAX_TRANSACTION]),
+            )
             numbers = [len(self.written) + n for n in range(size)]
             self.world.append(key, *(str(n).encode() for n in numbers))
             self.written += [(key, n) for n in numbers]
@@ -134,7 +137,7 @@ class Story:
         if self.random.random() < 0.3:
             self.happens()
             assert self.rows(begin, end) == rows
-        assert limit is None or len(rows) <= limit * LONGEST
+        assert limit is None or len(rows) <= limit * MAX_TRANSACTION
         self.read += rows
         self.offset = end
 

@@ -13,7 +13,7 @@ from cosmos_emulator.json_values import JsonObject, decoded
 from cosmos_emulator.partition_keys import PartitionKey, key_in_header
 from cosmos_emulator.ranges import PhysicalRange
 
-_MOST_IN_BATCH: Final = 100
+_MAX_IN_BATCH: Final = 100
 _LARGEST_BATCH: Final = 2 * 1024 * 1024
 _FAILED: Final = 400
 
@@ -21,8 +21,8 @@ _FAILED: Final = 400
 def batch(emulator: Emulator, call: Call) -> Answer:
     """Run up to 100 operations on one partition key under one LSN, or in bulk."""
     operations: Any = decoded(call.body)
-    if not isinstance(operations, list) or not 1 <= len(operations) <= _MOST_IN_BATCH:
-        raise bad_request(f"A batch is a list of 1 to {_MOST_IN_BATCH} operations.")
+    if not isinstance(operations, list) or not 1 <= len(operations) <= _MAX_IN_BATCH:
+        raise bad_request(f"A batch is a list of 1 to {_MAX_IN_BATCH} operations.")
     if len(call.body) > _LARGEST_BATCH:
         raise CosmosError(413, "A batch may have 2 MB.")
     if call.headers.get("x-ms-cosmos-batch-atomic", "true").lower() == "true":

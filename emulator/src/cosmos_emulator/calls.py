@@ -29,7 +29,7 @@ from cosmos_emulator.work import Work
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 10_000
 _DIGITS = frozenset("0123456789ABCDEF")
-_LONGEST_COUNT = 18  # digits
+_MAX_COUNT = 18  # digits
 
 
 class Emulator:
@@ -87,7 +87,7 @@ class Call:
         """Return how many entries the client wants; -1 leaves it to the server."""
         text = self.headers.get("x-ms-max-item-count", "")
         try:
-            wanted = int(text[:_LONGEST_COUNT]) if text else _DEFAULT_PAGE
+            wanted = int(text[:_MAX_COUNT]) if text else _DEFAULT_PAGE
         except ValueError:
             raise bad_request(f"x-ms-max-item-count must be a number, not {text!r}.") from None
         if wanted == 0 or wanted < -1:
@@ -175,7 +175,7 @@ def check_session(call: Call, held: PhysicalRange) -> None:
         version, _, lsn = progress.partition("#")
         known = lsn.partition("#")[0]
         same = name == held.id and version in {str(held.version), "-1"}
-        if same and known.isdecimal() and int(known[:_LONGEST_COUNT]) > held.lsn:
+        if same and known.isdecimal() and int(known[:_MAX_COUNT]) > held.lsn:
             raise CosmosError(
                 404,
                 f"The read session is not available: the client has seen LSN {known} of range "

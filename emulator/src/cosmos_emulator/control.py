@@ -17,7 +17,7 @@ from cosmos_emulator.gateway import Gateway
 from cosmos_emulator.json_values import decoded
 from cosmos_emulator.ranges import PhysicalRange
 
-_LONGEST_CHANGE: Final = 600.0  # seconds
+_MAX_CHANGE: Final = 600.0  # seconds
 _T = TypeVar("_T")
 
 
@@ -193,8 +193,8 @@ async def _asked(request: web.Request, kind: type[_T]) -> _T:
 
 
 def _allowed(seconds: float) -> float:
-    if not 0 <= seconds <= _LONGEST_CHANGE:
-        raise bad_request(f"seconds must lie between 0 and {_LONGEST_CHANGE:g}.")
+    if not 0 <= seconds <= _MAX_CHANGE:
+        raise bad_request(f"seconds must lie between 0 and {_MAX_CHANGE:g}.")
     return seconds
 
 

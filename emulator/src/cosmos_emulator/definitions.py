@@ -8,8 +8,8 @@ from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.partition_keys import checked_definition, steps_of
 
-LONGEST_TTL: Final = 2**31 - 1  # seconds
-_LONGEST_ID: Final = 1023
+MAX_TTL: Final = 2**31 - 1  # seconds
+_MAX_ID: Final = 1023
 _FORBIDDEN_IN_IDS: Final = frozenset("/\\?#")
 _DEFAULT_INDEXING: Final = {
     "indexingMode": "consistent",
@@ -43,10 +43,10 @@ def checked_id(value: Any) -> str:
     """Return an id of a resource; 400 with what is wrong with it."""
     if not isinstance(value, str) or not value:
         raise bad_request('The required property "id" is missing, or not a string.')
-    if _FORBIDDEN_IN_IDS & set(value) or len(value.encode()) > _LONGEST_ID:
+    if _FORBIDDEN_IN_IDS & set(value) or len(value.encode()) > _MAX_ID:
         raise bad_request(
             f"The id {value[:64]!r} is not allowed: it may not contain / \\ ? # and not be "
-            f"longer than {_LONGEST_ID} bytes."
+            f"longer than {_MAX_ID} bytes."
         )
     return value
 
@@ -88,10 +88,10 @@ def _check_unique_keys(policy: Any) -> None:
 
 def _check_ttl(ttl: Any) -> None:
     whole = isinstance(ttl, int) and not isinstance(ttl, bool)
-    if ttl is not None and not (whole and (ttl == -1 or 0 < ttl <= LONGEST_TTL)):
+    if ttl is not None and not (whole and (ttl == -1 or 0 < ttl <= MAX_TTL)):
         raise bad_request(
             "defaultTtl must be -1 (items expire by their own ttl) or a number of seconds "
-            f"from 1 to {LONGEST_TTL}."
+            f"from 1 to {MAX_TTL}."
         )
 
 

@@ -22,7 +22,7 @@ _READS: Final = frozenset({"read_item", "read_items", "query_items", "change_fee
 _GROUPS: Final = {"*": OPERATIONS, "writes": WRITES, "reads": _READS}
 
 
-_LONGEST_DELAY: Final = 600  # seconds
+_MAX_DELAY: Final = 600  # seconds
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,8 +52,8 @@ def _check(fault: Fault) -> None:
         ("status", 400, 599),
         ("probability", 0, 1),
         ("substatus", 0, 99_999),
-        ("seconds", 0, _LONGEST_DELAY),
-        ("retry_after_ms", 0, 1_000 * _LONGEST_DELAY),
+        ("seconds", 0, _MAX_DELAY),
+        ("retry_after_ms", 0, 1_000 * _MAX_DELAY),
         ("times", 1, 2**31),
     ):
         value = getattr(fault, name)

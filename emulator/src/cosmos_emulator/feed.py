@@ -22,7 +22,7 @@ from cosmos_emulator.ranges import PhysicalRange
 from cosmos_emulator.store import Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
-_LONGEST_LSN: Final = 18  # digits: what SQLite can compare
+_MAX_LSN: Final = 18  # digits: what SQLite can compare
 _LATEST: Final = (
     "SELECT lsn, body, ts FROM items "
     "WHERE pid = ? AND lsn > ? AND epk >= ? AND epk < ? AND ts >= ? ORDER BY lsn, seq"
@@ -71,7 +71,7 @@ def position(if_none_match: str | None, lsn: int) -> int:
     text = if_none_match.strip().strip('"')
     if text == "*":
         return lsn
-    if not text.isdecimal() or len(text) > _LONGEST_LSN:
+    if not text.isdecimal() or len(text) > _MAX_LSN:
         raise bad_request(
             f"If-None-Match of a change feed is * or an etag that it gave, such as "
             f'"42"; it is {if_none_match!r}.'

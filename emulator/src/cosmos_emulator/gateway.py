@@ -27,7 +27,7 @@ from cosmos_emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
 _HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS | users.HANDLERS
-_LONGEST_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
+_MAX_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -84,7 +84,7 @@ class Gateway:
     async def _run(self, call: Call) -> Answer:
         """Run an operation; if it met a split that it did not name, wait and run it again."""
         named = "x-ms-documentdb-partitionkeyrangeid" in call.headers
-        give_up = asyncio.get_running_loop().time() + _LONGEST_WAIT
+        give_up = asyncio.get_running_loop().time() + _MAX_WAIT
         while True:
             try:
                 return await self._run_once(call)

@@ -13,7 +13,7 @@ import msgspec
 
 from cosmos_emulator import charges, rids
 from cosmos_emulator.containers import Container, new_etag
-from cosmos_emulator.definitions import LONGEST_TTL, checked_id
+from cosmos_emulator.definitions import MAX_TTL, checked_id
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey, check_same_container, key_in_item
@@ -357,10 +357,10 @@ def _checked_ttl(body: JsonObject) -> int | None:
     if (
         not isinstance(ttl, int)
         or isinstance(ttl, bool)
-        or not (ttl == -1 or 0 < ttl <= LONGEST_TTL)
+        or not (ttl == -1 or 0 < ttl <= MAX_TTL)
     ):
         raise bad_request(
-            f"The ttl of an item must be -1 or a number of seconds from 1 to {LONGEST_TTL}."
+            f"The ttl of an item must be -1 or a number of seconds from 1 to {MAX_TTL}."
         )
     return ttl
 

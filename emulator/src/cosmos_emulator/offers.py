@@ -17,9 +17,9 @@ from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.store import Row, Store
 
 _RU_OF_A_RANGE: Final = 10_000  # what one physical partition of Cosmos DB can do
-_MOST: Final = 10_000_000  # a thousand ranges
-_LEAST_MANUAL, _STEP_OF_MANUAL = 400, 100
-_LEAST_AUTOSCALE, _STEP_OF_AUTOSCALE = 1_000, 1_000
+_MAX_THROUGHPUT: Final = 10_000_000  # a thousand ranges
+_MIN_MANUAL, _STEP_OF_MANUAL = 400, 100
+_MIN_AUTOSCALE, _STEP_OF_AUTOSCALE = 1_000, 1_000
 _COLUMNS: Final = "SELECT rid, owner, link, throughput, autoscale, ts, etag FROM offers "
 
 
@@ -27,7 +27,7 @@ _COLUMNS: Final = "SELECT rid, owner, link, throughput, autoscale, ts, etag FROM
 class Throughput:
     """RU/s; the highest, if they scale by themselves."""
 
-    units: int = _LEAST_MANUAL
+    units: int = _MIN_MANUAL
     autoscale: bool = False
 
     @property
@@ -36,7 +36,7 @@ class Throughput:
 
     @property
     def least(self) -> int:
-        return _LEAST_AUTOSCALE if self.autoscale else _LEAST_MANUAL
+        return _MIN_AUTOSCALE if self.autoscale else _MIN_MANUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,15 +165,13 @@ def throughput_in_offer(
 
 def _checked(units: Any, *, autoscale: bool) -> Throughput:
     least, step = (
-        (_LEAST_AUTOSCALE, _STEP_OF_AUTOSCALE)
-        if autoscale
-        else (_LEAST_MANUAL, _STEP_OF_MANUAL)
+        (_MIN_AUTOSCALE, _STEP_OF_AUTOSCALE) if autoscale else (_MIN_MANUAL, _STEP_OF_MANUAL)
     )
     whole = isinstance(units, int) and not isinstance(units, bool)
-    if not whole or not least <= units <= _MOST or units % step:
+    if not whole or not least <= units <= _MAX_THROUGHPUT or units % step:
         raise bad_request(
-            f"Throughput is a number of RU/s from {least} to {_MOST:,} in steps of {step}"
-            f"{' (autoscale)' if autoscale else ''}, not {units!r}."
+            f"Throughput is a number of RU/s from {least} to {_MAX_THROUGHPUT:,} in steps of "
+            f"{step}{' (autoscale)' if autoscale else ''}, not {units!r}."
         )
     return Throughput(units=units, autoscale=autoscale)
 

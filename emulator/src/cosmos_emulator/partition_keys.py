@@ -19,7 +19,7 @@ from cosmos_emulator.json_values import UNDEFINED, JsonObject, value_at
 
 _STEP = re.compile(r'/(?:"([^"]+)"|([^/"]+))')
 _EXACT_INTEGERS = 2**53  # beyond this, a double cannot distinguish neighbours
-_MOST_PATHS: Final = 3
+_MAX_PATHS: Final = 3
 _VERSIONS: Final = (2, "V2")  # the second is how Java says it
 
 
@@ -49,8 +49,8 @@ def checked_definition(definition: Any) -> JsonObject:
             f"A partition key of {len(paths)} paths has the kind Hash (one path) or MultiHash "
             f"(a hierarchical key), not {kind!r}."
         )
-    if len(paths) > _MOST_PATHS or len(set(paths)) < len(paths):
-        raise bad_request(f"A hierarchical key has up to {_MOST_PATHS} different paths.")
+    if len(paths) > _MAX_PATHS or len(set(paths)) < len(paths):
+        raise bad_request(f"A hierarchical key has up to {_MAX_PATHS} different paths.")
     if definition.get("version", 2) not in _VERSIONS:
         raise not_supported(
             "Partition key hashing version 1", 'Say "version": 2, the default of today.'

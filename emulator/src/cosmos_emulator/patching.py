@@ -12,13 +12,13 @@ from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.items import SYSTEM_PROPERTIES
 from cosmos_emulator.json_values import JsonObject
 
-_MOST_OPERATIONS: Final = 10
+_MAX_OPERATIONS: Final = 10
 
 
 def patched(item: JsonObject, operations: Any) -> JsonObject:
     """Return the item as the operations leave it; 400 if one of them cannot be applied."""
-    if not isinstance(operations, list) or not 1 <= len(operations) <= _MOST_OPERATIONS:
-        raise bad_request(f"A patch has between 1 and {_MOST_OPERATIONS} operations.")
+    if not isinstance(operations, list) or not 1 <= len(operations) <= _MAX_OPERATIONS:
+        raise bad_request(f"A patch has between 1 and {_MAX_OPERATIONS} operations.")
     result = copy.deepcopy(item)
     for operation in operations:
         if not isinstance(operation, dict) or operation.get("op") not in list(_OPERATIONS):

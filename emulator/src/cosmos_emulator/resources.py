@@ -16,7 +16,7 @@ from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
 from cosmos_emulator.ranges import PhysicalRange
 
-_LONGEST_ETAG: Final = 19  # digits
+_MAX_ETAG: Final = 19  # digits
 _ACCOUNT: Final = "localhost"
 _REGION: Final = "South Central US"
 """By these, clients know an emulator, and keep the address that they were given."""
@@ -131,7 +131,7 @@ def read_ranges(emulator: Emulator, call: Call) -> Answer:
     seen = 0
     if "A-IM" in call.headers and "If-None-Match" in call.headers:
         text = call.headers["If-None-Match"].strip().strip('"')
-        seen = int(text) if text.isdecimal() and len(text) < _LONGEST_ETAG else 0
+        seen = int(text) if text.isdecimal() and len(text) < _MAX_ETAG else 0
         if seen >= topology:
             return Answer(status=304, headers=headers)
     current = emulator.ranges.current(number)

@@ -15,7 +15,7 @@ from cosmos_emulator.permissions import Definition, Principal, token_for
 from cosmos_emulator.resources import queried
 
 _SECONDS: Final = 3600
-_MOST_SECONDS: Final = 86_400
+_MAX_SECONDS: Final = 86_400
 _DIGITS: Final = 9  # no number of seconds has more
 _OF_THE_ACCOUNT: Final = frozenset({"read_account"})  # clients ask it for regions
 _OF_THE_CONTAINER: Final = frozenset({"read_container", "read_ranges"})  # and it for its paths
@@ -204,9 +204,9 @@ def _with_token(
 def _seconds(call: Call) -> int:
     text = call.headers.get("x-ms-documentdb-expiry-seconds", str(_SECONDS))
     seconds = int(text[:_DIGITS]) if text.isdecimal() else 0
-    if not 1 <= seconds <= _MOST_SECONDS:
+    if not 1 <= seconds <= _MAX_SECONDS:
         raise bad_request(
-            f"x-ms-documentdb-expiry-seconds is a number up to {_MOST_SECONDS}, not {text!r}."
+            f"x-ms-documentdb-expiry-seconds is a number up to {_MAX_SECONDS}, not {text!r}."
         )
     return seconds
 

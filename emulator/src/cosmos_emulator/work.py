@@ -5,7 +5,7 @@ that none keeps the process from ending. A query that nobody waits for any more 
 next step.
 
 Limits: threads take turns every few milliseconds, so each one that works makes the others
-slower. ``_MOST`` work at once; further queries wait for their turn within their budget.
+slower. ``_MAX_AT_ONCE`` work at once; further queries wait for their turn within their budget.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from cosmos_emulator.query.run import Query, ResultPage
 from cosmos_emulator.store import Row
 
 T = TypeVar("T")
-_MOST: Final = 8
+_MAX_AT_ONCE: Final = 8
 _SHORT: Final = 4_096  # characters of a query, read within a few milliseconds
 _FIRST_ROWS: Final = 200
-_MOST_ROWS: Final = 6_400  # read within a few milliseconds
+_MAX_ROWS: Final = 6_400  # read within a few milliseconds
 
 ReadRows = Callable[[int, int], list[Row]]
 """Gives (number, JSON text) of what is numbered above the first argument, by number, at most
@@ -37,7 +37,7 @@ class Work:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._free = asyncio.Semaphore(_MOST)
+        self._free = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def parsed(self, body: Mapping[str, Any], *, now: float) -> Query:
         """Read the body of a query request."""
@@ -63,7 +63,7 @@ class Work:
                 yield from found
                 if len(found) < most:
                     return
-                after, most = found[-1][0], min(2 * most, _MOST_ROWS)
+                after, most = found[-1][0], min(2 * most, _MAX_ROWS)
 
         return await self._beside(
             query.given.budget,

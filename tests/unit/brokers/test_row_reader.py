@@ -101,7 +101,7 @@ async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
 async def test_what_is_kept_of_a_row_is_counted_in_bytes_and_sections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recent_sections, "MOST_SECTIONS", 20)
+    monkeypatch.setattr(recent_sections, "MAX_SECTIONS", 20)
     cache = ObjectCache(40_000, 10_000)
     reader = reader_of(await stored_row(range(1, 201)), cache=cache)
     await reader.tail()

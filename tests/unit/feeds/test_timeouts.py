@@ -7,7 +7,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
-    LONGEST_WAIT_FOR_NEWS,
+    MAX_WAIT_FOR_NEWS,
     FeedRange,
     Position,
     RangeEnded,
@@ -48,7 +48,7 @@ async def test_a_feed_that_waits_for_news_is_given_the_time_for_it(
 ) -> None:
     class Waiting(MemoryFeed):
         async def news(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
-            await asyncio.sleep(LONGEST_WAIT_FOR_NEWS if answers else 1e9)
+            await asyncio.sleep(MAX_WAIT_FOR_NEWS if answers else 1e9)
             return [x.id for x in positions]
 
     bounded = bounded_feed(Waiting(1), timeout=1)

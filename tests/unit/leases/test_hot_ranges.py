@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.hot_ranges import LEAST_BUSY, PARTS_EACH, hot_ranges
+from changefeed.leases.hot_ranges import MIN_BUSY, PARTS_EACH, hot_ranges
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load import known
 from changefeed.leases.load_plan import TOLERANCE
@@ -99,7 +99,7 @@ def eligible(
     """Pick what the rules allow to split, if it were alone."""
     sure = [x for x in (known(y.load) for y in listed) if x is not None]
     total = sum(sure) + (len(listed) - len(sure)) * (sum(sure) / len(sure) if sure else 0.0)
-    busy = [x for x in listed if (known(x.load) or 0.0) >= LEAST_BUSY]
+    busy = [x for x in listed if (known(x.load) or 0.0) >= MIN_BUSY]
     heavy = [x for x in busy if (known(x.load) or 0.0) * fleet > tolerance * total]
     fresh = [whole_of(x, ranges) for x in listed if x.cooling]
     return [x for x in heavy if whole_of(x, ranges) not in fresh]

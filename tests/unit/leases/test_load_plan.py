@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load import coarse
-from changefeed.leases.load_plan import AT_ONCE, LEAST, TOLERANCE, plan_by_load
+from changefeed.leases.load_plan import AT_ONCE, MIN_SHARE, TOLERANCE, plan_by_load
 from changefeed.leases.plan import plan
 from tests.support import make
 
@@ -83,7 +83,7 @@ class Exhaustive:
         for owner, weight in zip(owners, self.weights, strict=True):
             total[owner] += weight
         most, least = max(total.values()), min(total.values())
-        return most <= TOLERANCE * self.fair + 1e-9 and least >= LEAST * self.fair - 1e-9
+        return most <= TOLERANCE * self.fair + 1e-9 and least >= MIN_SHARE * self.fair - 1e-9
 
     def fewest_moves(self, owners: Sequence[HostName]) -> int | None:
         found = product(self.hosts, repeat=len(self.weights))
@@ -154,7 +154,7 @@ def test_a_host_that_joins_gets_half_of_its_share_though_none_has_too_much() -> 
     after = plan_by_load(owned, alike(*HOSTS), at_once=ALL_AT_ONCE)
     share = 7.0 / 8
     gained = sum(x.load or 0 for x in moved(owned, after))
-    assert LEAST * share <= gained <= share
+    assert MIN_SHARE * share <= gained <= share
     assert set(Counter(x.owner for x in moved(owned, after)).values()) == {1}
 
 

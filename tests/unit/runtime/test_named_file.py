@@ -10,7 +10,7 @@ from changefeed.runtime.named_file import read_file, write_into
 
 pytestmark = pytest.mark.real_time
 
-MOST = 100_000
+MAX_BYTES = 100_000
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 def test_what_cannot_be_read_says_why(tmp_path: Path, pipe: Path) -> None:
-    (tmp_path / "large").write_bytes(b"x" * (MOST + 1))
+    (tmp_path / "large").write_bytes(b"x" * (MAX_BYTES + 1))
     wrong = {
         "": "directory",
         "large": "too large",
@@ -31,16 +31,16 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, pipe: Path) -> None:
     }
     for name, says in wrong.items():
         with pytest.raises(OSError, match=says):
-            read_file(tmp_path / name, most=MOST)
+            read_file(tmp_path / name, most=MAX_BYTES)
 
 
 def test_a_pipe_is_read_to_its_end_and_written_into(pipe: Path) -> None:
     """So is ``<(command)`` of a shell: open for writing, and with nothing in it yet."""
-    document = b"x" * MOST
+    document = b"x" * MAX_BYTES
     keeps_it_open = os.open(pipe, os.O_RDWR)
     writer = threading.Thread(target=write_into, args=(pipe, document))
     found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(read_file(pipe, most=MOST)))
+    reader = threading.Thread(target=lambda: found.append(read_file(pipe, most=MAX_BYTES)))
     reader.start()
     writer.start()
     writer.join(10)

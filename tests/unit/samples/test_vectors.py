@@ -19,7 +19,7 @@ from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
-LONGEST = 60
+MAX_CHARACTERS = 60
 """Of characters that the model takes."""
 
 
@@ -44,7 +44,7 @@ class Moods:
         self.asked.append(texts)
         if self.refused & set(texts):
             return self._error(400, "against the rules")
-        if max(map(len, texts)) > LONGEST:
+        if max(map(len, texts)) > MAX_CHARACTERS:
             return self._error(400, "too long", "context_length_exceeded")
         return web.json_response({"data": [{"embedding": [len(x), 1.0]} for x in texts]})
 

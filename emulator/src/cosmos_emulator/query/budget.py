@@ -10,16 +10,16 @@ from typing import Final
 
 from cosmos_emulator.errors import CosmosError, bad_request
 
-LONGEST_TEXT: Final = 4 * 1024 * 1024
+MAX_TEXT: Final = 4 * 1024 * 1024
 """So many characters a text can have that a query makes."""
-_MOST_ROWS: Final = 1_000_000  # of some hundred bytes each, where they are kept
+_MAX_ROWS: Final = 1_000_000  # of some hundred bytes each, where they are kept
 _STEPS_BETWEEN_LOOKS: Final = 256  # a look at the clock takes as long as a step
 
 
 class Budget:
     """The budget of one query, or of one page of it. Each call raises 400 when it is spent."""
 
-    def __init__(self, seconds: float, rows: int = _MOST_ROWS) -> None:
+    def __init__(self, seconds: float, rows: int = _MAX_ROWS) -> None:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
         self._rows = self._most_rows = rows
@@ -63,5 +63,5 @@ class Budget:
 
 def checked_length(length: int) -> None:
     """Raise 400 before a text is made that is too long."""
-    if length > LONGEST_TEXT:
-        raise bad_request(f"The query makes a text longer than {LONGEST_TEXT} characters.")
+    if length > MAX_TEXT:
+        raise bad_request(f"The query makes a text longer than {MAX_TEXT} characters.")

@@ -36,7 +36,7 @@ from cosmos_emulator.query.syntax import (
 from cosmos_emulator.query.values import compared, is_number, is_ordered, same, sort_key
 
 GROUP: Final = "\0group"
-_MOST_EXACT: Final = 2**63
+_MAX_EXACT: Final = 2**63
 Row = Mapping[str, Any]
 Evaluated = Callable[[Row], Any]
 
@@ -251,7 +251,7 @@ def _arithmetic(operator: str, left: Any, right: Any) -> Any:
 
 def _as_number(value: float) -> float:
     """Return a number as an account keeps it: beyond 64 bits it is not exact."""
-    return value if -_MOST_EXACT <= value < _MOST_EXACT else float(value)
+    return value if -_MAX_EXACT <= value < _MAX_EXACT else float(value)
 
 
 def _sum(values: list[Any]) -> Any:

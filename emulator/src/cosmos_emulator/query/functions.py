@@ -15,7 +15,7 @@ from cosmos_emulator.query.budget import Budget, checked_length
 from cosmos_emulator.query.matching import is_match
 from cosmos_emulator.query.values import identity, is_number, same, type_rank
 
-_MOST_REPLICATED: Final = 10_000  # characters
+_MAX_REPLICATED: Final = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def _index_of(text: str, part: str, start: Any = 0) -> int:
 
 
 def _replicated(text: str, times: Any) -> Any:
-    fits = times >= 0 and len(text) * times <= _MOST_REPLICATED
+    fits = times >= 0 and len(text) * times <= _MAX_REPLICATED
     return text * int(times) if fits else UNDEFINED
 
 

@@ -28,11 +28,11 @@ from cosmos_emulator.query.values import identity, sort_key
 from cosmos_emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
-_MOST_RESULTS: Final = 2**31 - 1
-_LONGEST_QUERY: Final = 262_144  # characters, as the document of an account says
+_MAX_RESULTS: Final = 2**31 - 1
+_MAX_QUERY: Final = 262_144  # characters, as the document of an account says
 _SECONDS_OF_CONDITION: Final = 0.2  # of a patch, which nothing runs beside
-_LONGEST_RUN: Final = 20_000  # of a sort that other threads wait for
-_LONGEST_NUMBER: Final = 18  # digits
+_MAX_RUN: Final = 20_000  # of a sort that other threads wait for
+_MAX_NUMBER: Final = 18  # digits
 _BY_HASH: Final = (
     "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk >= ? "
     "AND epk < ? ORDER BY number LIMIT ?"
@@ -96,9 +96,9 @@ def parsed(body: Mapping[str, Any], *, now: float, budget: Budget) -> Query:
         raise bad_request(
             'The parameters of a query are [{"name": "@x", "value": 1}].'
         ) from error
-    if len(text) > _LONGEST_QUERY:
+    if len(text) > _MAX_QUERY:
         raise bad_request(
-            f"The SQL query text exceeded the maximum limit of {_LONGEST_QUERY} characters."
+            f"The SQL query text exceeded the maximum limit of {_MAX_QUERY} characters."
         )
     return Query(select=parse(text), given=Given(parameters=parameters, now=now, budget=budget))
 
@@ -116,9 +116,9 @@ def whole_number(expression: Expression | None, query: Query, what: str) -> int:
         return 0
     value = Compiler(query.given, _answer).compiled(expression)({})
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not 0 <= value <= _MOST_RESULTS:
+    if not is_whole or not 0 <= value <= _MAX_RESULTS:
         raise bad_request(
-            f"{what} must be a whole number up to {_MOST_RESULTS}, not {str(value)[:40]!r}."
+            f"{what} must be a whole number up to {_MAX_RESULTS}, not {str(value)[:40]!r}."
         )
     return int(value)
 
@@ -136,7 +136,7 @@ def _behind(continuation: str | None, kind: str) -> int:
     if not continuation:  # clients send an empty one at the start
         return 0
     name, _, number = continuation.partition(":")
-    if name != kind or not number.isdecimal() or len(number) > _LONGEST_NUMBER:
+    if name != kind or not number.isdecimal() or len(number) > _MAX_NUMBER:
         raise bad_request(f"The continuation {continuation!r} does not belong to this query.")
     return int(number)
 
@@ -233,8 +233,8 @@ def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> list[
 
 def _sorted(rows: list[Names], key: Callable[[Names], Any], descending: bool) -> list[Names]:  # noqa: FBT001
     """Sort as ``sorted`` does, but in runs: no other thread goes on while one is sorted."""
-    starts = range(0, len(rows), _LONGEST_RUN)
-    runs = [sorted(rows[x : x + _LONGEST_RUN], key=key, reverse=descending) for x in starts]
+    starts = range(0, len(rows), _MAX_RUN)
+    runs = [sorted(rows[x : x + _MAX_RUN], key=key, reverse=descending) for x in starts]
     return list(heapq.merge(*runs, key=key, reverse=descending))
 
 

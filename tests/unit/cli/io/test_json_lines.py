@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.cli.io.json_lines import LONGEST_LINE, BadLine, Fields, Lines, record_of
+from changefeed.cli.io.json_lines import MAX_LINE, BadLine, Fields, Lines, record_of
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 
@@ -64,7 +64,7 @@ def test_seconds_since_1970_and_all_that_calendars_have_are_times(
         (b'{"k": "a", "t": "0001-01-01T00:00:00+14:00"}', "years 1 to 9999$"),
         (b'{"k": "a", "t": 1, "op": "upsert"}', "insert, replace, delete, but 'upsert'"),
         (b'{"k": "a", "t": 1, "op": {}}', "insert, replace, delete, but"),
-        (b" " + b"x" * (LONGEST_LINE + 1), "longer than"),
+        (b" " + b"x" * (MAX_LINE + 1), "longer than"),
     ],
     ids=lambda x: x[:30] if isinstance(x, bytes) else "",
 )
@@ -93,6 +93,6 @@ def test_lines_are_the_same_in_whatever_blocks_they_come(
 def test_a_line_that_is_too_long_is_one_bad_line_whatever_follows_of_it() -> None:
     lines, block = Lines(), b"x" * (1024 * 1024)
     cut = [line for _ in range(40) for line in lines.cut(block)]
-    assert [len(x) > LONGEST_LINE for x in cut] == [True]
+    assert [len(x) > MAX_LINE for x in cut] == [True]
     assert lines.cut(b'{"k":1}\n{"k":2}\nrest') == [b'{"k":2}']
     assert lines.cut(b"") == [b"rest"]

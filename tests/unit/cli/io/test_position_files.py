@@ -47,7 +47,7 @@ def test_an_entry_of_another_form_is_named(tmp_path: Path, wrong: bytes) -> None
 def test_what_goes_on_for_ever_is_no_file_of_positions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(position_files, "_MOST", 2**20)
+    monkeypatch.setattr(position_files, "_MAX_BYTES", 2**20)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=_Endless()))
     with pytest.raises(UserError, match="too large"):
         read_positions("-")

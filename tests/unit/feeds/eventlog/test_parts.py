@@ -100,7 +100,7 @@ def part(low: int, high: int, of: PartitionInfo) -> parts_of.Part[PartitionInfo]
 async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_it_came(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parts_of, "_LONGEST_SCAN", 0.05)
+    monkeypatch.setattr(parts_of, "_MAX_SCAN", 0.05)
     place = virtual_part_of("k")
 
     async def read(_: PartitionInfo, after: Position, limit: int) -> Page:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.blob.metadata import LONGEST, Found, record_in, stored
+from changefeed.stores.blob.metadata import MAX_METADATA, Found, record_in, stored
 from changefeed.stores.blob.store import blob_name
 from changefeed.stores.store import Record
 
@@ -34,7 +34,7 @@ def test_a_record_is_in_headers_that_have_no_spaces_and_nothing_beyond_ascii() -
 def test_what_is_too_long_for_headers_is_in_the_content() -> None:
     record = reached("x" * 9000)
     kept = stored(record)
-    assert sum(map(len, kept.metadata.values())) <= LONGEST
+    assert sum(map(len, kept.metadata.values())) <= MAX_METADATA
     seen = found(dict(kept.metadata))
     assert seen.content_needed
     assert record_in("checkpoint", seen, kept.content) == record
