@@ -186,9 +186,9 @@ class Reader:
             if room <= 0:
                 break
             try:
-                read = partial(self._read, page.position, room)
-                more = await self._retrier.call("read", read)
-            except (RangeEnded, RangeRefused):
+                async with asyncio.timeout_at(until):
+                    more = await self._read(page.position, room)
+            except (RangeEnded, FeedError, TimeoutError):
                 break  # whoever asks again is told again
             page = Page(changes=[*page.changes, *more.changes], position=more.position)
             if not more.changes:

@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+import pytest
+
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Page, Position, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
@@ -14,7 +17,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.lease import HostName
 from tests.support import make
-from tests.support.calls import Calls
+from tests.support.calls import NEVER, Calls
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -84,6 +87,21 @@ async def test_a_full_page_is_not_waited_with_and_no_page_is_fuller() -> None:
         second = pages.next_nowait()
         assert isinstance(second, Page)
         assert [x.sequence for x in second.changes] == [11, 12]
+
+
+@pytest.mark.parametrize("lasting", [0.1, NEVER], ids=["fails", "is silent"])
+async def test_what_is_collected_is_handed_over_when_the_feed_stops_answering(
+    lasting: float,
+) -> None:
+    reads = Calls()
+    async with reading(make.memory_feed(1, 2), reads, batch_wait=5) as pages:
+        await asyncio.sleep(1.5)
+        reads.failing["read"] = FeedUnavailable("down")
+        reads.lasting["read"] = lasting
+        await asyncio.sleep(30)
+        page = pages.next_nowait()
+        assert isinstance(page, Page)
+        assert len(page.changes) == 2
 
 
 async def test_what_is_collected_when_the_range_ends_comes_before_its_end() -> None:
