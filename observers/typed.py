@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverRefused
@@ -22,8 +22,8 @@ _NO_IMAGE = b"null"
 
 
 def decoder_of(function: Any, name: str) -> Decode | None:
-    """Return what gives changes the type that the last parameter of ``function`` is annotated
-    with; ``None`` if that is any.
+    """Return what gives changes the type that a parameter of ``function`` is annotated with;
+    ``None`` if that is any.
 
     Raise ``ObserverRefused`` for a type whose name cannot be found, or that nothing can be made
     of.
@@ -58,7 +58,12 @@ class _Typed(Change[Any], frozen=True, kw_only=True, gc=False):
 
 
 def _decoder(wanted: Any, name: str) -> Decode:
-    parse = _of_pydantic(wanted) if _is_of_pydantic(wanted) else _of_msgspec(wanted, name)
+    try:
+        of_pydantic = _is_of_pydantic(wanted)
+        parse = _of_pydantic(wanted) if of_pydantic else msgspec.json.Decoder(wanted).decode
+    except (TypeError, NameError, PydanticUserError) as error:
+        why = str(error).partition("\n")[0]
+        raise ObserverRefused(f"{name} takes changes of {wanted!r}: {why}") from error
 
     def decode(changes: Sequence[Change]) -> Sequence[Change]:
         return [_typed(x, parse) for x in changes]
@@ -88,15 +93,10 @@ def _typed(change: Change, parse: Callable[[bytes], Any]) -> Change:
     )
 
 
-def _of_msgspec(wanted: Any, name: str) -> Callable[[bytes], Any]:
-    try:
-        return msgspec.json.Decoder(wanted).decode
-    except TypeError as error:
-        raise ObserverRefused(f"{name} takes changes of {wanted!r}: {error}") from error
-
-
 def _of_pydantic(wanted: Any) -> Callable[[bytes], Any]:
-    return TypeAdapter[Any](wanted).validate_json
+    adapter = TypeAdapter[Any](wanted)
+    adapter.rebuild()  # a name that was not known when the model was made is looked for now
+    return adapter.validate_json
 
 
 def _is_of_pydantic(wanted: Any) -> bool:

@@ -145,10 +145,31 @@ async def test_a_type_that_cannot_be_found_or_made_is_refused() -> None:
     async def of_unknown(changes: "Sequence[Change[Nowhere]]") -> None: ...  # type: ignore[name-defined] # noqa: F821
     async def of_two_structs(changes: Sequence[Change[Struct | Tagged]]) -> None: ...
 
+    async def of_model_or_handle(changes: Sequence[Change[Model | Handle]]) -> None: ...
+    async def of_unfinished(changes: Sequence[Change[Unfinished]]) -> None: ...
+    async def of_half_a_struct(changes: Sequence[Change[HalfAStruct]]) -> None: ...
+
     with pytest.raises(ObserverRefused, match="Nowhere"):
         await deliver(of_unknown, [cents(1, b"{}")])
     with pytest.raises(ObserverRefused, match="Struct"):
         await deliver(of_two_structs, [cents(1, b"{}")])
+    with pytest.raises(ObserverRefused, match="Handle"):
+        await deliver(of_model_or_handle, [cents(1, b"{}")])
+    with pytest.raises(ObserverRefused, match="Nowhere"):
+        await deliver(of_unfinished, [cents(1, b"{}")])
+    with pytest.raises(ObserverRefused, match="Nowhere"):
+        await deliver(of_half_a_struct, [cents(1, b"{}")])
+
+
+class Handle: ...
+
+
+class Unfinished(BaseModel):
+    cents: "Nowhere"  # type: ignore[name-defined] # noqa: F821
+
+
+class HalfAStruct(msgspec.Struct):
+    cents: "Nowhere"  # type: ignore[name-defined] # noqa: F821
 
 
 class Tagged(msgspec.Struct):
