@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -59,6 +60,14 @@ _ASK_TO_WAIT = {429, 503}
 def _endpoint(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError("should begin with https:// or http://")
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("should name a host, and a port of 1 to 65535 if any")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "should have no user and password: errors show it. Write 'Basic ' and the base64 "
+            "of USER:PASSWORD to an authorization_file"
+        )
     return url
 
 
@@ -237,7 +246,7 @@ class _Answer:
             return float(said[:_DIGITS])
         try:
             until = parsedate_to_datetime(said)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         if until.tzinfo is None:
             until = until.replace(tzinfo=UTC)
@@ -298,7 +307,7 @@ def _is_json(body: bytes) -> bool:
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
         body.decode()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True
 

@@ -21,6 +21,7 @@ from changefeed.testing.observers import Delivered, RecordingContext, deliver
 from tests.support import make
 
 pytestmark = pytest.mark.real_time
+FAR_AWAY = "Thu, 01 Jan 2026 00:00:00 +99999999999999999999"
 
 
 class Endpoint:
@@ -92,11 +93,12 @@ async def test_a_change_is_an_event_with_its_body_as_it_is(endpoint: Endpoint) -
         ),
         make.change(4, key="ada", operation=Operation.DELETE, body=b""),
         make.change(5, key="ada", body=b'{"torn": "\xff'),
+        make.change(6, key="ada", body=b"[" * 100_000 + b"]" * 100_000),
     ]
-    assert (await post(endpoint, changes)).done_up_to == 5
+    assert (await post(endpoint, changes)).done_up_to == 6
     assert endpoint.headers[0]["content-type"] == CONTENT_TYPE
     assert b'"data":{"price": 1.50, "big": 1e400}' in endpoint.posts[0]
-    first, deleted, torn = endpoint.events[0]
+    first, deleted, torn, deep = endpoint.events[0]
     del first["data"]
     assert first == {
         "id": "r1:3",
@@ -114,6 +116,7 @@ async def test_a_change_is_an_event_with_its_body_as_it_is(endpoint: Endpoint) -
     assert deleted["type"] == "changefeed.delete"
     assert not {"data", "data_base64", "datacontenttype"} & set(deleted)
     assert base64.b64decode(torn["data_base64"]) == changes[2].body
+    assert base64.b64decode(deep["data_base64"]) == changes[3].body
 
 
 async def test_batches_go_over_one_connection_in_order_and_bounded(endpoint: Endpoint) -> None:
@@ -151,13 +154,24 @@ async def test_what_the_endpoint_names_has_failed_and_what_follows_of_its_key(
         (web.Response(status=400, text="no such customer"), "no such customer"),
         (web.Response(status=500, text="\x1b[2Jfell over"), "500"),
         (web.Response(status=503), "503"),
+        (web.Response(status=503, headers={"Retry-After": FAR_AWAY}), "503"),
         (web.Response(status=302, headers={"Location": "http://elsewhere/"}), "elsewhere"),
         (web.Response(body=b'{"batchItemFailures": [1]}'), "batchItemFailures"),
         (failing("r1:77"), "r1:77"),
         (failing(""), "not posted"),
         (web.Response(body=b"x" * (2**20 + 1)), str(2**20)),
     ],
-    ids=["refused", "broken", "away", "moved", "unreadable", "unknown", "nameless", "endless"],
+    ids=[
+        "refused",
+        "broken",
+        "away",
+        "zone",
+        "moved",
+        "unreadable",
+        "unknown",
+        "nameless",
+        "endless",
+    ],
 )
 async def test_any_other_answer_is_a_failure_that_says_so(
     endpoint: Endpoint, answer: web.Response, fact: str
@@ -225,13 +239,16 @@ async def test_posts_are_signed_with_what_the_file_holds_by_then(
     ("option", "fact"),
     [
         ({"url": "ftp://here"}, "https://"),
+        ({"url": "https:///changes"}, "host"),
+        ({"url": "http://here:port/"}, "port"),
+        ({"url": "http://ada:secret@here/"}, "authorization_file"),
         ({"timeout": 0.0}, "greater than 0"),
         ({"max_body": 0}, "greater than 0"),
         ({"secret_file": "missing"}, "missing"),
         ({"secret_file": "secret"}, "base64"),
         ({"authorization_file": "empty"}, "empty"),
     ],
-    ids=["url", "timeout", "body", "missing", "secret", "empty"],
+    ids=["url", "nowhere", "port", "password", "timeout", "body", "missing", "secret", "empty"],
 )
 def test_what_cannot_be_is_refused_before_a_host_starts(
     option: dict[str, object], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
