@@ -55,7 +55,7 @@ class Checkpointer:
         self._retrier = retrier
         self._clock = asyncio.get_running_loop().time
         self.progress = Progress(owned.stored, feed.position_after)
-        self.failures: Callable[[], Mapping[str, int]] = dict
+        self.failures: Callable[[], Mapping[int, int]] = dict
         """Returns what counts against the first changes of keys."""
         self._moved = False  # since the last that was said
         self._said = 0

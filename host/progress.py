@@ -142,8 +142,8 @@ class Progress:
             return changes[0].sequence, before
         return self._read_to + 1, self.end
 
-    def checkpoint(self, failures: Mapping[str, int]) -> Checkpoint:
-        """Return what is done by now. ``failures`` count against the first changes of keys."""
+    def checkpoint(self, failures: Mapping[int, int]) -> Checkpoint:
+        """Return what is done by now. ``failures`` count against changes, by sequence."""
         lowest, before = self._lowest()
         position = before if isinstance(before, str) else self._position_after(before)
         if not self._resuming and self._highest_done < lowest:
@@ -151,7 +151,7 @@ class Progress:
         high, holes = self._holes(failures)
         return Checkpoint(position, high, holes)
 
-    def _holes(self, failures: Mapping[str, int]) -> tuple[int, tuple[Hole, ...]]:
+    def _holes(self, failures: Mapping[int, int]) -> tuple[int, tuple[Hole, ...]]:
         holes = dict[str, Hole]()
         high = max(self._read_to, self._resumed_high)
         if self._whole:
@@ -163,7 +163,7 @@ class Progress:
             if len(holes) == MAX_HOLES:
                 high = x.sequence - 1
                 break
-            holes[key] = Hole(key, x.sequence, failures.get(x.key, 0))
+            holes[key] = Hole(key, x.sequence, failures.get(x.sequence, 0))
         if self._resuming:
             for key, old in self._resumed.items():
                 unread = old if old.sequence > self._read_to else Hole(key, self._read_to + 1)

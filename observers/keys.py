@@ -132,9 +132,9 @@ class Keys:
         return why
 
     @property
-    def failures(self) -> Mapping[str, int]:
-        """What counts against the first changes of keys."""
-        return {name: why.failures for name, why in self.waiting.items()}
+    def failures(self) -> Mapping[int, int]:
+        """What counts against changes for which keys wait, by sequence."""
+        return {why.change.sequence: why.failures for why in self.waiting.values()}
 
     @property
     def due(self) -> float | None:
@@ -175,7 +175,8 @@ class Keys:
 
     def restart(self, changes: Sequence[Change]) -> None:
         """Begin again with what is not done, in order, and other observers. Keys that wait go
-        on waiting.
+        on waiting, unless a change comes before the one that failed: an observer returned from
+        it and has not acknowledged it.
         """
         waiting, self._waiting = self._waiting, {}
         self._keys, self._ready, self.held = {}, 0, len(changes)
@@ -186,7 +187,7 @@ class Keys:
             self.outage.end_try()
         self._queue(changes)
         for name, why in waiting.items():
-            if name in self._keys:
+            if name in self._keys and self._keys[name].queue[0] == why.change:
                 self._wait(name, why)
 
     def ask(self, key: str, *, aside: bool) -> bool:

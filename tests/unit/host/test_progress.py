@@ -34,7 +34,7 @@ def test_what_is_done_in_order_costs_a_position_and_nothing_else() -> None:
 def test_a_key_that_waits_is_a_hole_in_what_is_done() -> None:
     progress = read(*CHANGES)
     progress.done([ONE, THREE, FIVE])
-    assert progress.checkpoint({"k2": 3}) == Checkpoint(
+    assert progress.checkpoint({2: 3}) == Checkpoint(
         Position("1"), 5, (hole(TWO, 3), hole(FOUR))
     )
 
@@ -63,7 +63,7 @@ def test_the_next_owner_is_handed_what_is_in_holes_and_above_them() -> None:
     assert [x.sequence for x in progress.read(CHANGES[1:], Position("5"))] == [2, 5]
     assert progress.failures(CHANGES[1:]) == {2: 2}
     progress.done([FIVE])
-    assert progress.checkpoint({"k2": 2}) == Checkpoint(Position("1"), 5, (hole(TWO, 2),))
+    assert progress.checkpoint({2: 2}) == Checkpoint(Position("1"), 5, (hole(TWO, 2),))
 
 
 def test_what_an_owner_before_has_done_stays_done_though_this_one_has_not_read_it() -> None:

@@ -240,6 +240,13 @@ async def test_a_checkpoint_of_a_later_change_passes_over_none_that_failed(
         assert handing.left == [3]
 
 
+async def test_a_failure_does_not_count_against_a_change_that_is_not_acknowledged_yet() -> None:
+    handing = Handing(lambda: picky(2), checkpoint="manual", **ASIDE)
+    await handing.process(batch(2, keys=1), seconds=0.1)
+    assert handing.left == [1, 2]
+    assert not handing.keys.waiting, "1 comes first of its key, and has never failed alone"
+
+
 async def test_with_manual_checkpoints_what_an_observer_has_returned_from_is_not_done() -> None:
     observer = Picky()
     handing = Handing(lambda: observer, checkpoint="manual")
