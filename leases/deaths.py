@@ -69,6 +69,10 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         is_cleared = self.noted == self.suspect
         return replace(left, suspect=None, with_suspect=0) if is_cleared else left
 
+    def taken(self) -> "Deaths":
+        """Another owner goes on. The last one may have died of what it noted, or live."""
+        return replace(self, noted=None)
+
     def progressed(self) -> "Deaths":
         """The position has moved: nobody died of what lay there."""
         return Deaths(care=self.care, noted=self.noted)

@@ -134,7 +134,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
-            deaths=left if left.noted is None else left.returned(0),
+            deaths=left if left.noted is None else left.taken(),
             cooling=self.cooling or self.owner not in (None, host),
         )
 

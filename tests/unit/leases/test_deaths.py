@@ -110,6 +110,15 @@ def test_whoever_takes_a_lease_from_the_living_begins_without_their_note() -> No
         assert taken.deaths == deaths
 
 
+def test_a_steal_does_not_clear_a_suspect() -> None:
+    suspected = NO_DEATHS.died(read=7).died(read=7).noting(3).died(read=7)
+    lease = make.lease("r0").taken_by(A, FIRST, suspected)
+    noted = dataclasses.replace(lease, deaths=suspected.noting(3))
+    stolen = noted.taken_by(B, SECOND)
+    assert stolen.deaths == suspected
+    assert stolen.deaths.suspect == 3
+
+
 def test_after_an_orderly_end_the_next_owner_goes_on_with_care_and_no_deaths_in_a_row() -> None:
     twice = NO_DEATHS.died(read=7).died(read=7)
     assert twice == Deaths(count=2, care=7)
