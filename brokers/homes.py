@@ -67,7 +67,8 @@ class HomeWarmer:
         room = self._settings.cache_bytes
         since = self._warmed or era.number - 1
         for collection, partition in coming_home(CatalogIndex(catalog), self._name, since):
-            if self._catalogs.newest.era != era:
+            now = self._catalogs.newest.era
+            if now is None or (now.number, now.state) != (era.number, era.state):
                 return
             room -= await self._warm(catalog, collection, partition)
             if room <= 0:
