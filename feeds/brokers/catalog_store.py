@@ -85,14 +85,15 @@ class CatalogStore:
 
     async def refresh(self) -> Catalog:
         """Read the catalog, if it has changed; return the newest."""
-        asked, known, version = self._clock(), self.newest.number, self._version
-        found = await self._store.newer(CATALOG, version)
+        asked, known = self._clock(), self.newest
+        found = await self._store.newer(CATALOG, self._version)
         if found is not None:
             catalog = decode_catalog(found.data, self._cluster.identity)
-            if catalog.number <= known:
+            if catalog.number <= known.number and catalog != known:
                 raise ClusterRefused(
-                    f"the catalog is number {catalog.number} now, and was {known} before: the "
-                    f"store was restored from an older copy. Start all brokers again"
+                    f"the catalog is number {catalog.number} now, and was {known.number} "
+                    f"before: the store was restored from an older copy. Start all brokers "
+                    f"again"
                 )
             self._take(catalog, found.version)
         self.confirmed_at = max(self.confirmed_at, asked)
@@ -133,3 +134,5 @@ class CatalogStore:
         if catalog.number > self.newest.number:
             self.newest, self._version = catalog, version
             self.on_newer()
+        elif catalog == self.newest:  # a store that was copied has new versions
+            self._version = version

@@ -13,7 +13,7 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import version_of
+from changefeed.feeds.brokers.stores.store import MISSING, version_of
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.ids import range_id
@@ -194,6 +194,28 @@ async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
     assert (await reader.refresh()).number == 5
     assert reader.newest == writer.newest
     assert [x for x in store.objects if x.startswith("catalog")] == ["catalog"]
+
+
+async def test_the_same_catalog_under_another_version_is_no_older_copy() -> None:
+    """A store that was copied, or that is encrypted anew, has new versions of all objects."""
+
+    class Copied(MemoryStore):
+        copies = 0
+
+        def _version(self, key: str) -> str:
+            return f"{self.copies} {super()._version(key)}" if key in self.objects else MISSING
+
+        async def replace(self, key: str, data: bytes, version: str) -> str | None:
+            done = await super().replace(key, data, version)
+            return None if done is None else self._version(key)
+
+    store = Copied()
+    catalogs = CatalogStore(store, await open_cluster(store))
+    await create_collection(catalogs, "c0")
+    store.copies += 1
+    assert (await catalogs.refresh()).number == 1
+    await create_collection(catalogs, "c1")
+    assert catalogs.newest.number == 2
 
 
 async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() -> None:
