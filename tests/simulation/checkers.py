@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change, FeedRange, RangeId
-from changefeed.leases.lease import KeptCheckpoint, Lease
+from changefeed.leases.lease import Incarnation, KeptCheckpoint, Lease, Member
 
 from .progress import Lines, Progress, Violation
 
@@ -62,6 +62,7 @@ class Checker:
         self.now: Callable[[], float] = lambda: 0.0
         """The time of the world, in seconds."""
         self._moved_at: dict[RangeId, float] = {}  # the signs of life of leases
+        self._beat_at: dict[Incarnation, float] = {}  # and of hosts
         self._wrong_clocks = False
         self.calls: Counter[str] = Counter()
         """How often each process has called an observer."""
@@ -282,9 +283,17 @@ class Checker:
         if begins and self._wrong_clocks and still >= _TWO_RENEWALS:
             self._taken[range_id] = after.epoch - 1  # stamps made it look older
 
-    def was_written(self, range_id: RangeId, *, since: float) -> bool:
-        """Whether its lease was written since then, as an owner does that has come and gone."""
-        return self._moved_at.get(range_id, since) > since
+    def beat(self, member: Member) -> None:
+        """A host has written its member record."""
+        self._beat_at[member.incarnation] = self.now()
+
+    def owner_was_alive(self, range_id: RangeId, *, since: float) -> bool:
+        """Whether its owner has shown that it lives since then, though it may be gone again: by
+        a write of the lease, or by a heartbeat.
+        """
+        owner = self.leases[range_id].incarnation
+        beat = since if owner is None else self._beat_at.get(owner, since)
+        return max(beat, self._moved_at.get(range_id, since)) > since
 
     def _given_up(self, before: Lease, writer: str) -> None:
         """A lease is its owner's no more, whichever process has written that."""

@@ -142,7 +142,7 @@ class Limits:
             x.range_id
             for x in leases
             if x.owner not in readers
-            and not world.checker.was_written(x.range_id, since=now - _LOOK)
+            and not world.checker.owner_was_alive(x.range_id, since=now - _LOOK)
             and _is_open(x, [*leases] if x.range.parents else [])
         ]
         self._watch.look(now, unread=unread, able=able, others=others)

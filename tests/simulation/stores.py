@@ -178,16 +178,18 @@ class Witness:
         self._checker = checker
         self._writer = writer
         self._created = created
+        self._own = {
+            "list_fleet": self._list_fleet,
+            "put_member": self._put_member,
+            "delete": self._delete,
+            "remove_member": self._remove_member,
+        }
         show_methods(self, store)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name == "list_fleet" and not self._lists_changes:
-            return self._list_all
-        if name == "delete":
-            return self._delete
-        if name == "remove_member":
-            return self._remove_member
+        if (own := self._own.get(name)) is not None:
+            return own
         if name not in _WRITES:
             return method
 
@@ -205,9 +207,20 @@ class Witness:
 
         return watched
 
-    async def _list_all(self, _: str = WHOLE, heartbeat: Member | None = None) -> ListedFleet:
-        found: ListedFleet = await self._store.list_fleet(WHOLE, heartbeat)
-        return replace(found, total=None, token=WHOLE)
+    async def _list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        since = token if self._lists_changes else WHOLE
+        found: ListedFleet = await self._store.list_fleet(since, heartbeat)
+        if heartbeat is not None:
+            self._checker.beat(heartbeat)
+        return found if self._lists_changes else replace(found, total=None, token=WHOLE)
+
+    async def _put_member(self, member: Member) -> Member | None:
+        written: Member | None = await self._store.put_member(member)
+        if written is not None:
+            self._checker.beat(written)
+        return written
 
     async def _remove_member(self, member: Member) -> None:
         await self._store.remove_member(member)

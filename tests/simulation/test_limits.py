@@ -65,3 +65,8 @@ def test_a_world_whose_hosts_list_in_a_loop_is_found_out(
     monkeypatch.setattr(Decision, "wait", lambda *_, **__: 0.05)
     with pytest.raises(Violation, match=r"called list/list_fleet \d+ times in"):
         simulate(10_000)
+
+
+def test_an_owner_that_wakes_for_half_a_second_and_is_killed_has_lived_until_then() -> None:
+    """It beats between two looks: its leases expire that much later."""
+    simulate(45_695_734, "cosmos", wild=True)
