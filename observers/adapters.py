@@ -132,9 +132,14 @@ class _Adapted:
             await self._call(self._object.open, context)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        given = changes if self._plan.decode is None else self._plan.decode(changes)
+        decode = self._plan.decode
+        given = changes if decode is None else await self._decoded(decode, changes)
         arguments = (context, given) if self._plan.takes_context else (given,)
         await self._call(self._object.process, *arguments)
+
+    async def _decoded(self, decode: Decode, changes: Sequence[Change]) -> Sequence[Change]:
+        """Decode in the thread of a plain observer, so that the event loop goes on."""
+        return decode(changes) if self._plan.all_async else await self._run(decode, changes)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         try:

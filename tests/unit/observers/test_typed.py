@@ -1,13 +1,14 @@
 """Observers that are annotated with the type of their changes."""
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
 import msgspec
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from changefeed.feeds.feed import Change, Operation
 from changefeed.observers.errors import ObserverRefused
@@ -134,6 +135,29 @@ async def test_a_delete_without_an_image_is_none_where_that_is_allowed() -> None
         assert (await deliver(observer, [delete])).failure is None
     assert SEEN == [None, None, None]
     assert "delete" in str((await deliver(of_struct, [delete])).failure)
+
+
+async def test_a_plain_observer_has_its_changes_decoded_in_its_thread() -> None:
+    class Where(BaseModel):
+        cents: int
+
+        @field_validator("cents")
+        @classmethod
+        def note(cls, cents: int) -> int:
+            SEEN.append(threading.get_ident())
+            return cents
+
+    def plain(changes: list[Change[Where]]) -> None:
+        SEEN.extend(threading.get_ident() for _ in changes)
+
+    async def of_the_loop(changes: list[Change[Where]]) -> None:
+        SEEN.extend(threading.get_ident() for _ in changes)
+
+    await deliver(plain, [cents(1, b'{"cents": 5}')])
+    await deliver(of_the_loop, [cents(1, b'{"cents": 5}')])
+    here = threading.get_ident()
+    assert SEEN[0] == SEEN[1] != here
+    assert SEEN[2:] == [here, here]
 
 
 async def test_a_container_of_models_is_validated_by_pydantic() -> None:
