@@ -179,21 +179,20 @@ class Reader:
 
     async def _collected(self, page: Page) -> Page:
         """Return a page with what comes behind it for a while, as large as pages may be."""
-        now = asyncio.get_running_loop().time
+        now, most = asyncio.get_running_loop().time, self._settings.page_size
         until = now() + self._settings.batch_wait
-        while not self._stopped and now() < until:
-            room = self._settings.page_size - len(page.changes)
-            if room <= 0:
-                break
+        changes, position = [*page.changes], page.position
+        while not self._stopped and len(changes) < most and now() < until:
             try:
                 async with asyncio.timeout_at(until):
-                    more = await self._read(page.position, room)
+                    more = await self._read(position, most - len(changes))
             except (RangeEnded, FeedError, TimeoutError):
                 break  # whoever asks again is told again
-            page = Page(changes=[*page.changes, *more.changes], position=more.position)
+            changes += more.changes
+            position = more.position
             if not more.changes:
                 await asyncio.sleep(min(self._settings.poll_interval, until - now()))
-        return page
+        return Page(changes=changes, position=position)
 
     async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
         """Wait for room; drop what comes after the reading was stopped."""

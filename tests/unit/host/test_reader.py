@@ -1,14 +1,14 @@
 """Pages that are fetched before the observer wants them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import FeedRange, Page, Position, RangeEnded, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Page, Position, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.load_meter import LoadMeter, SharedTime
@@ -50,6 +50,13 @@ async def reading(
     filling.cancel()
 
 
+def changes_in(pages: Reader) -> Sequence[Change]:
+    """Return those of the next page, which is there."""
+    page = pages.next_nowait()
+    assert isinstance(page, Page)
+    return page.changes
+
+
 async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
     reads = Calls()
     async with reading(make.memory_feed(1, 100), reads) as pages:
@@ -68,9 +75,7 @@ async def test_changes_are_collected_for_a_while_and_no_longer() -> None:
             assert pages.next_nowait() is None
             feed.append("another")
         await asyncio.sleep(2)
-        page = pages.next_nowait()
-        assert isinstance(page, Page)
-        assert len(page.changes) == 4
+        assert len(changes_in(pages)) == 4
 
 
 async def test_a_full_page_is_not_waited_with_and_no_page_is_fuller() -> None:
@@ -80,13 +85,9 @@ async def test_a_full_page_is_not_waited_with_and_no_page_is_fuller() -> None:
         for _ in range(5):
             feed.append("another")
         await asyncio.sleep(1.5)
-        first = pages.next_nowait()
-        assert isinstance(first, Page)
-        assert len(first.changes) == 10
+        assert len(changes_in(pages)) == 10
         await asyncio.sleep(62)
-        second = pages.next_nowait()
-        assert isinstance(second, Page)
-        assert [x.sequence for x in second.changes] == [11, 12]
+        assert [x.sequence for x in changes_in(pages)] == [11, 12]
 
 
 @pytest.mark.parametrize("lasting", [0.1, NEVER], ids=["fails", "is silent"])
@@ -99,9 +100,7 @@ async def test_what_is_collected_is_handed_over_when_the_feed_stops_answering(
         reads.failing["read"] = FeedUnavailable("down")
         reads.lasting["read"] = lasting
         await asyncio.sleep(30)
-        page = pages.next_nowait()
-        assert isinstance(page, Page)
-        assert len(page.changes) == 2
+        assert len(changes_in(pages)) == 2
 
 
 async def test_what_is_collected_when_the_range_ends_comes_before_its_end() -> None:
@@ -110,8 +109,6 @@ async def test_what_is_collected_when_the_range_ends_comes_before_its_end() -> N
         await asyncio.sleep(1.5)
         feed.split_range(R0)
         await asyncio.sleep(3)
-        page = pages.next_nowait()
-        assert isinstance(page, Page)
-        assert len(page.changes) == 2
+        assert len(changes_in(pages)) == 2
         await asyncio.sleep(1)
         assert isinstance(pages.next_nowait(), RangeEnded)
