@@ -7,7 +7,7 @@ has seen it: the batch is taken apart, as after any failure, until the change is
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -100,14 +100,9 @@ def _of_pydantic(wanted: Any) -> Callable[[bytes], Any]:
 
 
 def _is_of_pydantic(wanted: Any) -> bool:
-    return any(hasattr(x, "__pydantic_validator__") for x in _parts(wanted))
-
-
-def _parts(wanted: Any) -> Iterator[Any]:
-    """Yield a type, and those that it is a union or a container of."""
-    yield wanted
-    for inner in get_args(wanted):
-        yield from _parts(inner)
+    """Whether it is a type of pydantic, or a union or a container of one."""
+    of_its_own = hasattr(wanted, "__pydantic_validator__")
+    return of_its_own or any(map(_is_of_pydantic, get_args(wanted)))
 
 
 def _reasons(error: ValidationError) -> str:
