@@ -159,9 +159,9 @@ class EraMaster:
         return found
 
     async def _forget_the_dead(self, catalog: Catalog) -> bool:
-        """Let nobody look for brokers that died and have no place; return whether there were.
+        """Drop dead members that own no row from the catalog; return whether there were any.
 
-        One that comes back says so in the catalog.
+        A broker that comes back adds itself again.
         """
         placed = {x.broker for x in (() if catalog.era is None else catalog.era.rows)}
         gone = (self._members.dead() - placed) & {*catalog.members}

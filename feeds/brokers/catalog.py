@@ -40,9 +40,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     ``broker`` writes it while its era is open; its records lie in that broker's row of that
     era. ``last`` is the last sequence once the era is over and that could be read from the
-    row, ``None`` before. Sequences up to
-    ``start`` are deleted. ``stored`` (bytes) and ``written_us`` (of the last flush) are
-    known once it is closed; ``gone`` are the bytes deleted of them.
+    row, ``None`` before; ``stored`` (bytes) and ``written_us`` (of the last flush) are known
+    from then on. Sequences up to ``start`` are deleted; ``gone`` are their bytes.
     """
 
     era: int

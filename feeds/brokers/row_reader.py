@@ -46,7 +46,7 @@ _READ_AHEAD = 4
 class RowReader:
     """One row. ``known``: objects up to there can be read; ``sealed_at``: its end, if known.
 
-    Those below ``kept_from`` are deleted; what ``compacted`` knows of is in segments.
+    Those below ``kept_from`` are deleted; what ``compacted`` knows of is in runs.
 
     It is for brokers, which go on with the newest objects and so learn where their records
     lie. ``AheadReader`` is for those who read long stretches.

@@ -77,10 +77,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker has compacted since it was asked to. ``bytes`` are those of runs and
-    segments.
+    """What a broker has compacted since it was asked to.
 
-    ``ended``: there is no more to do now, as far as nothing ``failed``.
+    ``bytes`` are those of runs and segments. ``ended``: there is no more to do now, as far as nothing ``failed``.
     """
 
     broker: str

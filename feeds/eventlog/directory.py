@@ -1,7 +1,7 @@
 """An event log in a directory: a cluster without brokers, whose one row this machine writes.
 
     cluster.json                identity, format
-    catalog/                    the collection, eras, and their ranges
+    catalog                     the collection, eras, and their ranges
     wal/ERA/local/.frames/      the changes, in files that grow
     compacted/, segments/       changes that were compacted: runs, and Parquet of large ones
 
