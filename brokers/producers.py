@@ -10,12 +10,12 @@ What a producer has given up may come late, after records that followed on it. I
 earlier generation then, of which nothing is taken any more.
 """
 
-import zlib
 from collections import deque
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.flush import REMEMBERED, PartitionEnd
 from changefeed.feeds.brokers.protocol import Batch
+from changefeed.feeds.eventlog.block_format import check_of
 
 
 class New(NamedTuple):
@@ -74,7 +74,7 @@ class ProducerTable:
             return Gap(reached)
         for sequence, records, first, check in known.placed:
             if (sequence, records) == (batch.sequence, batch.count):
-                return Duplicate(first) if check == _checksum(batch) else Taken()
+                return Duplicate(first) if check == check_of(batch.columns) else Taken()
         return Taken()
 
     def add(self, batch: Batch, first: int) -> int:
@@ -86,7 +86,7 @@ class ProducerTable:
             f"{batch.producer} has reached {known.reached}: {batch.sequence} leaves a gap"
         )
         known.reached = batch.sequence + batch.count - 1
-        check = _checksum(batch)
+        check = check_of(batch.columns)
         assert first > 0, f"sequences count from 1, and {batch.producer} begins at {first}"
         known.placed.append(_Placed(batch.sequence, batch.count, first, check))
         return check
@@ -114,13 +114,7 @@ def check_closed(end: PartitionEnd | None, batch: Batch) -> int | Taken:
         reached = next(numbers, 0)
     if end is None or batch.sequence > reached:
         return reached
-    if (batch.sequence, batch.count, _checksum(batch)) not in end.batches_of(batch.numbering):
+    stored = (batch.sequence, batch.count, check_of(batch.columns))
+    if stored not in end.batches_of(batch.numbering):
         return Taken()
     return reached
-
-
-def _checksum(batch: Batch) -> int:
-    found = 0
-    for column in batch.columns:
-        found = zlib.crc32(column, found)
-    return found

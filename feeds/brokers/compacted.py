@@ -49,10 +49,9 @@ from changefeed.feeds.brokers.flush import (
     Gathered,
     PartitionEnd,
     Section,
-    check_of,
 )
 from changefeed.feeds.brokers.names import segment_key
-from changefeed.feeds.eventlog.block_format import joined
+from changefeed.feeds.eventlog.block_format import check_of, joined
 from changefeed.feeds.eventlog.segment_file import Group, SegmentFile
 from changefeed.feeds.feed import RangeId
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
-from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.block_format import Layout, check_of
 from changefeed.feeds.feed import RangeId
 
 MAGIC: Final = b"CFWAL1\r\n"
@@ -323,11 +323,3 @@ def with_batch(
 ) -> tuple[LastBatch, ...]:
     """Return the last batches of a producer after one more."""
     return (*known, LastBatch(sequence, records, check))[-REMEMBERED:]
-
-
-def check_of(columns: Iterable[bytes]) -> int:
-    """Return the CRC-32 of columns that lie one behind the other."""
-    check = 0
-    for column in columns:
-        check = zlib.crc32(column, check)
-    return check

@@ -19,7 +19,7 @@ import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
-from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.block_format import Layout, check_of
 from changefeed.feeds.feed import FeedRange, RangeId
 
 CONTENT_TYPE: Final = "application/vnd.changefeed.columns"
@@ -79,7 +79,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     """What a broker has compacted since it was asked to.
 
-    ``bytes`` are those of runs and segments. ``ended``: there is no more to do now, as far as nothing ``failed``.
+    ``bytes`` are those of runs and segments. ``ended``: there is no more to do now, as far as
+    nothing ``failed``.
     """
 
     broker: str
@@ -166,13 +167,6 @@ def _frame(head: msgspec.Struct, columns: Iterable[bytes]) -> list[bytes]:
     return [_SIZE.pack(len(encoded)), encoded, *columns]
 
 
-def _checksum(columns: Iterable[bytes]) -> int:
-    found = 0
-    for column in columns:
-        found = zlib.crc32(column, found)
-    return found
-
-
 def framed_append(batches: Sequence[Batch]) -> list[bytes]:
     """Return the pieces of a body that appends some batches."""
     columns = [column for x in batches for column in x.columns]
@@ -187,7 +181,7 @@ def framed_append(batches: Sequence[Batch]) -> list[bytes]:
         )
         for x in batches
     )
-    return _frame(AppendHead(check=_checksum(columns), batches=heads), columns)
+    return _frame(AppendHead(check=check_of(columns), batches=heads), columns)
 
 
 def parsed_append(body: bytes | bytearray) -> list[Batch]:
@@ -213,7 +207,7 @@ def framed_read(result: ReadResult) -> list[bytes]:
         for x in result.blocks
     )
     head = ReadHead(
-        check=_checksum(columns),
+        check=check_of(columns),
         last=result.last,
         ended=result.ended,
         children=result.children,

@@ -16,6 +16,7 @@ same bytes, with the loops in C: reading is the hot path of the whole project.
 """
 
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO, StringIO
@@ -39,6 +40,14 @@ class Layout(NamedTuple):
     bodies: bytes
     previous_sizes: bytes
     previous: bytes
+
+
+def check_of(columns: Iterable[bytes]) -> int:
+    """Return the CRC-32 of columns that lie one behind the other."""
+    check = 0
+    for column in columns:
+        check = zlib.crc32(column, check)
+    return check
 
 
 class BlockDamaged(Exception):

@@ -11,7 +11,6 @@ the next one takes its number.
 import asyncio
 import logging
 import time
-import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -37,7 +36,7 @@ from changefeed.feeds.brokers.stores.file_rows import RowWritten
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.transitions import begin_ending, close_and_open, shape_differs
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import Layout, lay_out
+from changefeed.feeds.eventlog.block_format import check_of, lay_out
 from changefeed.feeds.eventlog.directory import (
     COLLECTION,
     WRITER,
@@ -417,7 +416,7 @@ class EventLogWriter:
             stored=sum(map(len, columns)) + (0 if before is None else before.stored),
             batches=(StoredBatch(WRITER, first, count),),
             columns=columns,
-            checks=(_crc(columns),),
+            checks=(check_of(columns),),
         )
 
     def _now_us(self) -> int:
@@ -479,10 +478,3 @@ async def compact_log(home: Path) -> Compacted:
     """
     async with EventLogWriter.open(home, keeps_up=False) as writer:
         return await writer.compact()
-
-
-def _crc(columns: Layout) -> int:
-    check = 0
-    for column in columns:
-        check = zlib.crc32(column, check)
-    return check
