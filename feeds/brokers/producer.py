@@ -1,8 +1,9 @@
 """Producing through brokers: batched, idempotent, in the order of each key.
 
 Records are hashed and encoded as they are handed over, and wait in queues, one for each
-partition (``partition_queues``). Each broker gets one request at a time, with a batch of every queue that
-has something for it: what comes meanwhile makes up the next one, so no clock is needed.
+partition (``partition_queues``). Each broker gets one request at a time, with a batch of every
+queue that has something for it: what comes meanwhile makes up the next one, so no clock is
+needed.
 
 A batch whose fate is unknown is sent again under the same number, so it is stored once. Where
 its partition was closed meanwhile, the answer says how much of it is stored, and the rest goes
