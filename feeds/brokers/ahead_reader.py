@@ -67,21 +67,7 @@ class Spot(NamedTuple):
     columns: Layout | None
 
     def gathered(self, key: Key, columns: Layout) -> Gathered:
-        """Return what it has as one section, as if of one object."""
-        section = Section(
-            collection=key[0],
-            partition=key[1],
-            first=self.first,
-            count=self.last - self.first + 1,
-            latest_us=self.latest_us,
-            stored=self.stored,
-            batches=(),
-            offset=0,
-            sizes=tuple(map(len, columns)),
-            check=0,
-            checks=(),
-        )
-        return Gathered(section, columns)
+        return Gathered(key, self.first, self.last, self.latest_us, self.stored, columns)
 
 
 @dataclass(slots=True)
@@ -216,13 +202,6 @@ class AheadReader(RowReader):
                     self._lasts[key] = found[-1].last
                 self._lasts_at = window.last
         return self._lasts
-
-    async def _is_there(self, number: int) -> bool:
-        """Whether there is an object, damaged or not."""
-        try:
-            return await self.header(number) is not None
-        except RowDamaged:
-            return True
 
     async def _window(self, number: int, *, newest: bool = False) -> Window:
         """Return the window with an object; with ``newest``, with all that is there by now."""

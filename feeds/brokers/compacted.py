@@ -192,41 +192,44 @@ class Packed(NamedTuple):
 
 
 def pack(gathered: Sequence[Gathered]) -> Gathered:
-    """Make one section of some that follow each other in one partition."""
-    first, last = gathered[0].section, gathered[-1].section
-    assert all(x.last + 1 == y.first for (x, _), (y, _) in pairwise(gathered)), (
-        f"sections of {first.partition!r} do not follow each other"
+    """Make one of some that follow each other in one partition."""
+    first, last = gathered[0], gathered[-1]
+    assert all(x.last + 1 == y.first for x, y in pairwise(gathered)), (
+        f"records of {first.key} do not follow each other"
     )
-    columns = joined(x for _, x in gathered)
-    section = Section(
-        collection=first.collection,
-        partition=first.partition,
-        first=first.first,
-        count=last.last - first.first + 1,
-        latest_us=last.latest_us,
-        stored=last.stored,
-        batches=(),
-        offset=0,
-        sizes=tuple(map(len, columns)),
-        check=check_of(columns),
-        checks=(),
-    )
-    return Gathered(section, columns)
+    return last._replace(first=first.first, columns=joined(x.columns for x in gathered))
 
 
 def encode_run(run: CompactedRun, packed: Sequence[Gathered] = ()) -> bytes:
     """Return the object of a run, which comes without its sections."""
     assert not run.sections, f"the run from {run.first} on has its sections already"
     offset, sections = 0, []
-    for section, _ in packed:
-        sections.append(msgspec.structs.replace(section, offset=offset))
-        offset += section.bytes
+    for x in packed:
+        sections.append(_section(x, offset))
+        offset += x.bytes
     body = msgspec.msgpack.encode(msgspec.structs.replace(run, sections=tuple(sections)))
     assert len(body) <= MAX_HEADER, f"no reader takes a header of {len(body)} bytes"
-    columns = (column for _, x in packed for column in x)
+    columns = (column for x in packed for column in x.columns)
     data = b"".join([_FIXED.pack(MAGIC, len(body), zlib.crc32(body)), body, *columns])
     assert len(data) == _FIXED.size + len(body) + offset, "columns have the sizes they say"
     return data
+
+
+def _section(found: Gathered, offset: int) -> Section:
+    collection, partition = found.key
+    return Section(
+        collection=collection,
+        partition=partition,
+        first=found.first,
+        count=found.last - found.first + 1,
+        latest_us=found.latest_us,
+        stored=found.stored,
+        batches=(),
+        offset=offset,
+        sizes=tuple(map(len, found.columns)),
+        check=check_of(found.columns),
+        checks=(),
+    )
 
 
 def run_header_bytes(data: bytes) -> int:

@@ -236,7 +236,7 @@ class Compactor:
         done.runs += 1
         done.segments += len(run.segments)
         done.records += sum(x.last - x.first + 1 for x in run.segments)
-        done.records += sum(x.section.count for x in made.packed)
+        done.records += sum(x.last - x.first + 1 for x in made.packed)
         done.bytes += size + sum(x.size for x in run.segments)
         _log.info(
             "compaction.run",

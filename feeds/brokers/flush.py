@@ -40,6 +40,10 @@ _FIXED: Final = struct.Struct("<8sII")
 MAX_HEADER: Final = 256 * 1024 * 1024
 
 
+Key = tuple[str, RangeId]
+"""A partition by its collection and its name."""
+
+
 class FlushDamaged(Exception):
     """An object of a row is not what was written there. The text says why."""
 
@@ -102,10 +106,29 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Gathered(NamedTuple):
-    """Records of a partition that follow each other, from one flush or more."""
+    """Records of a partition that follow each other, from one flush or more.
 
-    section: Section
+    ``latest_us`` and ``stored`` are of the partition after them: see ``Section``.
+    """
+
+    key: Key
+    first: int
+    last: int
+    latest_us: int
+    stored: int
     columns: Layout
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.columns))
+
+
+def gathered(section: Section, columns: Layout) -> Gathered:
+    """Return what a section has."""
+    key = (section.collection, section.partition)
+    return Gathered(
+        key, section.first, section.last, section.latest_us, section.stored, columns
+    )
 
 
 class Reached(NamedTuple):
@@ -271,8 +294,6 @@ def cut_columns(data: bytes, section: Section) -> Layout:
     return Layout(*columns)
 
 
-Key = tuple[str, RangeId]
-"""A partition by its collection and its name."""
 Ends = Mapping[Key, PartitionEnd]
 
 

@@ -27,6 +27,7 @@ from changefeed.feeds.brokers.flush import (
     cut_columns,
     decode_header,
     ends_after,
+    gathered,
     header_bytes,
     section_columns,
     table_before,
@@ -148,6 +149,7 @@ class RowReader:
         return sure
 
     async def _is_there(self, number: int) -> bool:
+        """Whether there is an object, damaged or not."""
         try:
             return await self.header(number) is not None
         except RowDamaged:
@@ -292,7 +294,7 @@ class RowReader:
             sections = (await self.there(number)).sections
             wanted = [x for x in sections if (x.collection, x.partition) in keys]
             columns = await self.columns_of(number, wanted)
-            return [Gathered(x, y) for x, y in zip(wanted, columns, strict=True)]
+            return [gathered(x, y) for x, y in zip(wanted, columns, strict=True)]
 
         for begin in range(0, len(numbers), _READ_AHEAD):
             for found in await gather_or_cancel(

@@ -17,16 +17,11 @@ from changefeed.feeds.brokers.flush import Ends, Gathered, Key, PartitionEnd
 from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_writer import SegmentWriter, pieces
-from changefeed.feeds.feed import RangeId
 
 LARGE = 1024 * 1024
 """A partition with so many bytes in a run gets a segment of its own."""
 _SECTION_BYTES = 1024 * 1024
 """A section of a run takes no more records once it has so many bytes."""
-
-
-def _place(x: Gathered) -> tuple[str, RangeId, int]:
-    return x.section.collection, x.section.partition, x.section.first
 
 
 @dataclass(slots=True)
@@ -40,7 +35,7 @@ class Made:
         """Return the same in the order of partitions and sequences."""
         return Made(
             sorted(self.segments, key=lambda x: (x.collection, x.partition, x.first)),
-            sorted(self.packed, key=_place),
+            sorted(self.packed, key=lambda x: (x.key, x.first)),
         )
 
 
@@ -104,23 +99,23 @@ class RunMaker:
 
         async def write(key: Key) -> None:
             sections, size = gathered.pop(key), sizes.pop(key)
-            assert sections[0].section.first == reached[key].last + 1, (
-                f"a segment of {key} from {sections[0].section.first} on, after {reached[key]}"
+            assert sections[0].first == reached[key].last + 1, (
+                f"a segment of {key} from {sections[0].first} on, after {reached[key]}"
             )
             if size >= LARGE and has_parquet():
                 made.segments.append(await self._writer.write(sections, reached[key].latest_us))
             else:
                 made.packed += [pack(x) for x in pieces(sections, _SECTION_BYTES)]
-            reached[key] = _Reached(sections[-1].section.last, sections[-1].section.latest_us)
+            reached[key] = _Reached(sections[-1].last, sections[-1].latest_us)
 
         async for sections in reader.gathered(numbers, began.keys()):
             for one in sections:
-                key = (one.section.collection, one.section.partition)
-                last = gathered[key][-1].section.last if gathered[key] else reached[key].last
-                if one.section.first != last + 1:
+                key = one.key
+                last = gathered[key][-1].last if gathered[key] else reached[key].last
+                if one.first != last + 1:
                     raise RowDamaged(f"{key} does not go on after {last:,}")
                 gathered[key].append(one)
-                sizes[key] += one.section.bytes
+                sizes[key] += one.bytes
                 if sizes[key] >= self._memory:
                     await write(key)
         for key in [*gathered]:

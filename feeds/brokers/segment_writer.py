@@ -34,8 +34,9 @@ class SegmentWriter:
         ``latest_us`` is the latest commit time before them, if there are any.
         """
         assert gathered, "a segment without records"
-        first, last = gathered[0].section, gathered[-1].section
-        key = segment_key(first.collection, first.partition, first.first, last.last)
+        first, last = gathered[0], gathered[-1]
+        collection, partition = first.key
+        key = segment_key(collection, partition, first.first, last.last)
         try:
             data, file = await self._work(lambda: _encoded(gathered))
             if not await self._store.create(key, data):
@@ -50,8 +51,8 @@ class SegmentWriter:
             ) from error
         assert (file.first, file.last) == (first.first, last.last), f"{key} has other records"
         return Segment(
-            collection=first.collection,
-            partition=first.partition,
+            collection=collection,
+            partition=partition,
             first=file.first,
             groups=file.groups,
             size=file.size,
@@ -68,12 +69,12 @@ def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
     def groups() -> Iterator[object]:
         for sections in pieces(gathered, GROUP_BYTES, GROUP_RECORDS):
             yield segments.Records(
-                first=sections[0].section.first,
-                latest_us=sections[-1].section.latest_us,
+                first=sections[0].first,
+                latest_us=sections[-1].latest_us,
                 layout=segments.canonical(joined(x.columns for x in sections)),
             )
 
-    found = segments.write_segment(file, gathered[0].section.partition, groups)
+    found = segments.write_segment(file, gathered[0].key[1], groups)
     return file.getvalue(), found
 
 
@@ -85,8 +86,8 @@ def pieces(
     size = count = 0
     for one in gathered:
         found.append(one)
-        size += one.section.bytes
-        count += one.section.count
+        size += one.bytes
+        count += one.last - one.first + 1
         if size >= most_bytes or count >= most_records:
             yield found
             found, size, count = [], 0, 0
@@ -97,7 +98,7 @@ def pieces(
 def _same(data: bytes, gathered: Sequence[Gathered], latest_us: int | None) -> SegmentFile:
     """Describe a segment that others have written, once it is known to hold the same."""
     segments = segments_module()
-    first, last = gathered[0].section.first, gathered[-1].section.last
+    first, last = gathered[0].first, gathered[-1].last
     found: SegmentFile = segments.describe_segment(BytesIO(data), first, latest_us)
     with closing(segments.read_segment(BytesIO(data), found, first)) as pieces:
         there = joined(x.layout for x in pieces)
