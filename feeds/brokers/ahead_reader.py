@@ -1,9 +1,8 @@
 """Reading a row in long stretches, for engines and for hosts that read without a broker.
 
-Many objects are looked at in one step: a *window* is so many that follow each other, with all
-of their sections by partition. All partitions of the row are read through the same windows.
-Of small objects a window has the records themselves, cut once for all partitions; of others
-the columns are read that are wanted, again of many in one step.
+Many objects are looked at in one step, and are remembered as ``windows``: all partitions of the
+row are read through the same. Columns that a window does not have are read when they are
+wanted, again of many in one step.
 
 A read goes over some windows and no further, so that partitions that are read in turns find
 them in memory.
@@ -12,12 +11,10 @@ them in memory.
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
@@ -33,117 +30,18 @@ from changefeed.feeds.brokers.flush import (
     header_bytes,
 )
 from changefeed.feeds.brokers.names import flush_keys
-from changefeed.feeds.brokers.object_cache import Cache, KeptHeader, ObjectCache
+from changefeed.feeds.brokers.object_cache import KeptHeader, ObjectCache
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.local_store import Extent, get_many
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.windows import Spot, Window, Windows
 from changefeed.feeds.eventlog.block_format import Layout, joined
 
-_AS_OBJECTS: Final = 8
-"""A header takes so many times its bytes as values of Python."""
-_GATHERED_BYTES: Final = 128 * 1024
-_OF_SPOT: Final = 400
-"""What is in memory of a section takes so many bytes beside its columns."""
 _WINDOWS: Final = 16
 """A read that has found something goes over so many windows."""
 _PLACES: Final = 8192
 _ALL: Final = 2**63
-
-
-class Spot(NamedTuple):
-    """Records of a partition that follow each other, and the first object that they lie in.
-
-    They are one section of that object, or else ``columns`` of this and some that follow.
-    """
-
-    number: int
-    first: int
-    last: int
-    latest_us: int
-    stored: int
-    bytes: int
-    section: Section | None
-    columns: Layout | None
-
-    def gathered(self, key: Key, columns: Layout) -> Gathered:
-        return Gathered(key, self.first, self.last, self.latest_us, self.stored, columns)
-
-
-@dataclass(slots=True)
-class Window:
-    """Objects of a row, up to ``last``. ``heads`` are their sizes before columns."""
-
-    last: int
-    sealed_at: int | None = None
-    size: int = 0
-    spots: dict[Key, list[Spot]] = field(default_factory=dict)
-    heads: dict[int, int] = field(default_factory=dict)
-
-    def add(self, header: FlushHeader, head: int, data: bytes) -> None:
-        """Take in the next object: its header, the bytes of that, and what was read of it."""
-        number = header.number
-        assert number == self.last + 1, f"{number} follows on {self.last}"
-        self.last = number
-        self.heads[number] = head
-        if header.seal:
-            self.sealed_at = number
-        is_whole = len(data) < HEAD_BYTES
-        for x in header.sections:
-            columns = _columns(data, head, x) if is_whole else None
-            section = x if columns is None else None
-            spot = Spot(
-                number, x.first, x.last, x.latest_us, x.stored, x.bytes, section, columns
-            )
-            self.spots.setdefault((x.collection, x.partition), []).append(spot)
-
-    def gather(self, after: int) -> None:
-        """Make few spots of many small ones, of the objects after a number."""
-        for key, spots in self.spots.items():
-            if spots[-1].number > after:
-                place = bisect_right(spots, after, key=lambda x: x.number)
-                more = [*_gathered(spots[place:])]
-                self.spots[key] = spots[:place] + more
-                self.size += sum(_OF_SPOT + (x.bytes if x.columns else 0) for x in more)
-
-
-def _gathered(spots: Iterable[Spot]) -> Iterator[Spot]:
-    """Join columns that are in memory, and follow each other, up to some bytes together."""
-    found: list[Spot] = []
-    size = 0
-    for spot in spots:
-        follows = bool(found) and spot.first == found[-1].last + 1
-        if spot.columns is None or not follows or size >= _GATHERED_BYTES:
-            yield from _as_one(found)
-            found, size = [], 0
-        if spot.columns is None:
-            yield spot
-        else:
-            found.append(spot)
-            size += spot.bytes
-    yield from _as_one(found)
-
-
-def _as_one(spots: Sequence[Spot]) -> Iterator[Spot]:
-    if spots:
-        assert all(x.last + 1 == y.first for x, y in pairwise(spots)), "spots leave a gap"
-        columns = joined(x.columns for x in spots if x.columns is not None)
-        size = sum(x.bytes for x in spots)
-        yield spots[-1]._replace(
-            number=spots[0].number, first=spots[0].first, bytes=size, columns=columns
-        )
-
-
-def _columns(data: bytes, head: int, section: Section) -> Layout | None:
-    """Cut columns from a whole object; ``None`` if they are damaged: it may be restored."""
-    begin = head + section.offset
-    try:
-        return cut_columns(data[begin : begin + section.bytes], section)
-    except FlushDamaged:
-        return None
-
-
-Windows = Cache[tuple[int, str, int], Window]
 
 
 class AheadReader(RowReader):

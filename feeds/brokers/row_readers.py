@@ -4,11 +4,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from changefeed.feeds.brokers.ahead_reader import AheadReader, Windows
+from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Catalog
-from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
+from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.windows import windows_within
 
 _MAX_READERS: Final = 1024
 R_co = TypeVar("R_co", bound=RowReader, covariant=True)
@@ -47,7 +48,7 @@ def ahead_readers(
 ) -> RowReaders[AheadReader]:
     """``ahead``: see ``AheadReader``."""
     cache = ObjectCache(cache_bytes)
-    windows: Windows = Cache(cache_bytes, lambda x: x.size)
+    windows = windows_within(cache_bytes)
 
     def make(era: int, broker: str) -> AheadReader:
         return AheadReader(store, cluster, era, broker, cache, windows=windows, ahead=ahead)

@@ -1,0 +1,129 @@
+"""What a reader of long stretches remembers of a row.
+
+A *window* is so many objects that follow each other, with all of their sections by partition.
+Of small objects it has the records themselves, cut once for all partitions; of others it knows
+where the columns lie.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
+from changefeed.feeds.brokers.flush import (
+    FlushDamaged,
+    FlushHeader,
+    Gathered,
+    Key,
+    Section,
+    cut_columns,
+)
+from changefeed.feeds.brokers.object_cache import Cache
+from changefeed.feeds.eventlog.block_format import Layout, joined
+
+_GATHERED_BYTES: Final = 128 * 1024
+_OF_SPOT: Final = 400
+"""What is in memory of a section takes so many bytes beside its columns."""
+
+
+class Spot(NamedTuple):
+    """Records of a partition that follow each other, and the first object that they lie in.
+
+    They are one section of that object, or else ``columns`` of this and some that follow.
+    """
+
+    number: int
+    first: int
+    last: int
+    latest_us: int
+    stored: int
+    bytes: int
+    section: Section | None
+    columns: Layout | None
+
+    def gathered(self, key: Key, columns: Layout) -> Gathered:
+        return Gathered(key, self.first, self.last, self.latest_us, self.stored, columns)
+
+
+@dataclass(slots=True)
+class Window:
+    """Objects of a row, up to ``last``. ``heads`` are their sizes before columns."""
+
+    last: int
+    sealed_at: int | None = None
+    size: int = 0
+    spots: dict[Key, list[Spot]] = field(default_factory=dict)
+    heads: dict[int, int] = field(default_factory=dict)
+
+    def add(self, header: FlushHeader, head: int, data: bytes) -> None:
+        """Take in the next object: its header, the bytes of that, and what was read of it."""
+        number = header.number
+        assert number == self.last + 1, f"{number} follows on {self.last}"
+        self.last = number
+        self.heads[number] = head
+        if header.seal:
+            self.sealed_at = number
+        is_whole = len(data) < HEAD_BYTES
+        for x in header.sections:
+            columns = _columns(data, head, x) if is_whole else None
+            section = x if columns is None else None
+            spot = Spot(
+                number, x.first, x.last, x.latest_us, x.stored, x.bytes, section, columns
+            )
+            self.spots.setdefault((x.collection, x.partition), []).append(spot)
+
+    def gather(self, after: int) -> None:
+        """Make few spots of many small ones, of the objects after a number."""
+        for key, spots in self.spots.items():
+            if spots[-1].number > after:
+                place = bisect_right(spots, after, key=lambda x: x.number)
+                more = [*_gathered(spots[place:])]
+                self.spots[key] = spots[:place] + more
+                self.size += sum(_OF_SPOT + (x.bytes if x.columns else 0) for x in more)
+
+
+def _gathered(spots: Iterable[Spot]) -> Iterator[Spot]:
+    """Join columns that are in memory, and follow each other, up to some bytes together."""
+    found: list[Spot] = []
+    size = 0
+    for spot in spots:
+        follows = bool(found) and spot.first == found[-1].last + 1
+        if spot.columns is None or not follows or size >= _GATHERED_BYTES:
+            yield from _as_one(found)
+            found, size = [], 0
+        if spot.columns is None:
+            yield spot
+        else:
+            found.append(spot)
+            size += spot.bytes
+    yield from _as_one(found)
+
+
+def _as_one(spots: Sequence[Spot]) -> Iterator[Spot]:
+    if spots:
+        assert all(x.last + 1 == y.first for x, y in pairwise(spots)), "spots leave a gap"
+        columns = joined(x.columns for x in spots if x.columns is not None)
+        size = sum(x.bytes for x in spots)
+        yield spots[-1]._replace(
+            number=spots[0].number, first=spots[0].first, bytes=size, columns=columns
+        )
+
+
+def _columns(data: bytes, head: int, section: Section) -> Layout | None:
+    """Cut columns from a whole object; ``None`` if they are damaged: it may be restored."""
+    begin = head + section.offset
+    try:
+        return cut_columns(data[begin : begin + section.bytes], section)
+    except FlushDamaged:
+        return None
+
+
+Windows = Cache[tuple[int, str, int], Window]
+"""Windows by era, broker and first object."""
+
+
+def windows_within(most_bytes: int) -> Windows:
+    """Remember the windows that were used last, of so many bytes."""
+    return Cache(most_bytes, lambda x: x.size)
