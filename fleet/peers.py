@@ -16,6 +16,7 @@ import msgspec
 
 from changefeed.fleet.status import Report
 from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.http_answer import bounded_body
 
 _TIMEOUT = 2.0
 _EVERY = 5.0
@@ -126,15 +127,9 @@ class Peers:
             ):
                 if answer.status not in statuses:
                     raise NoAnswer(f"it answers {answer.status} {answer.reason}")
-                return msgspec.json.decode(await _body(answer), type=kind)
+                body = await bounded_body(answer, _MAX_BYTES)
+                if body is None:
+                    raise NoAnswer(f"its answer is longer than {_MAX_BYTES:,} bytes")
+                return msgspec.json.decode(body, type=kind)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise NoAnswer(str(error) or type(error).__name__) from error
-
-
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for piece in answer.content.iter_chunked(65_536):
-        body += piece
-        if len(body) > _MAX_BYTES:
-            raise ValueError(f"its answer is longer than {_MAX_BYTES:,} bytes")
-    return bytes(body)

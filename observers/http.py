@@ -23,8 +23,7 @@ import hmac
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -36,6 +35,7 @@ from pydantic import AfterValidator, Field
 from changefeed.feeds.feed import Change
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.http_answer import bounded_body, retry_after
 from changefeed.runtime.printable import printable
 from changefeed.runtime.secret import Secret, read_secret
 
@@ -44,7 +44,7 @@ _JSON, _BYTES = "application/json", "application/octet-stream"
 _DIGITS = 20
 """Of ``sequence``, which the specification wants to sort as text."""
 
-_LARGEST_ANSWER = 2**20
+_MAX_ANSWER = 2**20
 _SHOWN = 200
 """How many characters of an answer an error repeats."""
 _MAX_WAIT = 300.0
@@ -159,7 +159,11 @@ class HttpObserver:
             async with self._session.post(
                 self._url, data=body, headers=headers, allow_redirects=False
             ) as answer:
-                text = await _read(answer)
+                text = await bounded_body(answer, _MAX_ANSWER)
+                if text is None:
+                    raise ValueError(
+                        f"the answer of the endpoint has more than {_MAX_ANSWER} bytes"
+                    )
                 return _Answer(answer.status, answer.headers, text)
         except TimeoutError as error:
             raise TimeoutError(
@@ -238,19 +242,10 @@ class _Answer:
 
     @property
     def retry_after(self) -> float | None:
-        """How many seconds to wait, if it asks for that: a number of them, or a date."""
-        said = self.headers.get("Retry-After", "").strip()
-        if self.status not in _ASK_TO_WAIT or not said:
+        """How many seconds to wait, if it asks for that."""
+        if self.status not in _ASK_TO_WAIT:
             return None
-        if said.isdecimal() and said.isascii():
-            return float(said[:_DIGITS])
-        try:
-            until = parsedate_to_datetime(said)
-        except (ValueError, OverflowError):
-            return None
-        if until.tzinfo is None:
-            until = until.replace(tzinfo=UTC)
-        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+        return retry_after(self.headers.get("Retry-After", ""))
 
 
 class _Failure(msgspec.Struct):
@@ -345,18 +340,6 @@ def _done(part: Sequence[Change], failed: Collection[str]) -> Iterator[Change]:
 def _name(part: Sequence[Change]) -> str:
     """Return the name of a post: the same whenever the same changes are posted."""
     return f"{event_id(part[0])}-{part[-1].sequence}"
-
-
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    """Return the body. Raise ``ValueError`` for one that goes on and on."""
-    found = bytearray()
-    async for some in answer.content.iter_any():
-        found += some
-        if len(found) > _LARGEST_ANSWER:
-            raise ValueError(
-                f"the answer of the endpoint has more than {_LARGEST_ANSWER} bytes"
-            )
-    return bytes(found)
 
 
 async def _sleep(context: Context, seconds: float) -> None:

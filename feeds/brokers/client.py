@@ -43,6 +43,7 @@ from changefeed.feeds.errors import (
 )
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import answered
+from changefeed.runtime.http_answer import retry_after
 from changefeed.runtime.tls import certificate_failure
 
 T = TypeVar("T")
@@ -325,7 +326,8 @@ def _refuse(
     except Undecodable:
         said = Refusal(error="", message=f"it answered {answer.status} {answer.reason}")
     if answer.status >= _SERVER or answer.status == _TOO_MANY:
-        raise FeedUnavailable(f"{url}: {said.message}", _retry_after(answer))
+        wait = retry_after(answer.headers.get("Retry-After", ""))
+        raise FeedUnavailable(f"{url}: {said.message}", wait)
     raise _error(said, of)
 
 
@@ -354,13 +356,6 @@ def _tls_advice(url: str, error: aiohttp.ClientSSLError) -> str:
         f"CHANGEFEED_BACKENDS__BROKERS__CA_FILE; look at the host name in the address, which "
         f"the certificate has to be for, and at the clock of this machine"
     )
-
-
-def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
-    try:
-        return float(answer.headers.get("Retry-After", ""))
-    except ValueError:
-        return None
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:

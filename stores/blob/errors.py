@@ -14,6 +14,7 @@ from changefeed.runtime.errors import (
     answered,
     in_one_line,
 )
+from changefeed.runtime.http_answer import retry_after
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 _ID_OF_REQUEST = "x-ms-request-id"  # each answer of a storage account has one
@@ -82,5 +83,4 @@ def _answered(error: HttpResponseError, where: str) -> StoreError:
 
 def _retry_after(error: HttpResponseError) -> float | None:
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
-    text = headers.get("Retry-After", "")
-    return float(text) if text.isdecimal() else None
+    return retry_after(headers.get("Retry-After", ""))
