@@ -1,6 +1,6 @@
 """Observers on Spark executors: a query that hands each of its batches to observers.
 
-A task has whole ranges (the source must not cut them into slices: ``WHOLE_RANGES``), one
+A task has whole ranges (the source must not cut them into slices: ``_WHOLE_RANGES``), one
 after the other. For each it makes an observer, opens it, hands it the changes in order,
 and closes it. So an observer lives for one batch, not for as long as a lease. It is called
 as a host calls it: with retries, a time limit, concurrent keys, dead letters.
