@@ -139,13 +139,14 @@ class HttpObserver:
         self, context: Context, part: Sequence[Change], body: bytes
     ) -> Collection[str]:
         """Return the ids of the events that the endpoint has failed on."""
-        until = time.monotonic() + _MAX_WAIT
+        now = asyncio.get_running_loop().time
+        until = now() + _MAX_WAIT
         while True:
             answer = await self._answer(_name(part), body)
             if answer.kind == _SUCCESS:
                 return self._failures(answer, {event_id(x) for x in part})
             wait = answer.retry_after
-            if wait is None or time.monotonic() + wait > until:
+            if wait is None or now() + wait > until:
                 raise self._refused(answer)
             await _sleep(context, wait)
 
@@ -344,8 +345,9 @@ def _name(part: Sequence[Change]) -> str:
 
 async def _sleep(context: Context, seconds: float) -> None:
     """Wait. Raise ``ConnectionError`` as soon as the range is to be handed over."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    now = asyncio.get_running_loop().time
+    until = now() + seconds
+    while (left := until - now()) > 0:
         if context.handing_over:
             raise ConnectionError("the endpoint asked to wait, and the range is handed over")
         await asyncio.sleep(min(left, _LOOK))
