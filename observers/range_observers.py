@@ -190,11 +190,8 @@ class RangeObservers:
             if self.aside is None:
                 raise await self._refusal(hand, changes, change, blame)
             self.context.check()
-            failure = Failure(kind="Unreadable", text=change.unreadable or "", trace="")
-            if blame is not None:
-                failure = Failure(kind="Killed", text=blame.reason, trace="")
-            times = 0 if blame is None else blame.times
-            await self.aside.put(hand.context, change, failure, attempts=times)
+            failure, attempts = _why_aside(change, blame)
+            await self.aside.put(hand.context, change, failure, attempts=attempts)
         return [] if blame else [x for x in changes if x.unreadable is None]
 
     async def _refusal(
@@ -261,6 +258,14 @@ class RangeObservers:
     ) -> ObserverFailed:
         sequences = None if change is None else (change.sequence, change.sequence)
         return ObserverFailed(self.context.range.id, sequences, tries, describe(error))
+
+
+def _why_aside(change: Change, blame: Blame | None) -> tuple[Failure, int]:
+    """Return why no observer is to be given a change, and how often it was tried."""
+    if blame is not None:
+        return Failure(kind="Killed", text=blame.reason, trace=""), blame.times
+    assert change.unreadable is not None, "the others are handed on"
+    return Failure(kind="Unreadable", text=change.unreadable, trace=""), 0
 
 
 def _killed_text(change: Change, blame: Blame) -> str:
