@@ -13,6 +13,7 @@ from changefeed.runtime.exit_codes import FAILED
 dead_letters = typer.Typer(
     help="List dead letters, replay them through an observer, or discard them.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

@@ -9,7 +9,9 @@ from changefeed.cli.quantities import duration_option, size_option
 from changefeed.feeds.brokers.address import FORM, PLAIN
 
 log = typer.Typer(
-    help="Manage an event log, or a collection of a cluster.", no_args_is_help=True
+    help="Manage an event log, or a collection of a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 Address = Annotated[

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     from changefeed.pipeline.settings import PipelineSettings
 
 pipeline = typer.Typer(
-    name="pipeline",
     help="Keep tables of a feed with Spark: every change, the latest state, figures.",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
 )
 
 Once = Annotated[bool, typer.Option("--once", help="End at the current end of the feed.")]

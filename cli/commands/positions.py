@@ -11,7 +11,9 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.runtime.exit_codes import FAILED
 
 positions = typer.Typer(
-    help="Save the positions of a fleet, and restore them.", no_args_is_help=True
+    help="Save the positions of a fleet, and restore them.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 

@@ -13,7 +13,9 @@ from changefeed.cli.quantities import duration_option
 _MAX_PARTS = 256
 
 range_ = typer.Typer(
-    help="Split a range into parts of its keys, and merge parts.", no_args_is_help=True
+    help="Split a range into parts of its keys, and merge parts.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
