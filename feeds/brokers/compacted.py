@@ -34,8 +34,6 @@ only then is something lost:
 """
 
 import re
-import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -44,11 +42,13 @@ import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
 from changefeed.feeds.brokers.flush import (
-    MAX_HEADER,
     FlushDamaged,
     Gathered,
     PartitionEnd,
     Section,
+    packed,
+    packed_header,
+    unpacked_header,
 )
 from changefeed.feeds.brokers.names import segment_key
 from changefeed.feeds.eventlog.block_format import check_of, joined
@@ -57,7 +57,6 @@ from changefeed.feeds.feed import RangeId
 
 MAGIC: Final = b"CFRUN1\r\n"
 
-_FIXED: Final = struct.Struct("<8sII")
 _NAME: Final = re.compile(r"/([0-9]{19})-([0-9]{19})\.parquet", re.ASCII)
 
 
@@ -200,18 +199,16 @@ def pack(gathered: Sequence[Gathered]) -> Gathered:
     return last._replace(first=first.first, columns=joined(x.columns for x in gathered))
 
 
-def encode_run(run: CompactedRun, packed: Sequence[Gathered] = ()) -> bytes:
+def encode_run(run: CompactedRun, gathered: Sequence[Gathered] = ()) -> bytes:
     """Return the object of a run, which comes without its sections."""
     assert not run.sections, f"the run from {run.first} on has its sections already"
     offset, sections = 0, []
-    for x in packed:
+    for x in gathered:
         sections.append(_section(x, offset))
         offset += x.bytes
     body = msgspec.msgpack.encode(msgspec.structs.replace(run, sections=tuple(sections)))
-    assert len(body) <= MAX_HEADER, f"no reader takes a header of {len(body)} bytes"
-    columns = (column for x in packed for column in x.columns)
-    data = b"".join([_FIXED.pack(MAGIC, len(body), zlib.crc32(body)), body, *columns])
-    assert len(data) == _FIXED.size + len(body) + offset, "columns have the sizes they say"
+    data = packed(MAGIC, body, (column for x in gathered for column in x.columns))
+    assert len(data) == run_header_bytes(data) + offset, "columns have the sizes they say"
     return data
 
 
@@ -234,14 +231,7 @@ def _section(found: Gathered, offset: int) -> Section:
 
 def run_header_bytes(data: bytes) -> int:
     """Return how many bytes of a run lie before its columns, from the first 16 of them."""
-    if len(data) < _FIXED.size:
-        raise FlushDamaged(f"it has {len(data)} bytes only")
-    magic, size, _ = _FIXED.unpack_from(data)
-    if magic != MAGIC:
-        raise FlushDamaged("it is no run, or of a later format")
-    if size > MAX_HEADER:
-        raise FlushDamaged(f"its header is said to have {size} bytes")
-    return _FIXED.size + int(size)
+    return packed_header(data, MAGIC, "run")[0]
 
 
 def decode_run(data: bytes, cluster: str, era: int, broker: str, first: int) -> CompactedRun:
@@ -249,10 +239,7 @@ def decode_run(data: bytes, cluster: str, era: int, broker: str, first: int) -> 
 
     Raise ``FlushDamaged`` for what was not written there.
     """
-    end = run_header_bytes(data)
-    body = data[_FIXED.size : end]
-    if len(data) < end or _FIXED.unpack_from(data)[2] != zlib.crc32(body):
-        raise FlushDamaged("its checksum is wrong")
+    body = unpacked_header(data, MAGIC, "run")
     try:
         run = from_msgpack(body, CompactedRun)
     except Undecodable as error:

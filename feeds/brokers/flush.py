@@ -37,7 +37,7 @@ MAX_IN_FLIGHT: Final = 32
 """The most flushes of one broker that may be under way: readers of a row rely on it."""
 
 _FIXED: Final = struct.Struct("<8sII")
-MAX_HEADER: Final = 256 * 1024 * 1024
+_MAX_HEADER: Final = 256 * 1024 * 1024
 
 
 Key = tuple[str, RangeId]
@@ -227,9 +227,7 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
         )
         offset += sum(sizes)
     head = msgspec.msgpack.encode(msgspec.structs.replace(header, sections=tuple(placed)))
-    assert len(head) <= MAX_HEADER, f"no reader takes a header of {len(head)} bytes"
-    columns = (column for new in sections for column in new.columns)
-    data = b"".join([_FIXED.pack(MAGIC, len(head), zlib.crc32(head)), head, *columns])
+    data = packed(MAGIC, head, (column for new in sections for column in new.columns))
     assert len(data) == header_bytes(data) + offset, (
         f"object {header.number} has {len(data)} bytes, with {offset} of columns"
     )
@@ -238,19 +236,37 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
 
 def header_bytes(data: bytes) -> int:
     """Return how many bytes of an object its header takes, from the first 16 of them."""
-    return _fixed(data)[0]
+    return packed_header(data, MAGIC, "flush")[0]
 
 
-def _fixed(data: bytes) -> tuple[int, int]:
-    """Return the bytes of an object up to its columns, and the checksum of its header."""
+def packed(magic: bytes, head: bytes, columns: Iterable[bytes]) -> bytes:
+    """Return an object of a header and columns."""
+    assert len(head) <= _MAX_HEADER, f"no reader takes a header of {len(head)} bytes"
+    return b"".join([_FIXED.pack(magic, len(head), zlib.crc32(head)), head, *columns])
+
+
+def packed_header(data: bytes, magic: bytes, what: str) -> tuple[int, int]:
+    """Return the bytes of an object up to its columns, and the checksum of its header.
+
+    Raise ``FlushDamaged`` if it does not begin as ``what`` does.
+    """
     if len(data) < _FIXED.size:
         raise FlushDamaged(f"it has {len(data)} bytes only")
-    magic, size, check = _FIXED.unpack_from(data)
-    if magic != MAGIC:
-        raise FlushDamaged("it is not a flush, or has a later format")
-    if size > MAX_HEADER:
+    found, size, check = _FIXED.unpack_from(data)
+    if found != magic:
+        raise FlushDamaged(f"it is not a {what}, or has a later format")
+    if size > _MAX_HEADER:
         raise FlushDamaged(f"its header is said to have {size} bytes")
     return _FIXED.size + size, check
+
+
+def unpacked_header(data: bytes, magic: bytes, what: str) -> bytes:
+    """Return the header of an object, or of its beginning. Raise ``FlushDamaged``."""
+    end, check = packed_header(data, magic, what)
+    head = data[_FIXED.size : end]
+    if len(data) < end or check != zlib.crc32(head):
+        raise FlushDamaged("the checksum of its header is wrong")
+    return head
 
 
 def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
@@ -258,10 +274,7 @@ def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
 
     Raise ``FlushDamaged`` for what is damaged, cut off, or belongs elsewhere.
     """
-    end, check = _fixed(data)
-    head = data[_FIXED.size : end]
-    if len(data) < end or check != zlib.crc32(head):
-        raise FlushDamaged("the checksum of its header is wrong")
+    head = unpacked_header(data, MAGIC, "flush")
     try:
         header = from_msgpack(head, FlushHeader)
     except Undecodable as error:
