@@ -86,4 +86,4 @@ class HomeWarmer:
         except RangeDamaged as error:  # any broker can say so; the others are read still
             _log.warning("broker.failed", extra={"doing": "warm a home", "error": str(error)})
             return 0
-        return sum(len(x) for block in found for x in block.columns)
+        return sum(x.bytes for x in found)

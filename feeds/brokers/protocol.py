@@ -117,6 +117,10 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     columns: Layout
 
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.columns))
+
 
 class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     """What follows after a sequence of a partition.

@@ -274,7 +274,7 @@ class RowReader:
                     assert last > after, f"{key}: read on from {after} to {last}"
                     after = last
                     blocks.append(block)
-                    size += sum(map(len, block.columns))
+                    size += block.bytes
                 number = await self._next_with(key, number + 1, after)
         except RowDamaged as error:
             if blocks:

@@ -71,7 +71,7 @@ class SegmentReader:
             for block in await self._group(segment, number):
                 if block.first + block.count - 1 > after and size < max_bytes:
                     found.append(block)
-                    size += _size(block)
+                    size += block.bytes
             if size >= max_bytes:
                 break
         return found
@@ -107,10 +107,10 @@ class SegmentReader:
                     self._cache.drop(segment.key)  # it may be restored
                     raise
                 self._decoded[key] = blocks
-                self._bytes += sum(map(_size, blocks))
+                self._bytes += sum(x.bytes for x in blocks)
             self._decoded.move_to_end(key)
             while self._bytes > _DECODED_BYTES and len(self._decoded) > 1:
-                self._bytes -= sum(map(_size, self._decoded.popitem(last=False)[1]))
+                self._bytes -= sum(x.bytes for x in self._decoded.popitem(last=False)[1])
             assert self._bytes >= 0, f"row groups of {self._bytes} bytes are kept"
             assert self._bytes <= _DECODED_BYTES or len(self._decoded) == 1, (
                 f"{len(self._decoded)} row groups of {self._bytes} bytes are kept"
@@ -155,7 +155,3 @@ def _blocks(data: bytes, segment: Segment, number: int) -> Sequence[Block]:
 def _damaged(segment: Segment, error: SegmentDamaged) -> RowDamaged:
     first, last, reason = error.args
     return RowDamaged(f"{segment.key} is damaged at records {first:,} to {last:,}: {reason}")
-
-
-def _size(block: Block) -> int:
-    return sum(map(len, block.columns))

@@ -156,7 +156,7 @@ class StoredCollection:
                 if not more or (blocks and more[0].first <= after):
                     break  # what begins before is read apart: borders of pieces differ
                 blocks += more
-                size += sum(len(column) for x in more for column in x.columns)
+                size += sum(x.bytes for x in more)
                 after = more[-1].first + more[-1].count - 1
         return blocks
 
