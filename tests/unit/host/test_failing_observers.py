@@ -18,6 +18,7 @@ from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import in_order, lease_in, now, start, until
+from tests.support.odd_errors import Unprintable
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -172,11 +173,6 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
 
 
 # What is no plain exception
-
-
-class Unprintable(ValueError):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
 
 
 class PrintableOnce(ValueError):

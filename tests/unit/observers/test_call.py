@@ -19,6 +19,7 @@ from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason
 from tests.support import make
 from tests.support.observers import Bare
+from tests.support.odd_errors import Unprintable
 from tests.support.our_errors import OUR_ERRORS
 
 CONTEXT = make.context()
@@ -26,11 +27,6 @@ CONTEXT = make.context()
 
 class PanicException(BaseException):
     """What an extension in Rust raises when it panics."""
-
-
-class Unprintable(ValueError):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
 
 
 RAISED = [

@@ -10,6 +10,7 @@ from changefeed.observers.error_text import (
     text_of,
     trace_of,
 )
+from tests.support.odd_errors import Opaque, Unprintable
 
 LONG = 20_000_000
 
@@ -20,11 +21,6 @@ def raised(error: BaseException) -> BaseException:
     return caught.value
 
 
-class Unprintable(ValueError):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
 class PrintableOnce(ValueError):
     printed = False
 
@@ -33,11 +29,6 @@ class PrintableOnce(ValueError):
             raise SystemExit(3)
         self.printed = True
         return "the first time"
-
-
-class Opaque(ValueError):
-    def __getattribute__(self, name: str) -> object:
-        raise SystemExit(3)
 
 
 class Odd(str):

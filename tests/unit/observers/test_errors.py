@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from changefeed.observers.errors import ran_out_of_memory
+from tests.support.odd_errors import Opaque
 
 
 def grouped() -> BaseException:
@@ -28,11 +29,6 @@ def around_in_a_circle() -> BaseException:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
     return first
-
-
-class Opaque(ValueError):
-    def __getattribute__(self, name: str) -> object:
-        raise SystemExit(3)
 
 
 @pytest.mark.parametrize("make", [MemoryError, grouped, caused, while_handling])
