@@ -39,6 +39,13 @@ def all_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("changefeed.feeds.brokers.run_maker.LARGE", 1)
 
 
+@pytest.fixture
+def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let retries begin after one second, without chance."""
+    monkeypatch.setattr("changefeed.observers.retry.FIRST_DELAY", 1.0)
+    monkeypatch.setattr("changefeed.observers.retry.JITTER", 0.0)
+
+
 def pytest_asyncio_loop_factories(
     config: pytest.Config,  # noqa: ARG001 - the hook's own signature
     item: pytest.Item,

@@ -9,21 +9,16 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseLost
-from changefeed.observers import retry
 from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import ObserverStuck
 from tests.support import make
 from tests.support.handing import Handing
 from tests.support.observers import Gate
 
+pytestmark = pytest.mark.usefixtures("steady_delays")
+
 RETRY = {"max_delay": 1, "attempts": 2}
 BATCH = [make.change(1, key="a"), make.change(2, key="b")]
-
-
-@pytest.fixture(autouse=True)
-def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
-    monkeypatch.setattr(retry, "JITTER", 0.0)
 
 
 def handing(observe: Any, gate: Gate | None = None, **settings: Any) -> Handing:

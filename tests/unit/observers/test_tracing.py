@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
 
 from changefeed.feeds.feed import Change
-from changefeed.observers import retry
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters
 from changefeed.observers.trace_context import TraceContextPointer
@@ -22,13 +21,9 @@ from tests.support import make
 from tests.support.handing import Handing
 from tests.support.observers import Gate
 
+pytestmark = pytest.mark.usefixtures("steady_delays")
+
 RETRY = {"max_delay": 1, "attempts": 3}
-
-
-@pytest.fixture(autouse=True)
-def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
-    monkeypatch.setattr(retry, "JITTER", 0.0)
 
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"

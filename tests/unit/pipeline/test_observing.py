@@ -11,7 +11,6 @@ import pytest
 
 from changefeed.feeds.eventlog.arrow_columns import TIME
 from changefeed.feeds.feed import Change
-from changefeed.observers import retry
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
@@ -22,13 +21,9 @@ from changefeed.pipeline.settings import ObserverSettings
 from changefeed.runtime.settings import LogSettings
 from tests.support import make
 
+pytestmark = pytest.mark.usefixtures("steady_delays")
+
 RETRY = RetrySettings(max_delay=20, attempts=3)
-
-
-@pytest.fixture(autouse=True)
-def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_DELAY", 1.0)
-    monkeypatch.setattr(retry, "JITTER", 0.0)
 
 
 @pytest.fixture(autouse=True)
