@@ -268,7 +268,7 @@ class Delivery:
 
     async def _read_on(self) -> None:
         """Take in what was read ahead, while nothing else is ready and there is room for it."""
-        while self._ended is None and self._keys.want_more and self._drain.reason is None:
+        while self._ended is None and not self._keys.has_ready and self._drain.reason is None:
             changes, _ = self._unread
             if changes:
                 # As much as there would be without what waits: crumbs would cost more calls.

@@ -207,9 +207,11 @@ class OwnedLease:
         """Let the lease carry no request of ``asker``; that of another host stays."""
         await self._write(lambda x: x.asked_by(None) if x.next_owner == asker else x)
 
-    async def answer(self, request: KeyRequest) -> None:
-        """Let the lease carry a request of a person with its answer."""
-        await self._write(lambda x: replace(x, key_request=request))
+    async def answer(self, asked: KeyRequest, answered: KeyRequest) -> None:
+        """Let the lease carry a request of a person with its answer; a later request stays."""
+        await self._write(
+            lambda x: replace(x, key_request=answered) if x.key_request == asked else x
+        )
 
     async def give_up(
         self, end: Callable[[Lease], Lease], checkpoint: Checkpoint | None

@@ -73,6 +73,7 @@ class Worker:
         """Whether nothing is in hand any more: the lease is all that is left to give up."""
         self.left_to_expire: str | None = None
         """Why the lease still has our name though nothing reads it, once that is so."""
+        self._asked: KeyRequest | None = None  # by a person, the last time
         self._delivery = Delivery(
             owned,
             shared,
@@ -130,7 +131,7 @@ class Worker:
         Raise ``FeedError`` or ``StoreError`` (in a group) where asking again cannot
         help, and ``ObserverStuck``. When cancelled, release the lease if that is quickly done.
         """
-        reason, given_up = CloseReason.FAILED, False
+        reason = CloseReason.FAILED
         try:
             async with self._group as group:
                 self._look_at_lease()
@@ -140,12 +141,12 @@ class Worker:
                 )
                 self.delivered = True
                 await self._give_up(reason)
-                given_up = True
         except* LeaseLost:
-            reason = CloseReason.LEASE_LOST
+            if not self.owned.given_up:
+                reason = CloseReason.LEASE_LOST
         finally:
             try:
-                if not given_up and reason is not CloseReason.LEASE_LOST:
+                if not self.owned.given_up and reason is not CloseReason.LEASE_LOST:
                     reason = await self._release_at_last(self._drain.reason or reason)
             finally:
                 self._report_end(reason)
@@ -229,7 +230,7 @@ class Worker:
         """Stop if a living host asks for the lease, or it is paused; end if it is lost. Else do
         what a person asks.
         """
-        lease = self.owned.lease
+        lease, asked = self.owned.lease, self.owned.lease.key_request
         if self.owned.lost:
             self._start(self._end_as_lost())
         elif self.delivered:
@@ -238,12 +239,13 @@ class Worker:
             self.stop(CloseReason.PAUSED)
         elif lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
             self.stop(CloseReason.HANDED_OVER)
-        elif lease.key_request is not None and not lease.key_request.answer:
-            self._start(self._answer(lease.key_request))
+        elif asked is not None and not asked.answer and asked != self._asked:
+            self._asked = asked
+            self._start(self._answer(asked))
 
-    async def _answer(self, request: KeyRequest) -> None:
-        answered = self._delivery.asked(request)
-        await self._retrier.call("answer", partial(self.owned.answer, answered))
+    async def _answer(self, asked: KeyRequest) -> None:
+        answered = self._delivery.asked(asked)
+        await self._retrier.call("answer", partial(self.owned.answer, asked, answered))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it beside the body; drop it once one task has failed, or all have ended."""

@@ -110,12 +110,8 @@ class Keys:
         return self.judge.outage
 
     @property
-    def want_more(self) -> bool:
-        """Whether nothing is left to hand over before more is read."""
-        return not self._has_others
-
-    @property
-    def _has_others(self) -> bool:
+    def has_ready(self) -> bool:
+        """Whether anything may be handed over that does not wait."""
         return bool(self._parts or self._ready or self._pages)
 
     @property
@@ -258,7 +254,7 @@ class Keys:
         found = self._next_part(observer)
         if found is not None:
             return found
-        if not (self._due_was_last and self._has_others):
+        if not (self._due_was_last and self.has_ready):
             found = self._next_due(now, observer)
         self._due_was_last = found is not None
         return found or self._next_page() or self._next_ready(observer)
@@ -440,7 +436,7 @@ class Keys:
         key.waiting = key.waiting or Waiting(change)
         # Without its traceback, which would keep what is in the frames of the user's code.
         key.waiting.error = AttemptFailed(error.kind, error.text)
-        verdict = self.judge.failed(name, key.waiting, now, others=self._has_others)
+        verdict = self.judge.failed(name, key.waiting, now, others=self.has_ready)
         if verdict is Verdict.OUTAGE:
             self._take_pages_apart()
             parts, self._parts = list(self._parts), deque()

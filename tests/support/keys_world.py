@@ -129,7 +129,7 @@ class Owner:
     def _read(self) -> None:
         room = min(ROOM - self.progress.unacknowledged, PAGE)
         page = self.world.changes[self.read_to : self.read_to + room]
-        if page and self.keys.want_more:
+        if page and not self.keys.has_ready:
             self.read_to = page[-1].sequence
             fresh = self.progress.read(page, Position(str(self.read_to)))
             self.keys.add(fresh, self.progress.failures(fresh))
@@ -158,7 +158,7 @@ class Owner:
     def finish(self) -> None:
         """Hand over nothing more than what is in the observers' hands or ready."""
         self.keys.stop()
-        while self.in_hand or (self.keys.outage is None and not self.keys.want_more):
+        while self.in_hand or (self.keys.outage is None and self.keys.has_ready):
             for n in set(range(self.observers)) - self.in_hand.keys():
                 batch = self.keys.next(self.world.now, n)
                 if batch is not None:

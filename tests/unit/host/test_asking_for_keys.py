@@ -9,11 +9,13 @@ import pytest
 from changefeed.cli.waiting_keys import ask_owner
 from changefeed.feeds.feed import Change
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.errors import Failure, StoreUnavailable, UserError
 from changefeed.testing.fleet import Fleet
 from tests.support import make
-from tests.support.looking import lease_in, now
+from tests.support.logs import captured_logs
+from tests.support.looking import lease_in, now, until
 from tests.support.renewed_each import RenewedEach
 
 PATIENT: dict[str, Any] = {"on_failure": "dead-letter", "retry": {"attempts": None}}
@@ -80,6 +82,38 @@ async def test_a_change_that_waits_is_tried_when_a_person_asks_for_it(
         await asyncio.sleep(1)
         assert now() - began < 10
         assert sorted(int(x.value()["n"]) for x in fleet.log.changes) == list(range(20))
+
+
+async def test_a_change_that_fails_again_when_a_person_asks_for_it_is_tried_once() -> None:
+    observer = Failing(5)
+    async with fleet_of(observer, {}) as fleet:
+        fleet.start("anna")
+        await asyncio.sleep(3600)
+        await until(lambda: now() - observer.tried[-1] < 1)
+        observer.tried.clear()
+        await ask(fleet, "key-5")
+        await asyncio.sleep(5)
+        assert len(observer.tried) == 1
+
+
+class Unanswering(MemoryLeases):
+    """Takes no answer of an owner."""
+
+    async def replace(self, lease: Lease) -> Lease:
+        if lease.owner is not None and lease.key_request and lease.key_request.answer:
+            raise StoreUnavailable("busy")
+        return await super().replace(lease)
+
+
+async def test_a_lease_is_given_up_well_while_an_answer_cannot_be_written() -> None:
+    async with fleet_of(Failing(5), {}, Unanswering()) as fleet:
+        fleet.start("anna")
+        await asyncio.sleep(60)
+        with pytest.raises(Failure, match="anna has not answered"):
+            await ask(fleet, "key-5")
+        with captured_logs("DEBUG") as logged:
+            await fleet.stop("anna")
+        assert [x["how"] for x in logged if x["event"] == "lease.released"] == ["released"]
 
 
 async def test_who_puts_nothing_aside_says_so_and_goes_on_trying() -> None:

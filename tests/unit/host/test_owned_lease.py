@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
@@ -12,7 +13,7 @@ from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict, LeaseLost
-from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
+from changefeed.leases.lease import End, HostName, Incarnation, KeyRequest, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
@@ -312,6 +313,17 @@ async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() ->
     await owned.clear_request(B)
     lease = await lease_in(leases)
     assert (lease.owner, lease.next_owner, lease.renewals) == (A, None, 1)
+
+
+async def test_the_answer_to_one_person_leaves_what_another_has_asked_meanwhile() -> None:
+    leases, owned = await held()
+    first, second = (KeyRequest(id=x, key="k", aside=False) for x in "12")
+    await leases.replace(replace(await lease_in(leases), key_request=second))
+    await owned.answer(first, msgspec.structs.replace(first, answer="taken"))
+    assert (await lease_in(leases)).key_request == second
+    answered = msgspec.structs.replace(second, answer="not waiting")
+    await owned.answer(second, answered)
+    assert (await lease_in(leases)).key_request == answered
 
 
 # Deleted under its owner
