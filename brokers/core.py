@@ -21,9 +21,7 @@ from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.producers import Taken
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.storage import storage_of
-from changefeed.brokers.topologies import Topologies
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
@@ -36,12 +34,15 @@ from changefeed.feeds.brokers.protocol import (
     NotAppended,
     ReadResult,
     Reason,
+    Topology,
 )
+from changefeed.feeds.brokers.ranges import KnownRanges
 from changefeed.feeds.brokers.retention import Retention
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.wire import Storage
+from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.wire import End, Storage
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
@@ -149,9 +150,14 @@ class BrokerCore:
             wall_us=wall_us,
             work=work,
         )
-        self._reads = Reads(lambda: self.index, self.readers, partitions, self.writer, settings)
-        self._index = CatalogIndex(self.catalogs.newest)
-        self._topologies = Topologies()
+        self.ranges = KnownRanges(lambda: self.catalogs.newest)
+        self._reads = Reads(
+            self.ranges,
+            self.readers,
+            partitions,
+            self.writer,
+            settings,
+        )
 
     @property
     def name(self) -> str:
@@ -166,12 +172,6 @@ class BrokerCore:
     def catalog(self) -> Catalog:
         """The newest catalog that this broker knows."""
         return self.catalogs.newest
-
-    @property
-    def index(self) -> CatalogIndex:
-        if self._index.catalog is not self.catalogs.newest:
-            self._index = CatalogIndex(self.catalogs.newest)
-        return self._index
 
     async def append(self, collection: str, batches: Sequence[Batch]) -> list[Answer]:
         """Store batches of one collection; return the answer to each, in order.
@@ -195,7 +195,7 @@ class BrokerCore:
     def _submit(self, collection: str, batch: Batch) -> Awaitable[Answer]:
         """Give a batch its place at once, where it has one: so batches stay in order."""
         try:
-            partition = self.index.collection(collection).partition(batch.partition)
+            partition = self.ranges.of(collection).partition(batch.partition)
         except RangeUnknown:
             return self._not(batch, "unknown")
         era = self.catalog.era
@@ -264,26 +264,33 @@ class BrokerCore:
             self.check_sight()  # it may have ended, unseen from here
         return found
 
-    async def end(self, collection: str, partition: RangeId) -> int:
-        """Return the last sequence that a partition has now; 0 if it has none."""
+    async def end(self, collection: str, partition: RangeId) -> End:
+        """Return the last sequence that a partition has now, and the last that is gone."""
         await self.look_for(collection, partition)
-        return await self._reads.end(collection, partition)
+        found = await self._reads.extent(
+            collection, self.ranges.of(collection).partition(partition)
+        )
+        return End(start=found.start, last=found.last)
 
-    def known_end(self, collection: str, partition: RangeId) -> int | None:
+    async def known_end(self, collection: str, partition: RangeId) -> int | None:
         """Return the last sequence of a partition that is closed or ours; ``None`` else."""
-        found = self.index.collection(collection).partition(partition)
-        if found.last is not None:
-            return found.last
+        ranges = self.ranges.of(collection)
+        found = ranges.partition(partition)
+        if found.era < ranges.newest:
+            try:
+                return (await self._reads.extent(collection, found)).last
+            except (RangeDamaged, StoreError):
+                return None  # who reads on is told
         writer = self.writer.writer(found.era)
         if writer is None or not writer.has(collection, partition):
             return None
         return writer.last(collection, partition)
 
-    def behind(
+    async def behind(
         self, collection: str, partition: RangeId, after: int, found: ReadResult
     ) -> int | None:
         """Return how many records a read has left; ``None`` where another broker knows."""
-        end = self.known_end(collection, partition)
+        end = await self.known_end(collection, partition)
         last = found.blocks[-1].first + found.blocks[-1].count - 1 if found.blocks else after
         return None if end is None else max(end - last, 0)
 
@@ -320,14 +327,11 @@ class BrokerCore:
 
     def identity(self, collection: str) -> str:
         """Return the identity of a collection; waits for nothing."""
-        return self.index.collection(collection).collection.identity
+        return self.catalog.collection(collection).identity
 
-    async def shown(self, collection: str, *, since_era: int = 0) -> Sequence[bytes]:
-        """Return a collection as the newest catalog here says: a ``Topology``, JSON in pieces.
-
-        With the partitions of an era and of those after it, of the newest one at least.
-        """
-        return await self._topologies.show(self.index, collection, since_era=since_era)
+    def shown(self, collection: str) -> Topology:
+        """Return a collection as the newest catalog here says."""
+        return topology_of(self.catalog, collection)
 
     def status(self) -> CoreStatus:
         row, sign, era = self.writer.row, self.members.sign, self.catalog.era
@@ -370,9 +374,9 @@ class BrokerCore:
     async def look_for(self, collection: str, *partitions: RangeId) -> None:
         """Look for a newer catalog where this one does not have what is asked for."""
         try:
-            known = self.index.collection(collection)
+            known = self.ranges.of(collection)
         except CollectionUnknown:
             await self.catalogs.refresh()
-            known = self.index.collection(collection)
+            known = self.ranges.of(collection)
         if not all(known.has(x) for x in partitions):
             await self.catalogs.refresh()

@@ -35,7 +35,7 @@ async def moved_partitions(
     until = clock() + wait
     await core.look_for(collection, *after)
     while True:
-        found = _moved_now(core, collection, after)
+        found = await _moved_now(core, collection, after)
         if found or is_gone() or clock() >= until:
             break
         await _next_write(core, until, is_gone)
@@ -53,14 +53,14 @@ async def _next_write(core: BrokerCore, until: float, is_gone: Callable[[], bool
             return
 
 
-def _moved_now(
+async def _moved_now(
     core: BrokerCore, collection: str, after: Mapping[RangeId, int]
 ) -> Mapping[RangeId, Moved]:
-    index, found = core.index.collection(collection), dict[RangeId, Moved]()
+    ranges, found = core.ranges.of(collection), dict[RangeId, Moved]()
     for name, sequence in after.items():
         try:
-            last = core.known_end(collection, name)
-            ended = index.partition(name).last is not None
+            last = await core.known_end(collection, name)
+            ended = ranges.partition(name).era < ranges.newest
         except RangeUnknown:
             last, ended = None, False
         if ended or last != sequence:

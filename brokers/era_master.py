@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from changefeed.brokers.master import (
     BeginEnding,
@@ -18,8 +17,7 @@ from changefeed.brokers.members import Members, Membership
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
+from changefeed.feeds.brokers.flush import FlushHeader, encode_flush
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -27,9 +25,6 @@ from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
     open_first_era,
-    rows_without_ends,
-    shape_differs,
-    with_ends,
     without_members,
 )
 
@@ -60,8 +55,6 @@ class EraMaster:
         self._wall_us = wall_us
         self._ending: tuple[int, float] = (0, 0.0)
         self._looked_at = 0
-        self._reshaping: tuple[int, bool] = (0, False)
-        self._without_ends: tuple[int, set[tuple[int, str]]] = (0, set())
 
     def membership(self) -> Membership:
         era = self._catalogs.newest.era
@@ -86,19 +79,13 @@ class EraMaster:
             catalog,
             membership,
             self._settings,
-            reshaping=self._needs_reshaping(catalog),
             sealed=await self._sealed(catalog),
             ending_for=self._ending_for(era),
         )
         if step is None:
-            return await self._forget_the_dead(catalog) or await self._learn_ends(catalog)
+            return await self._forget_the_dead(catalog)
         await self._do(step, catalog)
         return True
-
-    def _needs_reshaping(self, catalog: Catalog) -> bool:
-        if self._reshaping[0] != catalog.number:
-            self._reshaping = (catalog.number, shape_differs(catalog))
-        return self._reshaping[1]
 
     def _ending_for(self, era: Era | None) -> float:
         if era is None or era.state != "ending":
@@ -140,22 +127,17 @@ class EraMaster:
                 for broker in brokers:
                     await self._seal(catalog, broker)
             case CloseAndOpen(era=number):
-                sealed = await self._ends(catalog)
+                sealed = self._seals(catalog)
                 await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
 
-    async def _ends(self, catalog: Catalog) -> Mapping[str, tuple[int, Ends | None]]:
-        """Return the seals of the newest era's rows, and the ends of those that can be read.
-
-        What is damaged keeps no era from opening.
-        """
+    def _seals(self, catalog: Catalog) -> Mapping[str, int]:
+        """Return the seals of the newest era's rows, all of which are there."""
         assert catalog.era is not None
-        found: dict[str, tuple[int, Ends | None]] = {}
+        found: dict[str, int] = {}
         for row in catalog.era.rows:
             reader = self._readers.row(catalog, catalog.era.number, row.broker)
             assert reader.sealed_at is not None
-            found[row.broker] = (reader.sealed_at, None)
-            with suppress(RowDamaged):  # ``_learn_ends`` says so
-                found[row.broker] = (reader.sealed_at, await reader.ends())
+            found[row.broker] = reader.sealed_at
         return found
 
     async def _forget_the_dead(self, catalog: Catalog) -> bool:
@@ -168,23 +150,6 @@ class EraMaster:
         if gone:
             await self._catalogs.change(lambda x: without_members(x, gone))
         return bool(gone)
-
-    async def _learn_ends(self, catalog: Catalog) -> bool:
-        """Say where partitions ended whose ends could not be read as their era was closed."""
-        if self._without_ends[0] != catalog.number:
-            self._without_ends = (catalog.number, rows_without_ends(catalog))
-        found: dict[tuple[int, str], Ends] = {}
-        damaged: RowDamaged | None = None
-        for row in sorted(self._without_ends[1]):
-            try:
-                found[row] = await self._readers.row(catalog, *row).ends()
-            except RowDamaged as error:
-                damaged = error
-        if found:
-            await self._catalogs.change(lambda x: with_ends(x, found))
-        if damaged is not None:
-            raise damaged
-        return bool(found)
 
     async def _seal(self, catalog: Catalog, broker: str) -> None:
         """End the row of a broker at the first number that is free."""

@@ -14,6 +14,7 @@ from changefeed.brokers.pulse import Pulse
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -95,12 +96,8 @@ class EraWriter:
             self.row = RowWriter(self._store, place, self._settings, on_durable, self._wall_us)
             self._begin(tasks, self._run(self.row))
         for collection in catalog.collections:
-            mine = [
-                x.id
-                for x in reversed(collection.partitions)
-                if x.era == era.number and x.broker == self.name
-            ]
-            self.row.open(collection.name, mine)
+            opened = ranges_of(catalog, collection.name).in_era(era.number)
+            self.row.open(collection.name, (x.id for x in opened if x.broker == self.name))
 
     def _begin(
         self, tasks: asyncio.TaskGroup, coroutine: "asyncio._CoroutineLike[None]"

@@ -9,11 +9,13 @@ any broker serves any partition.
 import logging
 from collections.abc import Iterator
 
-from changefeed.feeds.brokers.catalog import Catalog, Partition
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.catalog import Catalog, Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.extents import extent_of
 from changefeed.feeds.brokers.partition_reader import PartitionReader
+from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
@@ -22,22 +24,25 @@ _log = logging.getLogger(__name__)
 
 
 def coming_home(
-    index: CatalogIndex, broker: str, since: int
-) -> Iterator[tuple[str, Partition]]:
+    catalog: Catalog, broker: str, since: int
+) -> Iterator[tuple[Collection, Partition]]:
     """Yield what a broker became the home of since an era, by collection, the newest first.
 
-    Not what it wrote itself, and what has no records.
+    Not what it wrote itself, and what is gone as a whole.
     """
-    era = index.catalog.era
-    if era is None:
-        return
-    for collection in index.catalog.collections:
-        found = index.collection(collection.name)
-        for x in reversed(collection.partitions):
-            has_records = x.last is not None and x.last > x.start
-            is_new = has_records and x.broker != broker and found.home(x, since) != broker
-            if is_new and found.home(x, era.number) == broker:
-                yield collection.name, x
+    for collection in catalog.collections:
+        ranges = ranges_of(catalog, collection.name)
+
+        def home(x: Partition, era: int, ranges: Ranges = ranges) -> str:
+            return next((y.broker for y in ranges.sharing_keys(x, era)), "")
+
+        for era in reversed(ranges.eras[:-1]):
+            if era < collection.kept_era:
+                break
+            for x in reversed(ranges.in_era(era)):
+                is_new = x.broker != broker and home(x, since) != broker
+                if is_new and home(x, ranges.newest) == broker:
+                    yield collection, x
 
 
 class HomeWarmer:
@@ -66,7 +71,7 @@ class HomeWarmer:
             return
         room = self._settings.cache_bytes
         since = self._warmed or era.number - 1
-        for collection, partition in coming_home(CatalogIndex(catalog), self._name, since):
+        for collection, partition in coming_home(catalog, self._name, since):
             now = self._catalogs.newest.era
             if now is None or (now.number, now.state) != (era.number, era.state):
                 return
@@ -75,15 +80,20 @@ class HomeWarmer:
                 break
         self._warmed = era.number
 
-    async def _warm(self, catalog: Catalog, collection: str, partition: Partition) -> int:
+    async def _warm(
+        self, catalog: Catalog, collection: Collection, partition: Partition
+    ) -> int:
         """Read a partition from its beginning; return the bytes that it took."""
         row = self._readers.row(catalog, partition.era, partition.broker)
         most = self._settings.warm_bytes
         try:
+            there = extent_of(collection, partition, await row.ends())
+            if there.last == there.start:
+                return 0
             found = await self._partitions.read(
-                row, collection, partition, partition.start, most
+                row, collection.name, partition, there.start, most
             )
-        except RangeDamaged as error:  # any broker can say so; the others are read still
+        except (RangeDamaged, RowDamaged) as error:  # any broker says so; others are read
             _log.warning("broker.failed", extra={"doing": "warm a home", "error": str(error)})
             return 0
         return sum(x.bytes for x in found)

@@ -86,13 +86,11 @@ def next_step(
     membership: Membership,
     settings: CoreSettings,
     *,
-    reshaping: bool = False,
     sealed: AbstractSet[str] = frozenset(),
     ending_for: float = 0.0,
 ) -> Step | None:
     """Return what a master does next with an era; ``None``: nothing is to be done now.
 
-    ``reshaping``: the open partitions are not those that the collections are to have.
     ``sealed`` are the brokers whose rows are known to be, and ``ending_for`` the seconds for
     which this master has seen the era ending.
     """
@@ -102,7 +100,7 @@ def next_step(
     if era is None:
         return OpenFirstEra(rows=wanted) if wanted and settled else None
     if era.state == "open":
-        must_end = reshaping or _must_end(era, wanted, membership.living)
+        must_end = bool(catalog.reshaping) or _must_end(era, wanted, membership.living)
         if not (wanted and settled and must_end):
             return None
         return BeginEnding(era=era.number, planned=wanted)

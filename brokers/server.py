@@ -19,7 +19,7 @@ set, all of /v1 needs it.
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -53,7 +53,6 @@ from changefeed.feeds.brokers.errors import (
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
     Compaction,
-    End,
     Positions,
     Refusal,
     Since,
@@ -82,7 +81,6 @@ LIMITS = WebLimits(most=4096, backlog=4096, request=30.0, answer=75.0, idle=120.
 all clients come at once."""
 _MAX_WAIT = 30.0
 _MAX_PAGE = 64 * 1024 * 1024
-_LARGE = 1024 * 1024
 _RETRY_AFTER = "1"
 
 _log = get_logger()
@@ -227,8 +225,7 @@ class BrokerServer:
         self._core.check_sight()
         collection = collection_of(request)
         await self._identity(collection)
-        since_era = number_in(request.query, "since_era", 0)
-        return _json_answer(await self._core.shown(collection, since_era=since_era))
+        return _json(self._core.shown(collection))
 
     async def _append(self, request: web.Request) -> web.Response:
         if request.content_type != CONTENT_TYPE:
@@ -259,7 +256,7 @@ class BrokerServer:
             max_bytes=min(number_in(query, "bytes", 1024 * 1024), _MAX_PAGE),
             wait=min(seconds_in(query, "wait"), _MAX_WAIT),
         )
-        behind = self._core.behind(collection, partition, after, result)
+        behind = await self._core.behind(collection, partition, after, result)
         self._meters.read(collection, result, behind)
         return web.Response(
             body=b"".join(framed_read(result)), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE}
@@ -279,10 +276,7 @@ class BrokerServer:
 
     async def _end(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
-        partition = partition_of(request)
-        last = await self._core.end(collection, partition)
-        info = self._core.index.collection(collection).partition(partition)
-        return _json(End(start=info.start, last=last))
+        return _json(await self._core.end(collection, partition_of(request)))
 
     async def _since(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
@@ -290,7 +284,7 @@ class BrokerServer:
         partition = partition_of(request)
         found = await self._core.sequence_before(collection, partition, time_us)
         if found is None:
-            found = await self._core.end(collection, partition)
+            found = (await self._core.end(collection, partition)).last
         return _json(Since(sequence=found))
 
     async def _checked(self, request: web.Request) -> str:
@@ -368,23 +362,8 @@ class BrokerServer:
 
 
 def _json(value: object) -> web.Response:
-    return _json_answer([msgspec.json.encode(value)])
-
-
-def _json_answer(pieces: Sequence[bytes]) -> web.Response:
-    """Answer with what pieces are together; what is large is sent one by one.
-
-    To copy tens of megabytes at once, and again where the client is slow, takes a broker's
-    loop some tenths of a second.
-    """
-    is_large = sum(map(len, pieces)) > _LARGE
-    body = _one_by_one(pieces) if is_large else b"".join(pieces)
+    body = msgspec.json.encode(value)
     return web.Response(body=body, content_type="application/json", charset="utf-8")
-
-
-async def _one_by_one(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
 
 
 def _refusal(status: int, said: Refusal) -> web.Response:

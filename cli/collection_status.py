@@ -19,7 +19,8 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.cli.on_brokers import client_of
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo
+from changefeed.feeds.brokers.protocol import BrokerInfo
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -132,15 +133,17 @@ class Inspector:
         self._client = client
         self._looks = 0
         self._storage: Storage | None = None
+        self._stored: dict[RangeId, RangeStorage] = {}
 
     async def look(self) -> LogStatus:
         """Raise ``FeedUnavailable`` if no broker answers, ``FeedRefused`` if that is final."""
         routes = await self._client.routes()
         if self._looks % _STORAGE_EVERY == 0:
             self._storage = await self._ask_storage(routes)
+            self._stored = {x.range: x for x in (self._storage.ranges if self._storage else ())}
         self._looks += 1
         turns = asyncio.Semaphore(_ALL_AT_ONCE)
-        partitions = routes.topology.partitions
+        partitions = [*routes.partitions.all()]
         ends, says = await gather_or_cancel(
             gather_or_cancel(*(self._end(routes, x, turns) for x in partitions)),
             gather_or_cancel(*(self._says(url) for url in routes.urls)),
@@ -148,7 +151,7 @@ class Inspector:
         pairs = zip(partitions, ends, strict=True)
         return log_status(
             routes,
-            {x.range.id: end for x, end in pairs},
+            {x.id: end for x, end in pairs},
             {x.name: x for x in says if x is not None},
             self._storage,
         )
@@ -158,16 +161,15 @@ class Inspector:
             return await self._client.storage(routes.identity)
         return None
 
-    async def _end(
-        self, routes: Routes, partition: PartitionInfo, turns: asyncio.Semaphore
-    ) -> End:
-        if partition.last is not None:
-            return End(start=partition.start, last=partition.last)
+    async def _end(self, routes: Routes, partition: Partition, turns: asyncio.Semaphore) -> End:
+        known = self._stored.get(partition.id)
+        if known is not None and not routes.is_open(partition):
+            return End(start=known.start, last=known.last)
         urls = routes.to_read(partition)
         async with turns:
             with suppress(FeedUnavailable):
-                return await self._client.end(urls, routes.identity, partition.range.id)
-        return End(start=partition.start, last=partition.start)
+                return await self._client.end(urls, routes.identity, partition.id)
+        return End(start=0, last=0)
 
     async def _says(self, url: str) -> CoreStatus | None:
         with suppress(FeedUnavailable, FeedRefused):
@@ -188,10 +190,10 @@ def log_status(
         _range(
             x,
             routes,
-            ends[x.range.id],
-            stored.get(x.range.id, RangeStorage(range=x.range.id)),
+            ends[x.id],
+            stored.get(x.id, RangeStorage(range=x.id)),
         )
-        for x in topology.partitions
+        for x in routes.partitions.all()
     ]
     return LogStatus(
         at=datetime.now(UTC),
@@ -215,11 +217,9 @@ def log_status(
     )
 
 
-def _range(
-    partition: PartitionInfo, routes: Routes, end: End, stored: RangeStorage
-) -> RangeStatus:
+def _range(partition: Partition, routes: Routes, end: End, stored: RangeStorage) -> RangeStatus:
     return RangeStatus(
-        id=partition.range.id,
+        id=partition.id,
         era=partition.era,
         open=routes.is_open(partition),
         broker=partition.broker,

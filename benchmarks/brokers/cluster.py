@@ -21,7 +21,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress, parse_address
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.protocol import Topology
 from changefeed.feeds.errors import FeedUnavailable
 from tests.support.servers import free_port
 
@@ -112,7 +111,7 @@ class Cluster:
     async def split(self, partitions: int) -> None:
         """Cut every partition in halves until there are so many."""
         async with self.client() as client:
-            while len(opened := _open_in((await client.routes()).topology)) < partitions:
+            while len(opened := (await client.routes()).partitions.open) < partitions:
                 await client.split(None)
                 await _until_open(client, 2 * len(opened))
 
@@ -177,14 +176,10 @@ async def _until_open(client: BrokerClient, partitions: int) -> None:
     async with asyncio.timeout(_PATIENCE):
         while True:
             with suppress(FeedUnavailable):
-                topology = (await client.routes()).topology
-                if len(_open_in(topology)) == partitions and not topology.ending:
+                routes = await client.routes()
+                if len(routes.partitions.open) == partitions and not routes.topology.ending:
                     return
             await asyncio.sleep(0.05)
-
-
-def _open_in(topology: Topology) -> Sequence[object]:
-    return [x for x in topology.partitions if x.era == topology.era]
 
 
 def _is_ready(port: int) -> bool:

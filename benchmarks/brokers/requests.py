@@ -120,8 +120,7 @@ def _open_in(core: BrokerCore) -> Sequence[RangeId]:
     era = core.catalog.era
     if era is None or era.state != "open":
         return []
-    found = core.catalog.collection(COLLECTION)
-    return [x.id for x in found.partitions if x.era == era.number]
+    return [x.id for x in core.ranges.of(COLLECTION).open]
 
 
 @asynccontextmanager
@@ -130,7 +129,7 @@ async def _loaded(
 ) -> AsyncIterator[None]:
     """Append so many MB a second to each partition evenly, and read them, meanwhile."""
     by_name = {x.name: x for x in cores}
-    opened = cores[0].catalog.collection(COLLECTION).open_partitions()
+    opened = cores[0].ranges.of(COLLECTION).open
     size = round(mb * 1e6 / _SCALE * every / len(opened))
     acts = [_append(by_name[x.broker], x.id, size, every) for x in opened]
     acts += [_follow(by_name[x.broker], x.id) for x in opened]

@@ -1,31 +1,36 @@
-"""The catalog of a cluster: its collections, eras, brokers and partitions. Frozen.
+"""The catalog of a cluster: its collections, eras and brokers. Frozen.
 
 It is one object, ``catalog``: eight hexadecimal digits (the CRC-32 of what follows), a line
 feed, and JSON. To change it is to replace the version that was read; where that is not there
 any more, somebody else was quicker. ``number`` counts the changes.
 
 The era is the cluster's: one for all collections. The partitions of the newest era are open,
-until it is closed and the next one opens. Where they ended may be known later.
+until it is closed and the next one opens. Which partitions there are is not stored: it follows
+from the shape of a collection and the brokers of an era (``ranges``). Where they ended is
+written in the rows of their brokers.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown
-from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
-from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 
-FORMAT = 5
+FORMAT: Final = 6
 """The only format that is read and written. Lower numbers were never released."""
 MAX_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
+
+
+REMEMBERED_CHANGES: Final = 64
+"""The ids of so many changes stand in a catalog, to settle a lost answer."""
+
+Cuts = tuple[tuple[int, ...], ...]
+"""For each part where its intervals of virtual parts begin, the first at 0."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,32 +38,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: str
     format: int = FORMAT
-
-
-class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A part with an interval of virtual parts in one era, both ends included.
-
-    ``broker`` writes it while its era is open; its records lie in that broker's row of that
-    era. ``last`` is the last sequence once the era is over and that could be read from the
-    row, ``None`` before; ``stored`` (bytes) and ``written_us`` (of the last flush) are known
-    from then on. Sequences up to ``start`` are deleted; ``gone`` are their bytes.
-    """
-
-    era: int
-    part: int
-    low: int
-    high: int
-    broker: str
-    last: int | None = None
-    start: int = 0
-    stored: int = 0
-    written_us: int = 0
-    gone: int = 0
-
-    @property
-    def id(self) -> RangeId:
-        """Parts count from 1 in ids, as in the event log: the first is ``p01``."""
-        return _id(self.era, self.part, self.low, self.high)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +54,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kept_from: int = 1
 
 
-class Era(msgspec.Struct, frozen=True, kw_only=True):
+class Era(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A generation of partitions, and a row for each of its brokers.
 
-    While it is ending, ``planned`` are the rows of the era that follows.
+    ``reshaped`` are the collections that have another shape than in the era before. While it
+    is ending, ``planned`` are the rows of the era that follows.
     """
 
     number: int
@@ -86,27 +66,36 @@ class Era(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["open", "ending", "closed"] = "open"
     rows: tuple[Row, ...] = ()
     planned: tuple[Row, ...] = ()
+    reshaped: Mapping[str, Cuts] = {}
 
     def row(self, broker: str) -> Row | None:
         return next((x for x in self.rows if x.broker == broker), None)
 
 
-class Collection(msgspec.Struct, frozen=True, kw_only=True):
-    """A logical topic or table.
+class Gone(NamedTuple):
+    """What retention took of a partition: sequences up to ``start``, and their bytes."""
 
-    ``cuts`` says for each part where its intervals of virtual parts begin, the first at 0:
-    the shape that the next era's partitions have. ``retain_seconds`` and ``retain_bytes``
-    are ``None`` where nothing is deleted for that reason.
+    start: int
+    bytes: int
+
+
+class Collection(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical topic or table. It has partitions from the era ``since`` on.
+
+    ``retain_seconds`` and ``retain_bytes`` are ``None`` where nothing is deleted for that
+    reason. All records of eras before ``kept_era`` are gone, and ``gone`` says what is of
+    that era and of later ones.
     """
 
     name: str
     identity: str
     parts: int
     created_us: int
-    cuts: tuple[tuple[int, ...], ...]
+    since: int = 1
     retain_seconds: float | None = None
     retain_bytes: int | None = None
-    partitions: tuple[Partition, ...] = ()
+    kept_era: int = 1
+    gone: Mapping[RangeId, Gone] = {}
 
     @property
     def retain_us(self) -> int | None:
@@ -115,30 +104,22 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return int(min(self.retain_seconds, MAX_SECONDS) * 1e6)
 
-    def shape(self) -> Iterator[tuple[int, int, int]]:
-        """Yield part, low and high of the partitions that an era of this shape has."""
-        for part, lows in enumerate(self.cuts):
-            ends = [*(x - 1 for x in lows[1:]), VIRTUAL_PARTS - 1]
-            for low, high in zip(lows, ends, strict=True):
-                yield part, low, high
+    def gone_of(self, partition: RangeId, era: int, last: int, stored: int) -> Gone:
+        """Return what is gone of a partition that ended, or has come, to ``last``."""
+        if era < self.kept_era:
+            return Gone(last, stored)
+        return self.gone.get(partition, _NOTHING)
 
-    def open_partitions(self) -> tuple[Partition, ...]:
-        """Return those of the newest era. One that was created as an era ended has none."""
-        newest = self.partitions[-1].era if self.partitions else 0
-        return tuple(x for x in self.partitions if x.era == newest)
 
-    def partition(self, wanted: RangeId) -> Partition:
-        """Return a partition by its id; raise ``RangeUnknown``."""
-        found = next((x for x in self.partitions if x.id == wanted), None)
-        if found is None:
-            raise RangeUnknown(wanted)
-        return found
+_NOTHING: Final = Gone(0, 0)
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """All there is to know of a cluster at one moment.
 
     ``members`` are the names of brokers that may live: who does, their signs of life say.
+    ``reshaping`` are the shapes that collections are to have from the next era on.
+    ``changes`` are the ids of the last changes, the newest last.
     """
 
     number: int
@@ -146,7 +127,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     members: tuple[str, ...] = ()
     eras: tuple[Era, ...] = ()
+    reshaping: Mapping[str, Cuts] = {}
     collections: tuple[Collection, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def era(self) -> Era | None:
@@ -226,8 +209,3 @@ def _damaged(what: str, why: str) -> str:
 class _Header(msgspec.Struct):
     identity: str
     format: int
-
-
-@lru_cache(65_536)
-def _id(era: int, part: int, low: int, high: int) -> RangeId:
-    return range_id(era=era, part=part + 1, low=low, high=high)

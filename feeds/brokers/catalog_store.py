@@ -8,8 +8,10 @@ import uuid
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.feeds.brokers.catalog import (
+    REMEMBERED_CHANGES,
     Catalog,
     Cluster,
     decode_catalog,
@@ -111,21 +113,24 @@ class CatalogStore:
         while (wanted := transition(now)) is not now:
             assert wanted.number == now.number + 1, f"{wanted.number} follows {now.number}"
             assert wanted.identity == now.identity, f"{now.identity} became {wanted.identity}"
-            if await self._write(wanted, self._version):
+            change = uuid.uuid4().hex[:12]
+            changes = (*wanted.changes, change)[-REMEMBERED_CHANGES:]
+            if await self._write(replace(wanted, changes=changes), self._version):
                 break
             now = self.newest
         return self.newest
 
     async def _write(self, wanted: Catalog, version: str) -> bool:
-        """Write a catalog in the place of a version; return whether it is there by that."""
+        """Write a catalog in the place of a version; return whether that was done."""
+        change = wanted.changes[-1]
         try:
             written = await self._store.replace(CATALOG, encode_catalog(wanted), version)
         except StoreError:
-            if await self.refresh() != wanted:
+            if change not in (await self.refresh()).changes:
                 raise
             return True
         if written is None:  # somebody was quicker; or a client of the store tried twice
-            return await self.refresh() == wanted
+            return change in (await self.refresh()).changes
         self._take(wanted, written)
         assert self.newest.number >= wanted.number, f"{wanted.number} is not taken in"
         return True

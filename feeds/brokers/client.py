@@ -102,17 +102,13 @@ class BrokerClient:
         at_least: int = 0,
         newer_than: int = 0,
         wait: float = 0.0,
-        since_era: int = 0,
     ) -> Routes:
         """Return the topology that one of the brokers knows.
 
         One that knows an older catalog than ``at_least`` looks for a newer one first. One that
-        knows none ``newer_than`` that waits for it, for so many seconds. Partitions of eras
-        before ``since_era`` are left out, those of the newest era never.
+        knows none ``newer_than`` that waits for it, for so many seconds.
         """
         asked = {"at_least": str(at_least)} if at_least else {}
-        if since_era:
-            asked["since_era"] = str(since_era)
         if wait:
             asked |= {"newer_than": str(newer_than), "wait": f"{wait:g}"}
         body = await self._ask("GET", self._urls, self._path(), asked, wait=wait)

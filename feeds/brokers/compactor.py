@@ -22,6 +22,7 @@ from changefeed.feeds.brokers.compaction import (
 )
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused, RowDamaged
+from changefeed.feeds.brokers.extents import starts_in
 from changefeed.feeds.brokers.flush import (
     TABLE_EVERY,
     Ends,
@@ -138,7 +139,7 @@ class Compactor:
             if row.sealed_at is not None:
                 self._finished.add((era, row.broker))  # there is nothing but the seal
             return False
-        starts = {(c.name, p.id): p.start for c in catalog.collections for p in c.partitions}
+        starts = starts_in(catalog, era, border.ends)
         assert border.last >= first > done, f"a run of {first} to {border.last}, after {done}"
         assert reader.sealed_at is None or border.last < reader.sealed_at, (
             f"the seal {reader.sealed_at} stays where it is: {border.last}"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from changefeed.feeds.brokers.protocol import PartitionInfo
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
@@ -30,16 +30,13 @@ T = TypeVar("T")
 class _Reader:
     """How far a partition was read, or a part of it."""
 
-    partition: PartitionInfo
+    partition: Partition
     after: int
+    is_closed: bool
 
     @property
     def name(self) -> RangeId:
         return self.partition.id
-
-    @property
-    def is_closed(self) -> bool:
-        return self.partition.last is not None
 
     def has_news(self, asked: _Ask, moved: Mapping[RangeId, Moved]) -> bool:
         """Whether there is something, as the answer to what was asked says."""
@@ -51,9 +48,7 @@ class _Reader:
         return found.ended or found.last != self.after
 
     def lag(self, asked: _Ask, moved: Mapping[RangeId, Moved]) -> int | None:
-        last = self.partition.last
-        if last is None:
-            last = moved[self.name].last if self.name in moved else asked[self.name]
+        last = moved[self.name].last if self.name in moved else asked[self.name]
         return None if last is None or last < self.after else last - self.after
 
 
@@ -80,7 +75,7 @@ class Ends:
         What is closed, refused or not known is among them: its reader finds out.
         """
         readers = _readers(routes, positions)
-        asks = _asks(routes, readers.values())
+        asks = _asks(routes, (x for x in readers.values() if not x.is_closed))
         asked = _joined(asks.values())
 
         def named(moved: Mapping[RangeId, Moved]) -> Collection[RangeId]:
@@ -145,17 +140,17 @@ def _readers(
         with suppress(RangeRefused, RangeUnknown):
             partition = routes.holding(wanted.id)
             after = sequence_in(wanted.id, position, routes.identity)
-            found[wanted.id] = _Reader(partition=partition, after=after)
+            closed = not routes.is_open(partition)
+            found[wanted.id] = _Reader(partition=partition, after=after, is_closed=closed)
     return found
 
 
 def _asks(routes: Routes, readers: Iterable[_Reader]) -> _Asks:
-    """Return the least sequence that was read of each open partition, by whom to ask."""
+    """Return the least sequence that was read of each partition, by whom to ask."""
     asks: dict[Sequence[str], dict[RangeId, int]] = {}
     for x in readers:
-        if not x.is_closed:
-            ask = asks.setdefault(routes.to_read(x.partition), {})
-            ask[x.name] = min(x.after, ask.get(x.name, x.after))
+        ask = asks.setdefault(routes.to_read(x.partition), {})
+        ask[x.name] = min(x.after, ask.get(x.name, x.after))
     return asks
 
 

@@ -60,6 +60,16 @@ class PositionGone(RangeRefused):
         )
 
 
+def position_beyond(range_id: RangeId, after: int, end: int) -> RangeRefused:
+    """Return what is raised for a position behind the last record of a closed range."""
+    return RangeRefused(
+        range_id,
+        f"position {after:,} lies behind the end of range {range_id!r}, which has {end:,} "
+        f"records: it belongs to another log, or to an older copy of this one. Reset this "
+        f"range to its beginning",
+    )
+
+
 class RowDamaged(Exception):
     """An object of a row, or what became of it, is not what was written, or is missing."""
 

@@ -18,7 +18,8 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.ends import Ends
-from changefeed.feeds.brokers.protocol import Block, PartitionInfo, ReadResult
+from changefeed.feeds.brokers.protocol import Block, ReadResult
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, Moved
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
@@ -56,7 +57,7 @@ class Source(Protocol):
     @property
     def collection(self) -> str: ...
 
-    async def routes(self, *, at_least: int = 0, since_era: int = 0) -> Routes: ...
+    async def routes(self, *, at_least: int = 0) -> Routes: ...
 
     async def read(
         self,
@@ -104,7 +105,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
 
     async def ranges(self) -> Sequence[FeedRange]:
         await self._refresh()
-        return [x.range for x in self._routes.topology.partitions]
+        return self._routes.ranges
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         time_us = None if isinstance(at, str) else instant_us(at)
@@ -125,13 +126,13 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         return await self._page(partition, after, limit, wait=self._wait)
 
     async def _read_whole_at_once(
-        self, partition: PartitionInfo, after: Position, limit: int
+        self, partition: Partition, after: Position, limit: int
     ) -> Page:
         """Read for parts, which take turns: one that waited would keep the others waiting."""
         return await self._page(partition, after, limit, wait=0.0)
 
     async def _page(
-        self, partition: PartitionInfo, after: Position, limit: int, *, wait: float
+        self, partition: Partition, after: Position, limit: int, *, wait: float
     ) -> Page:
         last = sequence_in(partition.id, after, self.identity)
         changes = self._kept.take(partition.id, last, limit)
@@ -156,10 +157,10 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         return await self._ends.lags(self._routes, at)
 
     async def _read(
-        self, partition: PartitionInfo, last: int, limit: int, wait: float
+        self, partition: Partition, last: int, limit: int, wait: float
     ) -> Sequence[Change]:
         range_id = partition.id
-        if partition.last is not None or self._waiting.locked():
+        if not self._routes.is_open(partition) or self._waiting.locked():
             wait = 0.0
         async with self._waiting if wait else _no_limit():
             found = await self._client.read(
@@ -182,40 +183,36 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self._kept.put(range_id, changes[limit:], size)
         return changes[:limit]
 
-    async def _check_reached(self, partition: PartitionInfo, last: int) -> None:
+    async def _check_reached(self, partition: Partition, last: int) -> None:
         """Refuse a position that the range has not reached, which only its writer knows."""
-        range_id, end = partition.id, partition.last
-        is_known = end is not None or self._routes.is_open(partition)
-        if last <= self._reached.get(range_id, 0) or not is_known:
-            return
-        if end is None:
-            writer = self._routes.to_write(partition)
-            if not writer:
-                raise FeedUnavailable(f"the broker that writes range {range_id!r} is not there")
-            end = (await self._client.end([writer], self.identity, range_id)).last
+        range_id = partition.id
+        if last <= self._reached.get(range_id, 0) or not self._routes.is_open(partition):
+            return  # of what is closed any broker knows, and has refused it
+        writer = self._routes.to_write(partition)
+        if not writer:
+            raise FeedUnavailable(f"the broker that writes range {range_id!r} is not there")
+        end = (await self._client.end([writer], self.identity, range_id)).last
         if last > end:
             raise _beyond(range_id, self._position(last), end)
         self._reached[range_id] = last
 
-    async def _partition(self, range_id: RangeId) -> PartitionInfo:
-        if (range_in_name(range_id) or range_id) not in self._routes.by_id:
+    async def _partition(self, range_id: RangeId) -> Partition:
+        if not self._routes.partitions.has(range_in_name(range_id) or range_id):
             # It may have been opened since, and not each broker has seen that.
             await self._refresh(at_least=self._routes.topology.catalog + 1)
         return self._routes.holding(range_id)
 
     async def _refresh(self, *, at_least: int = 0) -> None:
-        """Learn the newest topology, without eras that were over before."""
+        """Learn the newest topology."""
         known = self._routes.topology
-        found = await self._client.routes(
-            at_least=max(known.catalog, at_least), since_era=known.era
-        )
+        found = await self._client.routes(at_least=max(known.catalog, at_least))
         if found.identity != self.identity:
             raise FeedRefused(
                 f"the collection {self._client.collection!r} was deleted and created again "
                 f"while it was open: start again, after resetting the leases of this feed"
             )
         if found.topology.catalog > known.catalog:
-            self._routes = found.with_older(self._routes)
+            self._routes = found
 
     def _position(self, sequence: int) -> Position:
         return position(self.identity, sequence)

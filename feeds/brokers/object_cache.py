@@ -9,12 +9,13 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from changefeed.feeds.brokers.flush import FlushHeader
+from changefeed.feeds.brokers.flush import Ends, FlushHeader
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 HEADER_BYTES: Final = 64 * 1024 * 1024
 """Twenty headers of thousands of ranges: more than engines read ahead."""
+_ENDS_BYTES: Final = 32 * 1024 * 1024
 _AS_OBJECTS: Final = 8
 """A header takes so many times its bytes as values of Python."""
 
@@ -91,12 +92,17 @@ class KeptHeader(NamedTuple):
 
 
 class ObjectCache(Cache[str, bytes]):
-    """Objects by their keys; ``headers`` have room of their own."""
+    """Objects by their keys; ``headers``, and ``ends`` of rows, have room of their own."""
 
     def __init__(self, most_bytes: int, header_bytes: int = HEADER_BYTES) -> None:
         super().__init__(most_bytes, len)
         self.headers = Cache[str, KeptHeader](header_bytes, _header_bytes)
+        self.ends = Cache[str, Ends](_ENDS_BYTES, _bytes_of_ends)
 
 
 def _header_bytes(kept: KeptHeader) -> int:
     return _AS_OBJECTS * kept.size
+
+
+def _bytes_of_ends(ends: Ends) -> int:
+    return sum(500 + 300 * len(x.producers) for x in ends.values())

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from changefeed.feeds.brokers.protocol import Batch, PartitionInfo
+from changefeed.feeds.brokers.protocol import Batch
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Place, Routes
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import Encoded
@@ -86,7 +87,7 @@ class PartitionQueue:
     older one it is open still, and its numbers would be given out twice.
     """
 
-    partition: PartitionInfo
+    partition: Partition
     next: int = 1
     generation: int = 0
     waiting: deque[Chunk] = field(default_factory=deque)
@@ -99,7 +100,7 @@ class PartitionQueue:
 
     @property
     def id(self) -> RangeId:
-        return self.partition.range.id
+        return self.partition.id
 
     @property
     def is_closed(self) -> bool:
@@ -272,7 +273,6 @@ class PartitionQueues:
         )
         self.routes = routes
         for queue in self:
-            queue.partition = routes.by_id.get(queue.id, queue.partition)
             if not routes.is_open(queue.partition):
                 queue.closed_in = queue.closed_in or routes.topology.catalog
 
@@ -297,9 +297,9 @@ class PartitionQueues:
 
     def _queue_of(self, place: Place) -> PartitionQueue:
         partition = self.routes.open_at(place)
-        queue = self._by_id.get(partition.range.id)
+        queue = self._by_id.get(partition.id)
         if queue is None:
-            queue = self._by_id[partition.range.id] = PartitionQueue(partition)
+            queue = self._by_id[partition.id] = PartitionQueue(partition)
         self._by_place[place] = queue
         return queue
 

@@ -5,11 +5,11 @@ object may become part of a run. So where something is missing, runs are looked 
 once more, and only what is in neither is damaged.
 """
 
-from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import FlushDamaged, Key
 from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.errors import RangeDamaged
@@ -35,7 +35,7 @@ class PartitionReader:
             if not blocks:
                 blocks = await row.read(key, after, max_bytes)
             if not blocks:
-                await _check_end(row, key, partition, after)
+                await _check_end(row, key, after)
         except (RangeDamaged, RowDamaged) as error:
             blocks = await self._look_again(row, key, after, max_bytes, error)
         return blocks
@@ -66,19 +66,19 @@ class PartitionReader:
         return await self._segments.read(held, after, max_bytes)
 
     async def before(
-        self, row: RowReader, name: str, partition: Partition, time_us: int
+        self, row: RowReader, name: str, partition: Partition, time_us: int, start: int
     ) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
 
-        ``None`` if there is no such record yet.
+        Up to ``start`` they are gone. ``None`` if there is no such record yet.
         """
         key = (name, partition.id)
         try:
             try:
-                return await self._before(row, key, time_us, partition.start)
+                return await self._before(row, key, time_us, start)
             except (RowDamaged, FlushDamaged):  # it may have become part of a run
                 await row.compacted.look(row.kept_from, again=True)
-                return await self._before(row, key, time_us, partition.start)
+                return await self._before(row, key, time_us, start)
         except (RowDamaged, FlushDamaged, BlockDamaged) as error:
             text = f"{partition.id!r} cannot be read: {error}"
             raise RangeDamaged(partition.id, text) from error
@@ -96,11 +96,11 @@ class PartitionReader:
         return section.first - 1 + behind(times, time_us)
 
 
-async def _check_end(row: RowReader, key: Key, partition: Partition, after: int) -> None:
+async def _check_end(row: RowReader, key: Key, after: int) -> None:
     """Raise ``RowDamaged`` if a partition goes on after what seems to be its end."""
-    last = partition.last
-    if last is None and row.kept_from > 1:
-        end = (await row.ends()).get(key)
-        last = 0 if end is None else end.last
-    if last is not None and after < last:
+    if row.kept_from == 1 and row.sealed_at is None:
+        return
+    end = (await row.ends()).get(key)
+    last = 0 if end is None else end.last
+    if after < last:
         raise RowDamaged(f"records {after + 1:,} to {last:,} are missing")

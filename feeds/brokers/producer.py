@@ -23,7 +23,7 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.partition_queues import Delivery, PartitionQueues, Placed, size_of
-from changefeed.feeds.brokers.routes import NEWEST, Routes
+from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.sender import ProducerOptions, Sender
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.hashing import place_of
@@ -130,7 +130,7 @@ async def open_brokers_producer(
     A block that is left by an error waits for nothing.
     """
     async with BrokerClient.open(address, access) as client:
-        routes = await client.routes(since_era=NEWEST)
+        routes = await client.routes()
         producer = BrokersProducer(client, routes, options or ProducerOptions(), clock=clock)
         try:
             yield producer

@@ -29,6 +29,7 @@ from typing import Literal
 
 import msgspec
 
+from changefeed.feeds.brokers.ranges import EraShape
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.feed import FeedRange, RangeId
 
@@ -137,32 +138,6 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[FeedRange, ...] = ()
 
 
-class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition as clients see it. Both virtual parts are included.
-
-    ``part`` counts from 0, as the hash does; ids count from 1. ``start`` is the last
-    sequence deleted by retention. ``last`` is the last of all, ``None`` while its era is the
-    newest, and as long as the end cannot be read. ``broker`` takes records while it is open;
-    any broker can serve them.
-    """
-
-    range: FeedRange
-    era: int
-    part: int
-    low: int
-    high: int
-    broker: str
-    start: int = 0
-    last: int | None = None
-
-    @property
-    def id(self) -> RangeId:
-        return self.range.id
-
-    def as_range(self) -> FeedRange:
-        return self.range
-
-
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A broker of the newest era, and where it is reached (``host:port``)."""
 
@@ -172,9 +147,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """One collection as a catalog says. Partitions of older eras come first.
-
-    It may have been asked for without those of old eras: then they are not in ``partitions``.
+    """One collection as a catalog says. Its partitions follow from ``eras`` (``ranges``).
 
     ``identity`` is the collection's: positions begin with it. ``ending``: the newest era is
     ending, its partitions take no records, and those of the next will be there soon.
@@ -187,5 +160,5 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     catalog: int
     era: int
     ending: bool
-    partitions: tuple[PartitionInfo, ...]
+    eras: tuple[EraShape, ...]
     brokers: tuple[BrokerInfo, ...]

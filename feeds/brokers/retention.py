@@ -1,9 +1,9 @@
-"""Deleting what is older, or more, than a collection keeps, and objects that are in segments.
+"""Cutting what is older, or more, than a collection keeps.
 
-The catalog says first what is gone (``start`` of partitions, ``kept_from`` of rows), and
-after a while the master deletes it: whole objects and segments, oldest first. Cuts fall on
-objects with tables and on the ends of runs, so some more than asked for is kept. The age of a
-record is that of its object: commit times are the producers' own, and may be of any year.
+The catalog says what is gone (of collections, and ``kept_from`` of rows), oldest first; after a
+while it is deleted (``deletion``). Cuts fall on objects with tables and on the ends of runs, so
+some more than asked for is kept. The age of a record is that of its object: commit times are
+the producers' own, and may be of any year.
 
 To delete is for good, and clocks are wrong, so no clock decides alone. An object is as old as
 the *lesser* of two ages: from what its broker wrote into it to this master's clock, and from
@@ -15,29 +15,25 @@ may notice. To delete late is harmless.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition, Row
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Gone, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.flush import FlushHeader, Key, PartitionEnd
-from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
+from changefeed.feeds.brokers.deletion import Deletion
+from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.extents import Extent, extent_of, starts_in
+from changefeed.feeds.brokers.flush import Ends, Key, by_key
+from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
+from changefeed.feeds.brokers.row_borders import RowBorder, last_border
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
-
-
-class Gone(NamedTuple):
-    """What is gone of a partition: sequences up to ``start``, and bytes."""
-
-    start: int
-    bytes: int
-
 
 Cuts = Mapping[Key, Gone]
 
@@ -46,24 +42,30 @@ _FASTER = 10
 
 
 def with_cuts(
-    catalog: Catalog, cuts: Cuts, kept_from: Mapping[tuple[int, str], int]
+    catalog: Catalog,
+    cuts: Cuts,
+    kept_from: Mapping[tuple[int, str], int],
+    kept_eras: Mapping[str, int] | None = None,
 ) -> Catalog:
-    """Say what is gone; what was said before is never taken back."""
+    """Say what is gone; what was said before is never taken back.
 
-    def cut(collection: str, partition: Partition) -> Partition:
-        gone = cuts.get((collection, partition.id))
-        if gone is None or gone.start <= partition.start:
-            return partition
-        return replace(partition, start=gone.start, gone=gone.bytes)
+    ``kept_eras`` are the eras, by collection, before which all of it is gone.
+    """
+
+    def cut(collection: Collection) -> Collection:
+        gone, kept_era = {**collection.gone}, (kept_eras or {}).get(collection.name, 1)
+        for (name, partition), more in cuts.items():
+            if name == collection.name and more.start > gone.get(partition, Gone(0, 0)).start:
+                gone[partition] = more
+        kept_era = max(kept_era, collection.kept_era)
+        left = {x: y for x, y in gone.items() if era_in(x) >= kept_era}
+        return replace(collection, kept_era=kept_era, gone=left)
 
     def kept(era: int, row: Row) -> Row:
         number = kept_from.get((era, row.broker), 0)
         return row if number <= row.kept_from else replace(row, kept_from=number)
 
-    collections = tuple(
-        replace(c, partitions=tuple(cut(c.name, p) for p in c.partitions))
-        for c in catalog.collections
-    )
+    collections = tuple(map(cut, catalog.collections))
     eras = tuple(
         replace(e, rows=tuple(kept(e.number, x) for x in e.rows)) for e in catalog.eras
     )
@@ -101,12 +103,12 @@ class Retention:
         self._clock = clock
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
-        self._since: dict[tuple[int, str], tuple[int, float]] = {}
-        self._deleted: dict[tuple[int, str], int] = {}
-        self._said: dict[tuple[int, str], tuple[Mapping[Key, int], float]] = {}
-        self._swept: dict[tuple[int, str], Mapping[Key, int]] = {}
-        self.deleted = 0
+        self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
+
+    @property
+    def deleted(self) -> int:
         """Objects of rows that were deleted since the start."""
+        return self._deletion.objects
 
     async def step(self) -> None:
         """Say in the catalog what is gone by now, and delete what was said long enough."""
@@ -118,15 +120,17 @@ class Retention:
                 self._merge(cuts, await self._by_age(catalog, collection))
             if collection.retain_bytes is not None:
                 self._merge(cuts, await self._by_size(catalog, collection, cuts))
+        kept_eras = await self._kept_eras(catalog, cuts)
         if cuts:
-            for row, number in (await self._kept_from(catalog, cuts)).items():
+            for row, number in (await self._kept_from(catalog, cuts, kept_eras)).items():
                 kept_from[row] = max(kept_from.get(row, 1), number)
         if cuts or kept_from:
             await self._catalogs.change(
-                lambda x: with_cuts(x, cuts, kept_from) if is_as_it_was(catalog, x) else x
+                lambda x: (
+                    with_cuts(x, cuts, kept_from, kept_eras) if is_as_it_was(catalog, x) else x
+                )
             )
-        await self._delete()
-        await self._delete_segments()
+        await self._deletion.step()
 
     async def _compacted(self, catalog: Catalog) -> dict[tuple[int, str], int]:
         """Return from where on the objects of rows are kept: those before are in segments.
@@ -156,25 +160,51 @@ class Retention:
         await row.tail()
         return row
 
+    async def _left(self, catalog: Catalog, collection: Collection) -> "_Left":
+        """Return the partitions that have something left, the oldest first.
+
+        Those of a row that is damaged are left out: late deletion is harmless.
+        """
+        found: list[tuple[Partition, Extent]] = []
+        ranges = ranges_of(catalog, collection.name)
+        for era in ranges.eras:
+            if era < collection.kept_era:
+                continue
+            rows: dict[str, Ends | None] = {}
+            for x in ranges.in_era(era):
+                if x.broker not in rows:
+                    rows[x.broker] = await self._ends(catalog, era, x.broker)
+                ends = rows[x.broker]
+                there = None if ends is None else extent_of(collection, x, ends)
+                if there is not None and (era == ranges.newest or there.start < there.last):
+                    found.append((x, there))
+        return found
+
+    async def _ends(self, catalog: Catalog, era: int, broker: str) -> Ends | None:
+        with suppress(RowDamaged):
+            return await (await self._row(catalog, era, broker)).ends()
+        return None
+
     async def _by_age(self, catalog: Catalog, collection: Collection) -> Cuts:
         assert collection.retain_us is not None
-        keep_us, rows = collection.retain_us, _by_row(collection)
+        keep_us = collection.retain_us
+        rows = _by_row(await self._left(catalog, collection))
         found: dict[Key, Gone] = {}
         if not rows:
             return found
         until_us = await self._until_us(catalog, collection, rows)
-        for (era, broker), partitions in rows.items():
+        for (era, broker), there in rows.items():
             row = await self._row(catalog, era, broker)
             is_over = row.sealed_at is not None and (
-                all(x.last is not None and x.written_us <= until_us for x in partitions)
+                all(x.written_us <= until_us for x in there.values())
                 and await self._age_us(row.key(row.sealed_at)) >= keep_us
             )
             if is_over:
-                for x in partitions:
-                    found[collection.name, x.id] = Gone(x.last or 0, x.stored)
+                for name, x in there.items():
+                    found[collection.name, name] = Gone(x.last, x.stored)
             else:
                 border = await self._old_border(row, until_us, keep_us)
-                found |= _gone_before(border, collection.name, {x.id: x for x in partitions})
+                found |= _gone_before(border, collection.name, there)
         return found
 
     async def _until_us(self, catalog: Catalog, collection: Collection, rows: "_Rows") -> int:
@@ -207,13 +237,13 @@ class Retention:
         self, row: RowReader, until_us: int, keep_us: int
     ) -> "RowBorder | None":
         """Return the last border before which all is too old, by both clocks."""
-        border = await _last_border(row, partial(_is_before, until_us))
+        border = await last_border(row, partial(_is_before, until_us))
         while border is not None:
             short_us = keep_us - await self._age_us(border.key)
             if short_us <= 0:
                 break
             until_us = min(until_us - short_us, border.written_us - 1)
-            border = await _last_border(row, partial(_is_before, until_us))
+            border = await last_border(row, partial(_is_before, until_us))
         return border
 
     async def _age_us(self, key: str) -> int:
@@ -224,170 +254,86 @@ class Retention:
     async def _by_size(self, catalog: Catalog, collection: Collection, cuts: Cuts) -> Cuts:
         """Cut whole eras first, and then objects of the oldest era that is left."""
         assert collection.retain_bytes is not None
-        sizes: dict[Key, int] = {}
-        for (era, broker), partitions in _by_row(collection).items():
-            ends = await (await self._row(catalog, era, broker)).ends()
-            for partition in partitions:
-                key = (collection.name, partition.id)
-                gone = max(partition.gone, cuts.get(key, Gone(0, 0)).bytes)
-                sizes[key] = (ends[key].stored if key in ends else 0) - gone
+        left = await self._left(catalog, collection)
+        sizes: dict[RangeId, int] = {}
+        for partition, x in left:
+            cut = cuts.get((collection.name, partition.id), Gone(0, 0))
+            sizes[partition.id] = x.stored - max(x.gone, cut.bytes)
         excess = sum(sizes.values()) - collection.retain_bytes
+        newest = 0 if catalog.era is None else catalog.era.number
         found: dict[Key, Gone] = {}
-        for partition in collection.partitions:  # in the order of eras
-            key = (collection.name, partition.id)
-            if excess <= 0 or partition.last is None or sizes.get(key, 0) > excess:
+        for partition, x in left:
+            if excess <= 0 or partition.era == newest or sizes[partition.id] > excess:
                 break
-            excess -= sizes.get(key, 0)
-            found[key] = Gone(partition.last, partition.stored)
+            excess -= sizes[partition.id]
+            found[collection.name, partition.id] = Gone(x.last, x.stored)
         if excess > 0:
-            rest = [x for x in collection.partitions if (collection.name, x.id) not in found]
+            rest = [x for x in left if (collection.name, x[0].id) not in found]
             found |= await self._oldest_objects(catalog, collection.name, rest, excess)
         return found
 
     async def _oldest_objects(
-        self, catalog: Catalog, name: str, rest: list[Partition], excess: int
+        self, catalog: Catalog, name: str, rest: "_Left", excess: int
     ) -> Cuts:
         """Cut each row of the oldest era that is left by its share of what is too much."""
-        oldest = [x for x in rest if x.era == rest[0].era]
-        rows = {x.broker for x in oldest}
+        oldest = _by_row([x for x in rest if x[0].era == rest[0][0].era])
         found: dict[Key, Gone] = {}
-        for broker in rows:
-            mine = {x.id: x for x in oldest if x.broker == broker}
-            share = excess // len(rows) + sum(x.gone for x in mine.values())
-
-            row = await self._row(catalog, rest[0].era, broker)
-            border = await _last_border(row, partial(_holds_at_most, share, name, mine))
-            found |= _gone_before(border, name, mine)
+        for (era, broker), there in oldest.items():
+            share = excess // len(oldest) + sum(x.gone for x in there.values())
+            row = await self._row(catalog, era, broker)
+            border = await last_border(row, partial(_holds_at_most, share, name, there))
+            found |= _gone_before(border, name, there)
         return found
 
-    async def _kept_from(self, catalog: Catalog, cuts: Cuts) -> Mapping[tuple[int, str], int]:
-        """Return, for each row, the last table before which everything is gone."""
-        after = with_cuts(catalog, cuts, {})
-        starts = {(c.name, p.id): p.start for c in after.collections for p in c.partitions}
+    async def _kept_eras(self, catalog: Catalog, cuts: Cuts) -> Mapping[str, int]:
+        """Return the eras, by collection, before which all of it is gone after these cuts."""
+        after, found = with_cuts(catalog, cuts, {}), {}
+        for collection in map(after.collection, sorted({name for name, _ in cuts})):
+            ranges = ranges_of(after, collection.name)
+            for era in ranges.eras[:-1]:
+                if era >= collection.kept_era:
+                    if await self._has_left(after, collection, era, ranges):
+                        break
+                    found[collection.name] = era + 1
+        return found
 
-        def is_gone(border: RowBorder) -> bool:
-            ends = border.ends
-            return all(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)
+    async def _has_left(
+        self, after: Catalog, collection: Collection, era: int, ranges: Ranges
+    ) -> bool:
+        """Whether something of a collection is left of an era, or may be."""
+        partitions = ranges.in_era(era)
+        for broker in {x.broker for x in partitions}:
+            ends = await self._ends(after, era, broker)
+            if ends is None:
+                return True
+            there = (extent_of(collection, x, ends) for x in partitions if x.broker == broker)
+            if any(x.start < x.last for x in there):
+                return True
+        return False
+
+    async def _kept_from(
+        self, catalog: Catalog, cuts: Cuts, kept_eras: Mapping[str, int]
+    ) -> Mapping[tuple[int, str], int]:
+        """Return, for each row, the last table before which everything is gone."""
+        after = with_cuts(catalog, cuts, {}, kept_eras)
+
+        def is_gone(era: int, border: RowBorder) -> bool:
+            ends = by_key(border.ends)
+            starts = starts_in(after, era, ends)
+            return all(x.last <= starts.get(key, 0) for key, x in ends.items())
 
         found = {}
         for era in catalog.eras:
             for row in era.rows:
-                if any(x.startswith(f"e{era.number}.") for _, x in cuts):
+                if any(era_in(x) == era.number for _, x in cuts):
                     reader = await self._row(catalog, era.number, row.broker)
-                    border = await _last_border(reader, is_gone)
+                    border = await last_border(reader, partial(is_gone, era.number))
                     found[era.number, row.broker] = 1 if border is None else border.number
         return found
-
-    async def _delete(self) -> None:
-        """Delete what the catalog has said to be gone for long enough."""
-        now = self._clock()
-        for era in self._catalogs.newest.eras:
-            for row in era.rows:
-                key = (era.number, row.broker)
-                if row.kept_from == self._deleted.get(key, 1):
-                    continue
-                number, since = self._since.get(key, (0, now))
-                assert since <= now, f"{key} was said at {since} to be gone, and it is {now}"
-                if number != row.kept_from:
-                    self._since[key] = (row.kept_from, now)
-                elif now - since >= self._settings.delete_grace:
-                    await self._delete_below(era.number, row)
-                    self._deleted[key] = row.kept_from
-
-    async def _delete_below(self, era: int, row: Row) -> None:
-        listed = await self._store.list(row_prefix(era, row.broker))
-        numbers = [(number_of(x.key), x.key) for x in listed]
-        gone = [x for n, x in numbers if n is not None and n < row.kept_from]
-        await self._store.delete(gone)
-        self.deleted += len(gone)
-
-    async def _delete_segments(self) -> None:
-        """Delete segments, and runs of which nothing is left, as the catalog has said."""
-        now, catalog = self._clock(), self._catalogs.newest
-        starts = {(c.name, p.id): p for c in catalog.collections for p in c.partitions}
-        said: dict[tuple[int, str], dict[Key, int]] = defaultdict(dict)
-        for key, partition in starts.items():
-            if partition.start:
-                said[partition.era, partition.broker][key] = partition.start
-        for place, gone in said.items():
-            if self._swept.get(place) == gone:
-                continue
-            before, since = self._said.get(place, ({}, now))
-            assert since <= now, f"{place} was said at {since} to be gone, and it is {now}"
-            if before != gone:
-                self._said[place] = (gone, now)
-            elif now - since >= self._settings.delete_grace:
-                row = self._readers.row(catalog, *place)
-                compacted = row.compacted
-                await compacted.look(row.kept_from)
-                await delete_segments(self._store, compacted, gone)
-                self._swept[place] = gone
-
-
-class RowBorder(NamedTuple):
-    """A place in a row: what lies before object ``number``.
-
-    ``written_us`` is of no object before it earlier than it was. ``key`` is of an object that
-    was created when all before it had been begun.
-    """
-
-    key: str
-    number: int
-    written_us: int
-    ends: Sequence[PartitionEnd]
-
-
-async def _last_border(row: RowReader, holds: Callable[[RowBorder], bool]) -> RowBorder | None:
-    """Return the last border of which something holds that holds of those before it.
-
-    Borders are the objects with tables, and the ends of runs where objects are deleted.
-    """
-    table = await row.last_table(lambda x: holds(_at_table(row, x)))
-    if table is not None:
-        return _at_table(row, table)
-    await row.compacted.look_behind(row.kept_from)
-    run = await row.compacted.last_of(lambda x: holds(_at_end(row, x)))
-    return None if run is None else _at_end(row, run)
 
 
 def _is_before(until_us: int, border: RowBorder) -> bool:
     return border.written_us <= until_us
-
-
-def _at_table(row: RowReader, table: FlushHeader) -> RowBorder:
-    key = row.key(table.number)
-    return RowBorder(key, table.number, table.written_us, table.table or ())
-
-
-def _at_end(row: RowReader, found: KnownRun) -> RowBorder:
-    run = found.run
-    key = compacted_key(row.era, row.broker, run.first)
-    return RowBorder(key, run.last + 1, run.written_us, run.ends)
-
-
-async def delete_segments(
-    store: ObjectStore, compacted: CompactedRow, gone: Mapping[Key, int]
-) -> None:
-    """Delete the segments that end before what is left of their partitions.
-
-    Runs are looked at up to what is left of all. One of which nothing is left goes after its
-    segments, so that a kill in between leaves nothing behind; but the one before the seal
-    stays, for what it says of producers. What is gone of a run itself stays with the rest.
-    """
-    for number in compacted.starts:
-        found = await compacted.run(number)
-        if found is None:
-            continue
-        segments = found.run.segments
-        over = [x.key for x in segments if x.last <= gone.get((x.collection, x.partition), 0)]
-        await store.delete(over)
-        is_over = all(
-            x.last <= gone.get((x.collection, x.partition), 0) for x in found.run.ends
-        )
-        if is_over and not found.run.final:
-            await store.delete([compacted_key(compacted.era, compacted.broker, number)])
-        if all(found.last(key) >= start for key, start in gone.items()):
-            break
 
 
 def is_as_it_was(before: Catalog, now: Catalog) -> bool:
@@ -395,41 +341,32 @@ def is_as_it_was(before: Catalog, now: Catalog) -> bool:
 
     Where another master has cut meanwhile, both cuts together may be too much.
     """
-    after = {x.name: (x.retain_seconds, x.retain_bytes) for x in now.collections}
-    starts = {(x.name, p.id): p.start for x in now.collections for p in x.partitions}
-    return all(
-        after[x.name] == (x.retain_seconds, x.retain_bytes)
-        and all(starts[x.name, p.id] == p.start for p in x.partitions)
-        for x in before.collections
-    )
+    by_name = now.by_name()
+    return all(by_name[x.name] == x for x in before.collections)
 
 
-def _holds_at_most(
-    most: int, name: str, partitions: Mapping[RangeId, Partition], border: RowBorder
-) -> bool:
+def _holds_at_most(most: int, name: str, there: "_Extents", border: RowBorder) -> bool:
     """Whether at most so many bytes of some partitions lie before a border."""
     ends = (x for x in border.ends if x.collection == name)
-    return sum(x.stored for x in ends if x.partition in partitions) <= most
+    return sum(x.stored for x in ends if x.partition in there) <= most
 
 
-_Rows = Mapping[tuple[int, str], list[Partition]]
+_Left = Sequence[tuple[Partition, Extent]]
+_Extents = Mapping[RangeId, Extent]
+_Rows = Mapping[tuple[int, str], _Extents]
 """By era and broker: the partitions of a collection in that row."""
 
 
-def _by_row(collection: Collection) -> _Rows:
-    """Return the partitions that have something left, by the rows that hold them."""
-    found: dict[tuple[int, str], list[Partition]] = defaultdict(list)
-    for partition in collection.partitions:
-        if partition.last is None or partition.start < partition.last:
-            found[partition.era, partition.broker].append(partition)
+def _by_row(left: _Left) -> _Rows:
+    found: dict[tuple[int, str], dict[RangeId, Extent]] = defaultdict(dict)
+    for partition, there in left:
+        found[partition.era, partition.broker][partition.id] = there
     return found
 
 
-def _gone_before(
-    border: RowBorder | None, name: str, partitions: Mapping[RangeId, Partition]
-) -> Cuts:
+def _gone_before(border: RowBorder | None, name: str, there: _Extents) -> Cuts:
     return {
         (name, x.partition): Gone(x.last, x.stored)
         for x in (() if border is None else border.ends)
-        if x.collection == name and x.partition in partitions
+        if x.collection == name and x.partition in there
     }

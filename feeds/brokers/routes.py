@@ -3,15 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from msgspec.structs import replace
-
-from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
+from changefeed.feeds.brokers.protocol import Topology
+from changefeed.feeds.brokers.ranges import Partition, Ranges
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.eventlog.ids import part_in
 from changefeed.feeds.feed import FeedRange, RangeId
 
-NEWEST = 2**31
-"""An era after all that there are: asked for what is since then, brokers name the newest."""
 Place = tuple[int, int]
 """A part, counted from 0, and a virtual part."""
 
@@ -21,18 +18,8 @@ class Routes:
 
     def __init__(self, topology: Topology, scheme: str) -> None:
         self.topology = topology
-        self._scheme = scheme
+        self.partitions = Ranges(topology.identity, topology.parts, topology.eras)
         self._urls = {x.name: f"{scheme}://{x.address}" for x in topology.brokers}
-
-    def with_older(self, known: "Routes") -> "Routes":
-        """Add what an earlier topology has of eras that this one was asked for without."""
-        assert known.topology.catalog <= self.topology.catalog, (
-            f"catalog {known.topology.catalog} is newer than {self.topology.catalog}"
-        )
-        first = min((x.era for x in self.topology.partitions), default=0)
-        older = (x for x in known.topology.partitions if x.era < first)
-        partitions = (*older, *self.topology.partitions)
-        return Routes(replace(self.topology, partitions=partitions), self._scheme)
 
     @property
     def identity(self) -> str:
@@ -43,38 +30,32 @@ class Routes:
         return tuple(self._urls.values())
 
     @cached_property
-    def by_id(self) -> Mapping[RangeId, PartitionInfo]:
-        return {x.range.id: x for x in self.topology.partitions}
+    def ranges(self) -> Sequence[FeedRange]:
+        """The ranges of all eras, the oldest first."""
+        return [self.partitions.as_range(x) for x in self.partitions.all()]
 
     @cached_property
-    def children(self) -> Mapping[RangeId, Sequence[FeedRange]]:
-        """The ranges that go on with the keys of each, of those that have such."""
-        found: dict[RangeId, list[FeedRange]] = {}
-        for x in self.topology.partitions:
-            for parent in x.range.parents:
-                found.setdefault(parent, []).append(x.range)
-        return found
-
-    @cached_property
-    def _open(self) -> Mapping[Place, PartitionInfo]:
+    def _open(self) -> Mapping[Place, Partition]:
         return {
             (x.part, virtual): x
-            for x in self.topology.partitions
-            if self.is_open(x)
+            for x in self.partitions.in_era(self.topology.era)
             for virtual in range(x.low, x.high + 1)
         }
 
-    def is_open(self, partition: PartitionInfo) -> bool:
+    def children(self, name: RangeId) -> Sequence[FeedRange]:
+        """Return the ranges that go on with the keys of one."""
+        found = self.partitions.children(self.partition(name))
+        return [self.partitions.as_range(x) for x in found]
+
+    def is_open(self, partition: Partition) -> bool:
         """Whether it takes records: it is of the newest era."""
         return partition.era == self.topology.era
 
-    def partition(self, wanted: RangeId) -> PartitionInfo:
-        found = self.by_id.get(wanted)
-        if found is None:
-            raise RangeUnknown(wanted)
-        return found
+    def partition(self, wanted: RangeId) -> Partition:
+        """Raise ``RangeUnknown``."""
+        return self.partitions.partition(wanted)
 
-    def holding(self, wanted: RangeId) -> PartitionInfo:
+    def holding(self, wanted: RangeId) -> Partition:
         """Return a partition, or the one that a part belongs to."""
         part = part_in(wanted)
         found = self.partition(wanted if part is None else part[0])
@@ -82,7 +63,7 @@ class Routes:
             raise RangeUnknown(wanted)
         return found
 
-    def open_at(self, place: Place) -> PartitionInfo:
+    def open_at(self, place: Place) -> Partition:
         """Return the partition that takes the keys of a place."""
         found = self._open.get(place)
         if found is None:
@@ -92,16 +73,15 @@ class Routes:
             )
         return found
 
-    def to_write(self, partition: PartitionInfo) -> str:
+    def to_write(self, partition: Partition) -> str:
         """Return the URL of the broker that takes its records, empty if none does now."""
         return self._urls.get(partition.broker, "") if self.is_open(partition) else ""
 
-    def home(self, partition: PartitionInfo) -> str:
+    def home(self, partition: Partition) -> str:
         """Return the broker that takes its keys now, or its writer where none does."""
-        now = self._open.get((partition.part, partition.low), partition)
-        return now.broker
+        return self.partitions.home(partition).broker
 
-    def to_read(self, partition: PartitionInfo) -> Sequence[str]:
+    def to_read(self, partition: Partition) -> Sequence[str]:
         """Return the URLs of brokers in the order in which to ask them.
 
         Any can serve any partition; who writes one, or is its home, has it in memory.

@@ -210,7 +210,15 @@ class RowReader:
     # ends
 
     async def ends(self) -> Ends:
-        """Return the ends of its partitions after all that is known; from a few reads."""
+        """Return the ends of its partitions after all that is known; from a few reads.
+
+        Those of a row that is sealed are remembered.
+        """
+        if self.known != self.sealed_at:
+            return await self._read_ends()
+        return await self._cache.ends.get(self.key(self.known), self._read_ends) or {}
+
+    async def _read_ends(self) -> Ends:
         last = self.known
         if last == self.sealed_at:
             seal = await self.there(last)

@@ -322,9 +322,7 @@ class Sender:
         """Learn the newest topology; what lies ready is sorted by it."""
         known = self._queues.routes.topology
         wanted = max((x.closed_in for x in self._unresolved), default=0)
-        found = await self._client.routes(
-            at_least=wanted, newer_than=known.catalog, wait=wait, since_era=known.era
-        )
+        found = await self._client.routes(at_least=wanted, newer_than=known.catalog, wait=wait)
         if found.identity != known.identity:
             raise FeedRefused(
                 f"the collection {known.collection!r} was deleted and created again: open "

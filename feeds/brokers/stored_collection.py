@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.ahead_reader import AheadReader
-from changefeed.feeds.brokers.catalog import Partition
-from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
+from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.compacted import (
     Piece,
@@ -21,17 +20,20 @@ from changefeed.feeds.brokers.compacted import (
     bounds_of,
     covering,
 )
-from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
+from changefeed.feeds.brokers.errors import PositionGone, RowDamaged, position_beyond
+from changefeed.feeds.brokers.extents import Extent, extent_of
 from changefeed.feeds.brokers.flush import FlushDamaged
 from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
+from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.row_readers import ahead_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged
@@ -67,7 +69,7 @@ class StoredCollection:
         ahead = _AHEAD if self.directory is None else _AHEAD_IN_FILES
         self._readers = ahead_readers(store, catalogs.newest.identity, _CACHE_BYTES, ahead)
         self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
-        self._index = CatalogIndex(catalogs.newest)
+        self._ranges = KnownRanges(lambda: catalogs.newest)
 
     @classmethod
     async def open(cls, store: ObjectStore, name: str) -> "StoredCollection":
@@ -77,46 +79,57 @@ class StoredCollection:
             catalogs = CatalogStore(store, cluster)
             await catalogs.refresh()
         found = cls(store, catalogs, name)
-        found.collection()  # raises where there is none
+        found.collection  # noqa: B018 - raises where there is none
         return found
 
-    def collection(self) -> CollectionIndex:
-        """Return the collection as the catalog last read has it."""
-        return self._index.collection(self.name)
+    @property
+    def collection(self) -> Collection:
+        """The collection as the catalog last read has it."""
+        return self._catalogs.newest.collection(self.name)
+
+    @property
+    def ranges(self) -> Ranges:
+        """Its partitions."""
+        return self._ranges.of(self.name)
 
     async def routes(self) -> Routes:
         """Read the newest catalog, and return the collection as clients of brokers see it."""
         await self._refresh()
-        return Routes(topology_of(self._index, self.name), "http")
+        return Routes(topology_of(self._catalogs.newest, self.name), "http")
 
     async def _refresh(self) -> None:
         with _answers_of_feeds():
-            newest = await self._catalogs.refresh()
-        if newest is not self._index.catalog:
-            self._index = CatalogIndex(newest)
+            await self._catalogs.refresh()
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, int]:
-        """Return the last sequence of partitions, as far as can be read now."""
-        found = {}
-        open_rows: dict[tuple[int, str], list[RangeId]] = {}
-        for name in names:
-            partition = self.collection().partition(name)
-            if partition.last is None:
-                open_rows.setdefault((partition.era, partition.broker), []).append(name)
-            else:
-                found[name] = partition.last
-        for (era, broker), partitions in open_rows.items():
-            with _damage_of(partitions[0]):
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, End]:
+        """Return where partitions begin and end, as far as can be read now."""
+        rows: dict[tuple[int, str], list[Partition]] = {}
+        for partition in map(self.ranges.partition, names):
+            rows.setdefault((partition.era, partition.broker), []).append(partition)
+        found: dict[RangeId, End] = {}
+        for (era, broker), partitions in rows.items():
+            if era < self.ranges.newest:
+                there = {x.id: await self._extent(x) for x in partitions}
+                found |= {x: End(start=y.start, last=y.last) for x, y in there.items()}
+                continue
+            with _damage_of(partitions[0].id):
                 lasts = await (await self._row(era, broker)).lasts()
-            for name in partitions:
-                found[name] = lasts.get((self.name, name), 0)
+            for x in partitions:
+                start = self.collection.gone_of(x.id, era, 0, 0).start
+                found[x.id] = End(start=start, last=lasts.get((self.name, x.id), 0))
         assert found.keys() == {*names}, f"{names} are asked for, and {found} answered"
         return found
 
+    async def _extent(self, partition: Partition) -> Extent:
+        """Return what there is of a partition that is closed."""
+        with _damage_of(partition.id):
+            row = await self._row(partition.era, partition.broker, fresh=False)
+            return extent_of(self.collection, partition, await row.ends())
+
     async def has_ended(self, name: RangeId) -> bool:
         """Whether a partition gets no more records, as far as can be read now."""
-        partition = self.collection().partition(name)
-        if partition.last is not None:
+        partition = self.ranges.partition(name)
+        if partition.era < self.ranges.newest:
             return True
         row = await self._row(partition.era, partition.broker, fresh=False)
         return row.sealed_at is not None
@@ -132,16 +145,17 @@ class StoredCollection:
         if not blocks and await self.has_ended(name):
             await self.routes()  # it may say by now where the partition has ended
             blocks = await self._following(name, after, max_bytes)
-        partition = self.collection().partition(name)
+        partition, ranges = self.ranges.partition(name), self.ranges
         last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
-        ended = partition.last == last
-        children = self.collection().children(partition) if ended else ()
-        return ReadResult(
-            blocks=blocks,
-            last=last if partition.last is None else partition.last,
-            ended=ended,
-            children=tuple(map(self.collection().as_range, children)),
-        )
+        if partition.era == ranges.newest:
+            return ReadResult(blocks=blocks, last=last)
+        end = (await self._extent(partition)).last
+        if last < end:
+            return ReadResult(blocks=blocks, last=end)
+        if last > end:
+            raise position_beyond(name, last, end)
+        children = tuple(map(ranges.as_range, ranges.children(partition)))
+        return ReadResult(blocks=blocks, last=end, ended=True, children=children)
 
     async def _known(self, name: RangeId, after: int, max_bytes: int) -> Sequence[Block]:
         """Read what is known to be there, also where it lies in segments and behind them.
@@ -163,22 +177,18 @@ class StoredCollection:
     async def _following(
         self, name: RangeId, after: int, max_bytes: int, *, fresh: bool = True
     ) -> Sequence[Block]:
-        partition = self.kept(name, after)
-        if partition.last is not None and after >= partition.last:
-            return ()
+        partition = await self.kept(name, after)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=fresh)
             return await self._partitions.read(row, self.name, partition, after, max_bytes)
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time."""
-        partition = self.collection().partition(name)
+        partition, end = self.ranges.partition(name), (await self.ends([name]))[name]
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker)
-            found = await self._partitions.before(row, self.name, partition, time_us)
-        if found is None:
-            return (await self.ends([name]))[name]
-        return max(partition.start, found)
+            found = await self._partitions.before(row, self.name, partition, time_us, end.start)
+        return end.last if found is None else max(end.start, found)
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
@@ -213,7 +223,7 @@ class StoredCollection:
 
         ``again``: something was missing; a listing may be late.
         """
-        partition = self.kept(name, after)
+        partition = await self.kept(name, after)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
             if again:
@@ -236,7 +246,7 @@ class StoredCollection:
     async def _part(
         self, name: RangeId, after: int, end: int, most: int
     ) -> Sequence[Block] | StoredSegment:
-        partition = self.kept(name, after)
+        partition = await self.kept(name, after)
         piece = (await self.pieces(name, after, end))[0]
         assert piece.first == after + 1, (
             f"range {name!r}: {piece} does not begin behind {after}"
@@ -263,7 +273,7 @@ class StoredCollection:
         """Return the last sequence in segments, of the partitions that have such."""
         with _answers_of_feeds():
             listed = await self._store.list(f"{SEGMENTS}{self.name}/")
-        known = self.collection()
+        known = self.ranges
         found: dict[RangeId, int] = {}
         for key, _ in listed:
             name, bounds = RangeId(key.split("/")[-2]), bounds_of(key)
@@ -280,11 +290,15 @@ class StoredCollection:
         with _answers_of_feeds():
             return await self._store.get(key, begin, end)
 
-    def kept(self, name: RangeId, after: int) -> Partition:
+    async def kept(self, name: RangeId, after: int) -> Partition:
         """Return a partition; raise ``PositionGone`` if what follows is not all there."""
-        partition = self.collection().partition(name)
-        if after < partition.start:
-            raise PositionGone(name, after, partition.start)
+        partition = self.ranges.partition(name)
+        if partition.era < self.collection.kept_era:
+            start = (await self._extent(partition)).start
+        else:
+            start = self.collection.gone_of(name, partition.era, 0, 0).start
+        if after < start:
+            raise PositionGone(name, after, start)
         return partition
 
     async def _blocks(
@@ -302,7 +316,7 @@ class StoredCollection:
     async def _row(self, era: int, broker: str, *, fresh: bool = True) -> AheadReader:
         if fresh and self.directory is not None:
             await self._refresh()  # what was compacted and deleted is no end; and it is cheap
-        row = self._readers.row(self._index.catalog, era, broker)
+        row = self._readers.row(self._catalogs.newest, era, broker)
         if fresh or row.known == 0:
             await row.tail()
         return row

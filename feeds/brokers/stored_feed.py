@@ -22,8 +22,8 @@ class StoredSource:
     def collection(self) -> str:
         return self._stored.name
 
-    async def routes(self, *, at_least: int = 0, since_era: int = 0) -> Routes:
-        del at_least, since_era  # it is the newest, and whole
+    async def routes(self, *, at_least: int = 0) -> Routes:
+        del at_least  # it is the newest
         return await self._stored.routes()
 
     async def read(
@@ -41,18 +41,17 @@ class StoredSource:
 
     async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> End:
         del urls, log
-        last = (await self._stored.ends([partition]))[partition]
-        return End(start=self._stored.collection().partition(partition).start, last=last)
+        return (await self._stored.ends([partition]))[partition]
 
     async def ends(
         self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, Moved]:
         del urls, log, wait
         found = {}
-        for name, last in (await self._stored.ends([*after])).items():
+        for name, end in (await self._stored.ends([*after])).items():
             ended = await self._stored.has_ended(name)
-            if ended or last != after[name]:
-                found[name] = Moved(last=last, ended=ended)
+            if ended or end.last != after[name]:
+                found[name] = Moved(last=end.last, ended=ended)
         return found
 
     async def sequence_before(

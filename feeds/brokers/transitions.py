@@ -4,7 +4,8 @@ Every function returns the catalog that follows, or the same one where there is 
 do: so each may be repeated after an answer that was lost, and by anybody.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,14 +13,13 @@ from changefeed.feeds.brokers.catalog import (
     MAX_SECONDS,
     Catalog,
     Collection,
+    Cuts,
     Era,
-    Partition,
     Row,
 )
-from changefeed.feeds.brokers.division import new_partitions
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.names import check_name, natural_order
+from changefeed.feeds.brokers.ranges import Ranges, ranges_of
 from changefeed.feeds.eventlog.hashing import MAX_PARTS, VIRTUAL_PARTS
 from changefeed.feeds.feed import RangeId
 
@@ -38,15 +38,12 @@ def with_collection(
         raise ClusterRefused(f"there is a collection {name!r} already")
     if not 1 <= parts <= MAX_PARTS:
         raise ClusterRefused(f"a collection has 1 to {MAX_PARTS} parts, not {parts}")
-    new = Collection(
-        name=name, identity=identity, parts=parts, created_us=now_us, cuts=((0,),) * parts
-    )
-    collections = (*catalog.collections, new)
     era = catalog.era
-    if era is not None and era.state == "open":
-        opened = new_partitions(era.number, collections, [x.broker for x in era.rows])
-        collections = (*collections[:-1], replace(new, partitions=opened[name]))
-    return _following(catalog, collections=collections)
+    opened_in = 1 if era is None else era.number + (era.state != "open")
+    new = Collection(
+        name=name, identity=identity, parts=parts, created_us=now_us, since=opened_in
+    )
+    return _following(catalog, collections=(*catalog.collections, new))
 
 
 def with_retention(
@@ -69,10 +66,10 @@ def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
 
     Refuse it while another change of shape waits for that: to repeat it changes nothing.
     """
-    collection = _at_rest(catalog.collection(name))
-    chosen = None if range_id is None else _interval(collection, range_id)
+    ranges = _at_rest(catalog, name)
+    chosen = None if range_id is None else _interval(ranges, range_id)
     cuts = []
-    for part, lows in enumerate(collection.cuts):
+    for part, lows in enumerate(ranges.cuts):
         ends = [*lows[1:], VIRTUAL_PARTS]
         halves = [
             low + (end - low) // 2
@@ -80,14 +77,14 @@ def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
             if end - low > 1 and chosen in (None, (part, low))
         ]
         cuts.append(tuple(sorted({*lows, *halves})))
-    assert all({*x} <= {*y} for x, y in zip(collection.cuts, cuts, strict=True)), (
-        f"a split keeps each border of {collection.cuts}: {cuts}"
+    assert all({*x} <= {*y} for x, y in zip(ranges.cuts, cuts, strict=True)), (
+        f"a split keeps each border of {ranges.cuts}: {cuts}"
     )
-    if tuple(cuts) == collection.cuts:
+    if tuple(cuts) == ranges.cuts:
         raise ClusterRefused(
             f"{range_id or name} has single virtual parts already: it cannot be split further"
         )
-    return _with(catalog, replace(collection, cuts=tuple(cuts)))
+    return _reshaping(catalog, name, tuple(cuts))
 
 
 def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> Catalog:
@@ -96,10 +93,10 @@ def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
     ``range_id`` names the first of two. They open as one with the next era; else as
     ``with_split``.
     """
-    collection = _at_rest(catalog.collection(name))
-    chosen = None if range_id is None else _interval(collection, range_id)
+    ranges = _at_rest(catalog, name)
+    chosen = None if range_id is None else _interval(ranges, range_id)
     cuts = []
-    for part, lows in enumerate(collection.cuts):
+    for part, lows in enumerate(ranges.cuts):
         if chosen is None:
             cuts.append(lows[::2])
         elif chosen[0] == part:
@@ -107,35 +104,36 @@ def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
             cuts.append((*lows[:after], *lows[after + 1 :]))
         else:
             cuts.append(lows)
-    assert all(y and {*x} >= {*y} for x, y in zip(collection.cuts, cuts, strict=True)), (
-        f"a merge makes no border that {collection.cuts} has not: {cuts}"
+    assert all(y and {*x} >= {*y} for x, y in zip(ranges.cuts, cuts, strict=True)), (
+        f"a merge makes no border that {ranges.cuts} has not: {cuts}"
     )
-    if tuple(cuts) == collection.cuts:
+    if tuple(cuts) == ranges.cuts:
         raise ClusterRefused(
             f"{range_id or name} has nothing to merge with: its parts are whole, or it is "
             f"the last partition of its part"
         )
-    return _with(catalog, replace(collection, cuts=tuple(cuts)))
+    return _reshaping(catalog, name, tuple(cuts))
 
 
-def _at_rest(collection: Collection) -> Collection:
-    if _shape_of(collection) not in ([], list(collection.shape())):
+def _at_rest(catalog: Catalog, name: str) -> Ranges:
+    ranges = ranges_of(catalog, name)
+    if name in catalog.reshaping:
         raise ClusterRefused(
-            f"the partitions of {collection.name} are being changed already: try again when "
-            f"the next era is open"
+            f"the partitions of {name} are being changed already: try again when the next era "
+            f"is open"
         )
-    return collection
+    return ranges
 
 
-def _interval(collection: Collection, range_id: RangeId) -> tuple[int, int]:
-    found = collection.partition(range_id)
-    if found not in collection.open_partitions():
+def _interval(ranges: Ranges, range_id: RangeId) -> tuple[int, int]:
+    found = ranges.partition(range_id)
+    if found.era != ranges.newest:
         raise ClusterRefused(f"{range_id} is of an era that is over: name an open partition")
     return found.part, found.low
 
 
-def _shape_of(collection: Collection) -> list[tuple[int, int, int]]:
-    return [(x.part, x.low, x.high) for x in collection.open_partitions()]
+def _reshaping(catalog: Catalog, name: str, cuts: Cuts) -> Catalog:
+    return _following(catalog, reshaping={**catalog.reshaping, name: cuts})
 
 
 def with_member(catalog: Catalog, broker: str) -> Catalog:
@@ -156,7 +154,7 @@ def open_first_era(catalog: Catalog, rows: Iterable[Row], now_us: int) -> Catalo
     """Open era 1, if there is none yet."""
     if catalog.era is not None:
         return catalog
-    return _opened(catalog, (), catalog.collections, in_order(rows), now_us)
+    return _opened(catalog, (), in_order(rows), now_us)
 
 
 def begin_ending(catalog: Catalog, era: int, planned: Iterable[Row]) -> Catalog:
@@ -169,13 +167,12 @@ def begin_ending(catalog: Catalog, era: int, planned: Iterable[Row]) -> Catalog:
 
 
 def close_and_open(
-    catalog: Catalog, era: int, sealed: Mapping[str, tuple[int, Ends | None]], now_us: int
+    catalog: Catalog, era: int, sealed: Mapping[str, int], now_us: int
 ) -> Catalog:
-    """Step three: close the partitions of an era at their ends, and open the next.
+    """Step three: close an era, and open the next.
 
-    ``sealed`` has, for each broker of the era, the number of its seal and the ends of its
-    partitions, ``None`` where these cannot be read now: see ``with_ends``. The next era has
-    the shape and the collections that the catalog says by now.
+    ``sealed`` has, for each broker of the era, the number of its seal. The next era has the
+    shapes and the collections that the catalog says by now.
     """
     ending = catalog.era
     if ending is None or ending.number != era or ending.state != "ending":
@@ -183,87 +180,29 @@ def close_and_open(
     assert sealed.keys() == {x.broker for x in ending.rows}, (
         f"era {era} has a row of each of its brokers: {sealed.keys()}"
     )
-    if any(sealed[x.broker][0] < x.kept_from for x in ending.rows):
+    if any(sealed[x.broker] < x.kept_from for x in ending.rows):
         return catalog  # a seal where an object had been deleted ends nothing
-    rows = tuple(replace(x, sealed_at=sealed[x.broker][0]) for x in ending.rows)
+    rows = tuple(replace(x, sealed_at=sealed[x.broker]) for x in ending.rows)
     closed = replace(ending, state="closed", rows=rows, planned=())
-    ends = {(era, broker): x for broker, (_, x) in sealed.items() if x is not None}
-    collections = _ended(catalog.collections, ends)
-    eras = (*catalog.eras[:-1], closed)
-    return _opened(catalog, eras, collections, ending.planned, now_us)
-
-
-def with_ends(catalog: Catalog, ends: Mapping[tuple[int, str], Ends]) -> Catalog:
-    """Say where partitions have ended, by era and broker, where that was not known yet."""
-    assert all(catalog.era_numbered(x).state == "closed" for x, _ in ends), (
-        f"{ends.keys()} have not ended"
-    )
-    collections = tuple(_ended(catalog.collections, ends))
-    if collections == catalog.collections:
-        return catalog
-    return _following(catalog, collections=collections)
-
-
-def rows_without_ends(catalog: Catalog) -> set[tuple[int, str]]:
-    """Return the era and broker of rows that are sealed, and whose ends are not known."""
-    newest = 0 if catalog.era is None else catalog.era.number
-    return {
-        (p.era, p.broker)
-        for x in catalog.collections
-        for p in x.partitions
-        if p.last is None and p.era < newest
-    }
-
-
-def _ended(
-    collections: Iterable[Collection], ends: Mapping[tuple[int, str], Ends]
-) -> Sequence[Collection]:
-    def ended(collection: str, partition: Partition) -> Partition:
-        row = ends.get((partition.era, partition.broker))
-        if partition.last is not None or row is None:
-            return partition
-        end = row.get((collection, partition.id))
-        if end is None:  # nothing was ever written to it
-            return replace(partition, last=0)
-        return replace(partition, last=end.last, stored=end.stored, written_us=end.written_us)
-
-    return [
-        replace(x, partitions=tuple(ended(x.name, p) for p in x.partitions))
-        for x in collections
-    ]
+    return _opened(catalog, (*catalog.eras[:-1], closed), ending.planned, now_us)
 
 
 def _opened(
-    catalog: Catalog,
-    eras: tuple[Era, ...],
-    collections: Sequence[Collection],
-    rows: tuple[Row, ...],
-    now_us: int,
+    catalog: Catalog, eras: tuple[Era, ...], rows: tuple[Row, ...], now_us: int
 ) -> Catalog:
-    number = eras[-1].number + 1 if eras else 1
-    began_us = max([now_us, *(x.began_us for x in eras[-1:])])
-    opened = new_partitions(number, collections, [x.broker for x in rows])
-    return _following(
-        catalog,
-        eras=(*eras, Era(number=number, began_us=began_us, rows=rows)),
-        collections=tuple(
-            replace(x, partitions=(*x.partitions, *opened[x.name])) for x in collections
-        ),
+    opened = Era(
+        number=eras[-1].number + 1 if eras else 1,
+        began_us=max([now_us, *(x.began_us for x in eras[-1:])]),
+        rows=rows,
+        reshaped=catalog.reshaping,
     )
+    return _following(catalog, eras=(*eras, opened), reshaping={})
 
 
 def in_order(rows: Iterable[Row]) -> tuple[Row, ...]:
     ordered = tuple(sorted(rows, key=lambda x: natural_order(x.broker)))
     assert len({x.broker for x in ordered}) == len(ordered), f"a broker has one row: {ordered}"
     return ordered
-
-
-def shape_differs(catalog: Catalog) -> bool:
-    """Whether the open partitions of some collection are not those that it is to have.
-
-    Also those of a collection that was created while an era was ending.
-    """
-    return any(_shape_of(x) != list(x.shape()) for x in catalog.collections)
 
 
 def _with(catalog: Catalog, changed: Collection) -> Catalog:
@@ -273,20 +212,8 @@ def _with(catalog: Catalog, changed: Collection) -> Catalog:
     return _following(catalog, collections=collections)
 
 
-def _following(
-    catalog: Catalog,
-    *,
-    eras: tuple[Era, ...] | None = None,
-    collections: tuple[Collection, ...] | None = None,
-    members: tuple[str, ...] | None = None,
-) -> Catalog:
-    following = replace(
-        catalog,
-        number=catalog.number + 1,
-        eras=catalog.eras if eras is None else eras,
-        collections=catalog.collections if collections is None else collections,
-        members=catalog.members if members is None else members,
-    )
+def _following(catalog: Catalog, **changed: Any) -> Catalog:
+    following = replace(catalog, number=catalog.number + 1, **changed)
     assert len(following.eras) >= len(catalog.eras), f"{catalog.number} loses an era"
     assert len(following.collections) >= len(catalog.collections), (
         f"{catalog.number} loses a collection"

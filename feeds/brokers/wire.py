@@ -93,13 +93,15 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a partition is stored.
+    """How much of a partition is stored: records ``start + 1`` to ``last``.
 
     ``bytes`` are those of its records as they were sent, without what retention has taken;
     ``segments`` and their size are files of Parquet, in which they are smaller.
     """
 
     range: RangeId
+    start: int = 0
+    last: int = 0
     bytes: int = 0
     segments: int = 0
     segment_bytes: int = 0

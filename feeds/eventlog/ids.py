@@ -14,12 +14,19 @@ from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.parts import part_named
 
 _MARK = 8
+_ERA = re.compile(r"e([0-9]{1,9})\.")
 _PART = re.compile(r"([^~]+)~([0-9a-f]{2})-([0-9a-f]{2})")
 _POSITION = re.compile(r"[0-9a-f]{8}/[0-9]{1,18}")  # what a page adds fits in 64 bits
 
 
 def range_id(*, era: int, part: int, low: int, high: int) -> RangeId:
     return RangeId(f"e{era}.p{part:02}.v{low:02x}-{high:02x}")
+
+
+def era_in(range_id: RangeId) -> int:
+    """Return the era that a range id names, of a part too; 0 for what is no such id."""
+    found = _ERA.match(range_id)
+    return 0 if found is None else int(found[1])
 
 
 def part_id(whole: RangeId, low: int, high: int) -> RangeId:

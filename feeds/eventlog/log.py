@@ -44,7 +44,7 @@ class _InDirectory(StoredSource):
         self._home = home
         self._cluster = stored.cluster
 
-    async def routes(self, *, at_least: int = 0, since_era: int = 0) -> Routes:
+    async def routes(self, *, at_least: int = 0) -> Routes:
         if await asyncio.to_thread(self._home.exists):
             with answers_of_feeds():
                 there = await open_cluster(LocalStore(self._home), create=False)
@@ -53,4 +53,4 @@ class _InDirectory(StoredSource):
                     f"the event log at {self._home} was deleted and recreated while it was "
                     f"open: start again, after resetting the leases of this feed"
                 )
-        return await super().routes(at_least=at_least, since_era=since_era)
+        return await super().routes(at_least=at_least)

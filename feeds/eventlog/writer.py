@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Partition, Row
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compacted
 from changefeed.feeds.brokers.flush import (
@@ -31,10 +31,11 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import flush_key, row_prefix
 from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.ranges import Partition, ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.file_rows import RowWritten
 from changefeed.feeds.brokers.stores.local_store import LocalStore
-from changefeed.feeds.brokers.transitions import begin_ending, close_and_open, shape_differs
+from changefeed.feeds.brokers.transitions import begin_ending, close_and_open
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import check_of, lay_out
 from changefeed.feeds.eventlog.directory import (
@@ -152,6 +153,11 @@ class EventLogWriter:
         return upkeep.done
 
     @property
+    def catalog(self) -> Catalog:
+        """The newest catalog that is known here."""
+        return self._catalogs.newest
+
+    @property
     def collection(self) -> Collection:
         """What the catalog says of the log."""
         return self._catalogs.newest.collection(COLLECTION)
@@ -221,7 +227,7 @@ class EventLogWriter:
         with answers_of_feeds():
             await self._take_over_row()
             era = self._era()
-            if era.state != "open" or shape_differs(self._catalogs.newest):
+            if era.state != "open" or self._catalogs.newest.reshaping:
                 await self._end(era)
                 await self._take_over_row()
 
@@ -260,7 +266,7 @@ class EventLogWriter:
         self._ends = {x.partition: x for x in ends.values() if x.collection == COLLECTION}
         self._open = {
             (x.part, virtual): x
-            for x in self.collection.open_partitions()
+            for x in ranges_of(self._catalogs.newest, COLLECTION).open
             for virtual in range(x.low, x.high + 1)
         }
         assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
@@ -288,7 +294,7 @@ class EventLogWriter:
             await self._create(self._frame(era, {}, seal=True))
             await reader.tail()
         assert reader.sealed_at is not None, f"the row of era {era.number} is sealed"
-        sealed = {WRITER: (reader.sealed_at, await reader.ends())}
+        sealed = {WRITER: reader.sealed_at}
         now_us = self._now_us()
         await self._catalogs.change(lambda x: close_and_open(x, era.number, sealed, now_us))
 

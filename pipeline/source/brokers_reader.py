@@ -9,6 +9,7 @@ from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.retries import by_name
@@ -29,6 +30,7 @@ class ThroughBrokers:
     def __init__(self, client: BrokerClient, routes: Routes) -> None:
         self._client = client
         self._routes = routes
+        self._starts: dict[RangeId, int] = {}
 
     async def routes(self) -> Routes:
         known = self._routes.topology.catalog
@@ -37,15 +39,14 @@ class ThroughBrokers:
             self._routes = found
         return self._routes
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, int]:
-        async def end(name: RangeId) -> int:
-            partition = self._routes.partition(name)
-            if partition.last is not None:
-                return partition.last
-            urls = self._routes.to_read(partition)
-            return (await self._client.end(urls, self._routes.identity, name)).last
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, End]:
+        async def end(name: RangeId) -> End:
+            urls = self._routes.to_read(self._routes.partition(name))
+            return await self._client.end(urls, self._routes.identity, name)
 
-        return await by_name(names, end)
+        found = await by_name(names, end)
+        self._starts |= {name: x.start for name, x in found.items()}
+        return found
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         urls = self._routes.to_read(self._routes.partition(name))
@@ -56,8 +57,9 @@ class ThroughBrokers:
         self, name: RangeId, after: int, end: int, max_bytes: int
     ) -> Sequence[Block]:
         partition = self._routes.partition(name)
-        if after < partition.start:
-            raise PositionGone(name, after, partition.start)
+        start = self._starts.get(name, 0)
+        if after < start:
+            raise PositionGone(name, after, start)
         found = await self._client.read(
             self._routes.to_read(partition),
             self._routes.identity,

@@ -25,6 +25,7 @@ from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stored_collection import StoredSegment
+from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import Columns, joined
 from changefeed.feeds.eventlog.ids import position, sequence_of
@@ -52,8 +53,8 @@ class CollectionReader(Protocol):
         """Return the collection as the newest catalog has it."""
         ...
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, int]:
-        """Return the last sequence of partitions that the newest routes have."""
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, End]:
+        """Return where partitions begin and end that the newest routes have."""
         ...
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
@@ -127,16 +128,14 @@ class CollectionAccess:
 
     def ranges(self) -> Sequence[FeedRange]:
         self._refresh()
-        found = [x.range for x in self._routes.topology.partitions]
-        return narrowed(found, self._only)
+        return narrowed(self._routes.ranges, self._only)
 
     def starts(self, names: Collection[RangeId], start: StartAt) -> Mapping[RangeId, Position]:
         if isinstance(start, datetime):
             found = self._before(names, instant_us(start))
-        elif start == "beginning":
-            found = {x: self._routes.partition(x).start for x in names}
         else:
-            found = self._ends(names)
+            ends = self._ends(names).items()
+            found = {x: end.start if start == "beginning" else end.last for x, end in ends}
         return {name: self.positions.position(sequence) for name, sequence in found.items()}
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
@@ -144,11 +143,13 @@ class CollectionAccess:
         while True:
             self._refresh()
             ends = self._ends(marks)
-            beyond = [x for x, m in marks.items() if self.positions.order(m.position) > ends[x]]
+            beyond = [
+                x for x, m in marks.items() if self.positions.order(m.position) > ends[x].last
+            ]
             if not beyond:
                 break
             if time.monotonic() >= until:
-                raise _beyond(beyond[0], marks[beyond[0]].position, ends[beyond[0]])
+                raise _beyond(beyond[0], marks[beyond[0]].position, ends[beyond[0]].last)
             time.sleep(min(0.5, self._behind))
         return {x: self._sight(x, m.position, ends[x]) for x, m in marks.items()}
 
@@ -186,25 +187,24 @@ class CollectionAccess:
         finally:
             self._loop.close()
 
-    def _sight(self, name: RangeId, at: Position, last: int) -> Availability:
-        partition = self._routes.partition(name)
+    def _sight(self, name: RangeId, at: Position, there: End) -> Availability:
         done = self.positions.order(at)
-        if done < partition.start:
-            raise PositionGone(name, done, partition.start)
-        children = None if partition.last is None else self._children(name)
-        end = self.positions.position(last)
-        return Availability(lag=last - done, end=end, children=children)
+        if done < there.start:
+            raise PositionGone(name, done, there.start)
+        is_open = self._routes.is_open(self._routes.partition(name))
+        children = None if is_open else self._children(name)
+        end = self.positions.position(there.last)
+        return Availability(lag=there.last - done, end=end, children=children)
 
     def _children(self, name: RangeId) -> tuple[Child, ...]:
         start = self.positions.position(0)
-        following = self._routes.children.get(name, ())
-        return tuple(Child(range=x, start=start) for x in following)
+        return tuple(Child(range=x, start=start) for x in self._routes.children(name))
 
     def _before(self, names: Collection[RangeId], time_us: int) -> Mapping[RangeId, int]:
         ask = partial(self._reader.sequence_before, time_us=time_us)
         return self._ask(lambda: by_name(names, ask))
 
-    def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, int]:
+    def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, End]:
         return self._ask(lambda: self._reader.ends(list(names)))
 
     async def _part(

@@ -118,7 +118,7 @@ class StoredAccess(CollectionAccess):
         return parts, self.positions.around(piece, parts)
 
     def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
-        self._stored.kept(name, begin)
+        self._ask(lambda: self._stored.kept(name, begin))
         for first, last, bounds in self._ask(lambda: self._stored.pieces(name, begin, end)):
             if bounds is None:
                 continue
@@ -138,8 +138,8 @@ class StoredAccess(CollectionAccess):
         try:
             return call()
         except SegmentGone as error:
-            start = self._routes.partition(name).start
-            raise damaged(name, start, self._ends([name])[name]) from error
+            there = self._ends([name])[name]
+            raise damaged(name, there.start, there.last) from error
 
     def _look_again(self, name: RangeId) -> None:
         self._ask(lambda: self._stored.look_again(name))

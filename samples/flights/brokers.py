@@ -81,10 +81,11 @@ class Division:
     async def in_words(self) -> str:
         """Return it as it is now, or as it was before where no broker can say."""
         try:
-            topology = (await self._client.routes()).topology
+            routes = await self._client.routes()
         except FeedUnavailable:
             return self._last
-        share = Counter(x.broker for x in topology.partitions if x.era == topology.era)
+        topology = routes.topology
+        share = Counter(x.broker for x in routes.partitions.open)
         shares = ", ".join(f"{name} {share[name]}" for name in sorted(share))
         state = " (ending)" if topology.ending else ""
         self._last = f"era {topology.era}{state}: {shares}"

@@ -21,7 +21,7 @@ class StoredFlights:
         return cls(await StoredCollection.open(open_store(cluster), name))
 
     async def ranges(self) -> Sequence[FeedRange]:
-        return [x.range for x in (await self._collection.routes()).topology.partitions]
+        return (await self._collection.routes()).ranges
 
     async def start(self, _: FeedRange, at: StartAt) -> Position:
         assert at == "beginning", "a proof looks at all of it"
@@ -30,10 +30,10 @@ class StoredFlights:
     async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         ends = await self._collection.ends([x.id for x in at])
         return {
-            x.id: ends[x.id] - sequence_in(x.id, after, self._identity)
+            x.id: ends[x.id].last - sequence_in(x.id, after, self._identity)
             for x, after in at.items()
         }
 
     @property
     def _identity(self) -> str:
-        return self._collection.collection().collection.identity
+        return self._collection.collection.identity

@@ -93,4 +93,4 @@ async def keys_of(
 
 
 def open_ids(core: BrokerCore, collection: str) -> Sequence[str]:
-    return [x.id for x in core.index.collection(collection).open]
+    return [x.id for x in core.ranges.of(collection).open]

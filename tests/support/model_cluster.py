@@ -10,22 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from msgspec.structs import replace
-
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
     Batch,
     BrokerInfo,
     NotAppended,
-    PartitionInfo,
     Topology,
 )
+from changefeed.feeds.brokers.ranges import EraShape, Ranges
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.block_format import changes_of
-from changefeed.feeds.eventlog.ids import range_id
-from changefeed.feeds.feed import Change, FeedRange, RangeId
+from changefeed.feeds.feed import Change, RangeId
 
 IDENTITY = "f" * 32
 
@@ -33,25 +30,10 @@ IDENTITY = "f" * 32
 @dataclass(kw_only=True)
 class ModelPartition:
     id: RangeId
-    era: int
-    part: int
-    low: int
-    high: int
     broker: str
     closed: bool = False
     changes: list[Change] = field(default_factory=list)
     reached: dict[str, int] = field(default_factory=dict)
-
-    def info(self) -> PartitionInfo:
-        return PartitionInfo(
-            range=FeedRange(id=self.id),
-            era=self.era,
-            part=self.part,
-            low=self.low,
-            high=self.high,
-            broker=self.broker,
-            last=len(self.changes) if self.closed else None,
-        )
 
 
 class ModelCluster:
@@ -76,6 +58,7 @@ class ModelCluster:
         self._before: Topology | None = None
         self._random = random
         self._era = 0
+        self._eras: list[EraShape] = []
         self.partitions: list[ModelPartition] = []
         self._brokers = 0
         self.cuts = [[0] for _ in range(parts)]
@@ -94,19 +77,12 @@ class ModelCluster:
         self.catalog += 1
         self._era_began.set()
         self._era_began = asyncio.Event()
-        for part, lows in enumerate(self.cuts):
-            for low, end in zip(lows, [*lows[1:], 256], strict=True):
-                name = range_id(era=self._era, part=part + 1, low=low, high=end - 1)
-                self.partitions.append(
-                    ModelPartition(
-                        id=name,
-                        era=self._era,
-                        part=part,
-                        low=low,
-                        high=end - 1,
-                        broker=f"b{self._random.randrange(brokers)}",
-                    )
-                )
+        names = [f"b{n}" for n in range(brokers)]
+        self._random.shuffle(names)
+        cuts = tuple(tuple(x) for x in self.cuts)
+        self._eras.append(EraShape(era=self._era, brokers=tuple(names), cuts=cuts))
+        opened = Ranges(IDENTITY, self.parts, self._eras).open
+        self.partitions += [ModelPartition(id=x.id, broker=x.broker) for x in opened]
 
     def reshape(self) -> None:
         """Cut some parts in pieces, and make others whole."""
@@ -126,7 +102,6 @@ class ModelCluster:
         at_least: int = 0,
         newer_than: int = 0,
         wait: float = 0.0,
-        since_era: int = 0,
     ) -> Routes:
         self.asked_for.append(at_least)
         await self._travel()
@@ -136,8 +111,8 @@ class ModelCluster:
                     await self._era_began.wait()
         if self._before is not None and (self.behind or self._random.random() < self.faults):
             self.behind = max(self.behind - 1, 0)
-            return Routes(_since(self._before, since_era), "http")
-        return Routes(_since(self._topology(), since_era), "http")
+            return Routes(self._before, "http")
+        return Routes(self._topology(), "http")
 
     def _topology(self) -> Topology:
         return Topology(
@@ -148,7 +123,7 @@ class ModelCluster:
             catalog=self.catalog,
             era=self._era,
             ending=False,
-            partitions=tuple(x.info() for x in self.partitions),
+            eras=tuple(self._eras),
             brokers=tuple(
                 BrokerInfo(name=f"b{n}", incarnation="i", address=f"b{n}")
                 for n in range(self._brokers)
@@ -196,8 +171,3 @@ class ModelCluster:
         found.changes += changes_of(found.id, first, batch.count, batch.columns)
         found.reached[batch.numbering] = batch.sequence + batch.count - 1
         return Appended(partition=found.id, first=first, count=batch.count)
-
-
-def _since(topology: Topology, era: int) -> Topology:
-    kept = (x for x in topology.partitions if x.era >= min(era, topology.era))
-    return replace(topology, partitions=tuple(kept))

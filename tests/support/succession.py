@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from changefeed.feeds.brokers.catalog import Catalog
+from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.eventlog.directory import COLLECTION
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
@@ -28,7 +29,7 @@ async def replaced_by(
     """See ``replace_partitions``: while it is written."""
 
     def change(catalog: Catalog) -> Catalog:
-        found = catalog.collection(COLLECTION)
+        found = ranges_of(catalog, COLLECTION)
         lows = [{*x} for x in found.cuts]
         for x in (found.partition(name) for name in closing):
             lows[x.part].discard(x.low)
@@ -37,10 +38,9 @@ async def replaced_by(
         cuts = tuple(tuple(sorted(x)) for x in lows)
         if cuts == found.cuts:
             return catalog
-        collections = (replace(found, cuts=cuts),)
-        return replace(catalog, number=catalog.number + 1, collections=collections)
+        return replace(catalog, number=catalog.number + 1, reshaping={COLLECTION: cuts})
 
     await writer.begin_era(change)
     wanted = {(part, low) for part, low, _ in opening}
-    there = writer.collection.open_partitions()
+    there = ranges_of(writer.catalog, COLLECTION).open
     return [x.id for x in there if (x.part, x.low) in wanted]

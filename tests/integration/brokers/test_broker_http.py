@@ -17,13 +17,13 @@ from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
-from changefeed.feeds.brokers.retention import Gone, with_cuts
+from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
@@ -148,7 +148,6 @@ async def test_a_body_that_is_wrong_is_refused_whole_and_nothing_is_written(
         ("POST", "/merge", b"[", 400, "bad-body"),
         ("POST", "/retain", b'{"seconds": -1}', 409, "cluster"),
         ("GET", "/storage?log=another", None, 409, "foreign"),
-        ("GET", "?since_era=x", None, 400, "bad-query"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(  # noqa: PLR0917
@@ -427,7 +426,7 @@ async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Give
 
 
 async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) -> None:
-    partition = topology_of(given.core.index, COLLECTION).partitions[0].range.id
+    partition = given.core.ranges.of(COLLECTION).open[0].id
     for n in range(1, 131):
         columns = lay_out([encode_record(Record(key=f"k{n}", body=b"1"), n)])
         one = Batch(partition=partition, producer="p", sequence=n, count=1, columns=columns)

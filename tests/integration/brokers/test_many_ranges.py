@@ -1,7 +1,7 @@
 """News of many ranges over HTTP, and parts of the ranges of brokers, read by hosts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -12,7 +12,7 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
-from changefeed.feeds.brokers.protocol import PartitionInfo
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import Moved
@@ -98,10 +98,10 @@ async def test_what_another_broker_writes_is_answered_as_not_known_here() -> Non
             assert found == {x.id: Moved(last=None) for x in open_ if x.broker == "broker-2"}
 
 
-async def partitions(feed: BrokersFeed) -> list[PartitionInfo]:
+async def partitions(feed: BrokersFeed) -> Sequence[Partition]:
     """Return those that are open now."""
     await feed.ranges()
-    return [x for x in feed._routes.topology.partitions if x.last is None]
+    return feed._routes.partitions.open
 
 
 async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:

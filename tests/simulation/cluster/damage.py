@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from changefeed.feeds.brokers.flush import Place, decode_header, header_bytes
 from changefeed.feeds.brokers.names import number_of
+from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from tests.simulation.probes import BrokerProbe
@@ -65,8 +66,7 @@ class Damage:
     def told(self, collection: str, partition: RangeId, error: RangeDamaged) -> None:
         """See that a partition that is said to be damaged is."""
         self._world.probes.hit(BrokerProbe.DAMAGE_SEEN)
-        found = self._world.guard.newest.collection(collection).partitions
-        of = next(x for x in found if x.id == partition)
+        of = ranges_of(self._world.guard.newest, collection).partition(partition)
         now = self._world.loop.time()
         here = {_Hit(of.era, of.broker, x) for x in (None, (collection, partition))}
         if any(hit in here and until >= now for hit, until in self._until.values()):

@@ -19,6 +19,8 @@ from changefeed.feeds.brokers.names import (
     number_of,
     row_prefix,
 )
+from changefeed.feeds.brokers.ranges import ranges_of
+from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
@@ -101,32 +103,30 @@ class Guard:
         for collection in after.collections:
             old = collections.get(collection.name)
             if old is not None:
-                hit(Probe.RESHAPED, where=old.cuts != collection.cuts)
+                hit(Probe.RESHAPED, where=before.reshaping != after.reshaping)
 
     def _check_cuts(self, before: Collection, after: Collection, now: float) -> None:
         """Retention takes no more than it was asked for."""
-        was = {x.id: x.start for x in before.partitions}
-        cut = {x.id: x.start for x in after.partitions if x.start > was.get(x.id, 0)}
-        if not cut:
+        if (before.kept_era, before.gone) == (after.kept_era, after.gone):
             return
         self._probes.hit(Probe.CUT)
+        self._probes.hit(Probe.ERA_GONE, where=before.kept_era < after.kept_era)
         seconds, most = after.retain_seconds, after.retain_bytes
         if seconds is None and most is None:
-            raise Violation(f"{sorted(cut)} were cut, and are to be kept for ever")
-        starts = {x.id: x.start for x in after.partitions}
+            raise Violation(f"{after.name} was cut, and is to be kept for ever")
         kept = 0
         for header, asked in self._headers(after):
             for section in header.sections:
                 if section.collection != after.name:
                     continue
-                if section.last > starts[section.partition]:
+                if section.last > _start(after, section.partition):
                     kept += section.bytes
-                elif section.last > was.get(section.partition, 0) and most is None:
+                elif section.last > _start(before, section.partition) and most is None:
                     assert seconds is not None
                     if asked > now - seconds:
                         raise Violation(
-                            f"{section.partition} is cut at {starts[section.partition]}, and "
-                            f"{header.place} was written {now - asked:.0f} s ago"
+                            f"{section.partition} is cut, and {header.place} was written "
+                            f"{now - asked:.0f} s ago"
                         )
         if seconds is None and most is not None and kept < most:
             raise Violation(f"{kept} bytes of {after.name} are kept, {most} were asked for")
@@ -134,7 +134,7 @@ class Guard:
     def _headers(self, of: Collection) -> list[tuple[FlushHeader, float]]:
         """Return what lay in the rows of a collection, and when each was to be written."""
         found = []
-        for era, broker in {(x.era, x.broker) for x in of.partitions}:
+        for era, broker in {(x.era, x.broker) for x in ranges_of(self.newest, of.name).all()}:
             prefix = row_prefix(era, broker)
             for key in [*self._objects.keys, *self._objects.deleted]:
                 number = number_of(key)
@@ -157,26 +157,27 @@ class Guard:
         header = decode_header(self._objects.whole(key), self.newest.identity, place)
         held = self._held(place.era, place.broker)
         for section in header.sections:
-            partition = _partition(self.newest, section.collection, section.partition)
-            if section.last > partition and not any(_holds(x, section) for x in held):
+            gone = _start(self.newest.collection(section.collection), section.partition)
+            if section.last > gone and not any(_holds(x, section) for x in held):
                 raise Violation(
                     f"{key} is deleted, and has records of {section.partition} up to "
-                    f"{section.last}, of which {partition} are gone"
+                    f"{section.last}, of which {gone} are gone"
                 )
 
     def _check_segment(self, key: str) -> None:
         """A segment that is deleted is named by no run, or has nothing that is kept."""
         _, collection, partition, _ = key.split("/")
-        found = self.newest.collection(collection).partition(RangeId(partition))
+        found = ranges_of(self.newest, collection).partition(RangeId(partition))
+        start = _start(self.newest.collection(collection), found.id)
         for held in self._held(found.era, found.broker):
-            if isinstance(held, Segment) and held.key == key and held.last > found.start:
-                raise Violation(f"{key} is deleted, and only up to {found.start} is gone")
+            if isinstance(held, Segment) and held.key == key and held.last > start:
+                raise Violation(f"{key} is deleted, and only up to {start} is gone")
 
     def _check_run(self, key: str) -> None:
         """A run that is deleted holds nothing that is kept."""
         _, era, broker, _ = key.split("/")
         for section in self._run(int(era), broker, key).sections:
-            start = _partition(self.newest, section.collection, section.partition)
+            start = _start(self.newest.collection(section.collection), section.partition)
             if section.last > start:
                 raise Violation(f"{key} is deleted, and only up to {start} is gone")
 
@@ -202,7 +203,6 @@ def _holds(held: Segment | Section, section: Section) -> bool:
     ) and held.first <= section.first <= section.last <= held.last
 
 
-def _partition(catalog: Catalog, collection: str, wanted: str) -> int:
-    """Return up to where a partition is gone."""
-    found = catalog.collection(collection).partitions
-    return next(x.start for x in found if x.id == wanted)
+def _start(collection: Collection, partition: RangeId) -> int:
+    """Return up to where a partition is gone; beyond its end where all of it is."""
+    return collection.gone_of(partition, era_in(partition), 2**63, 0).start

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, PartitionInfo, Topology
+from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, Topology
+from changefeed.feeds.brokers.ranges import Partition
+from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import lay_out
@@ -47,13 +49,14 @@ class OneShot:
                 self._known = await process.ask(self._ask_topology, 2.0)
             except (Unreachable, FeedError):
                 return
-        if self._known.partitions:
-            await self._send(process, random.choice(self._known.partitions))
+        there = [*Routes(self._known, "http").partitions.all()]
+        if there:
+            await self._send(process, random.choice(there))
 
     async def _ask_topology(self, core: BrokerCore) -> Topology:
-        return topology_of(core.index, self.collection)
+        return topology_of(core.catalog, self.collection)
 
-    async def _send(self, process: BrokerProcess, to: PartitionInfo) -> None:
+    async def _send(self, process: BrokerProcess, to: Partition) -> None:
         random, checker = self._world.random, self._world.checker
         self._sent += 1
         name = f"{self._id}-{self._sent}"
@@ -61,7 +64,7 @@ class OneShot:
         for x in sent:
             checker.sent(x)
         batch = Batch(
-            partition=random.choice([to.range.id, to.range.id, RangeId("e99.p01.v00-ff")]),
+            partition=random.choice([to.id, to.id, RangeId("e99.p01.v00-ff")]),
             producer=name,
             sequence=random.choice([1, 1, 1, 2]),
             count=len(sent) + random.choice([0, 0, 0, 1]),

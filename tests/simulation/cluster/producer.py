@@ -2,15 +2,17 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
     Batch,
-    PartitionInfo,
     Topology,
 )
+from changefeed.feeds.brokers.ranges import Partition
+from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog.block_format import lay_out
@@ -98,7 +100,8 @@ class SimProducer:
             self._topology = None
             self._world.probes.hit(BrokerProbe.OLD_TOPOLOGY, where=topology is not None)
             return
-        now = {x.range.id: x for x in topology.partitions}
+        ranges = Routes(topology, "http").partitions
+        now = {x.id: x for x in ranges.all()}
         least = self._least
         era = topology.era
         for old in [x for x in self._lanes if (p := now.get(x)) is None or p.era < era]:
@@ -106,7 +109,7 @@ class SimProducer:
                 return  # what follows on its keys must wait
         if self._least > least:
             return
-        self._route(topology)
+        self._route(topology, ranges.in_era(era))
         lanes = [x for x, y in self._lanes.items() if y.waiting]
         await asyncio.gather(*(self._send(x, now[x]) for x in lanes))
 
@@ -123,12 +126,11 @@ class SimProducer:
             self._topology = found
 
     async def _ask_topology(self, core: "BrokerCore") -> Topology:
-        return topology_of(core.index, self.collection)
+        return topology_of(core.catalog, self.collection)
 
-    def _route(self, topology: Topology) -> None:
+    def _route(self, topology: Topology, opened: Sequence[Partition]) -> None:
         if topology.ending:
             return
-        opened = [x for x in topology.partitions if x.era == topology.era]
         for _ in range(len(self._new)):
             sent = self._new[0]
             target = _target(opened, sent.key, topology.parts)
@@ -149,7 +151,7 @@ class SimProducer:
         await self._exchange(old, process.name, [_piece(lane, 0, 1)])
         return old not in self._lanes
 
-    async def _send(self, target: RangeId, info: PartitionInfo) -> None:
+    async def _send(self, target: RangeId, info: Partition) -> None:
         lane = self._lanes[target]
         pieces = [_piece(lane, 0, self._random.choice([1, 3, 10]))]
         cut = len(pieces[0].records)
@@ -219,8 +221,6 @@ def _piece(lane: _Lane, skip: int, count: int) -> _Piece:
     return _Piece(first, tuple(lane.waiting)[skip : skip + count])
 
 
-def _target(opened: list[PartitionInfo], key: str, parts: int) -> RangeId | None:
+def _target(opened: Sequence[Partition], key: str, parts: int) -> RangeId | None:
     part, virtual = place_of(key, parts)
-    return next(
-        (x.range.id for x in opened if x.part == part and x.low <= virtual <= x.high), None
-    )
+    return next((x.id for x in opened if x.part == part and x.low <= virtual <= x.high), None)

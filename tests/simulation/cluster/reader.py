@@ -9,6 +9,7 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.protocol import ReadResult, Topology
+from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
@@ -51,10 +52,10 @@ class CoreSource:
 
     async def ranges(self) -> Sequence[FeedRange]:
         async def ask(core: BrokerCore) -> Topology:
-            return topology_of(core.index, self._collection)
+            return topology_of(core.catalog, self._collection)
 
         topology = await self._world.any_broker().ask(ask, 2.0)
-        return [x.range for x in topology.partitions]
+        return Routes(topology, "http").ranges
 
     async def read(self, partition: RangeId, after: int) -> tuple[Sequence[Change], bool]:
         random = self._world.random

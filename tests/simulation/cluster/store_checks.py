@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition
-from changefeed.feeds.brokers.division import run_lengths
+from changefeed.feeds.brokers.catalog import Catalog, Collection
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     Place,
@@ -13,8 +12,10 @@ from changefeed.feeds.brokers.flush import (
     section_columns,
 )
 from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.ranges import ranges_of, run_lengths
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
+from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 from tests.simulation.progress import Violation
 
@@ -52,7 +53,12 @@ def check_follows(before: Catalog, after: Catalog) -> None:
 def _only_kept(before: Catalog, after: Catalog) -> bool:
     def bare(catalog: Catalog, count: int) -> list[object]:
         return [
-            (x.number, x.state, [(y.broker, y.incarnation, y.sealed_at) for y in x.rows])
+            (
+                x.number,
+                x.state,
+                x.reshaped,
+                [(y.broker, y.incarnation, y.sealed_at) for y in x.rows],
+            )
             for x in catalog.eras[:count]
         ]
 
@@ -61,17 +67,17 @@ def _only_kept(before: Catalog, after: Catalog) -> bool:
 
 
 def _check_collection(what: str, before: Collection, after: Collection) -> None:
-    now = {x.id: x for x in after.partitions}
-    for old in before.partitions:
-        new = now.get(old.id)
-        if new is None:
-            raise Violation(f"{what}: {old.id} is gone")
-        if old.last is not None and new.last != old.last:
-            raise Violation(f"{what}: the end of {old.id} went from {old.last} to {new.last}")
-        if new.broker != old.broker:
-            raise Violation(f"{what}: {old.id} changed its writer")
-        if new.start < old.start:
-            raise Violation(f"{what}: {old.id} has records again that were deleted")
+    if (before.identity, before.parts, before.since) != (
+        after.identity,
+        after.parts,
+        after.since,
+    ):
+        raise Violation(f"{what}: {before.name} is another collection now")
+    if after.kept_era < before.kept_era:
+        raise Violation(f"{what}: {before.name} has records again of era {after.kept_era}")
+    for name, old in before.gone.items():
+        if after.gone_of(name, era_in(name), old.start, 0).start < old.start:
+            raise Violation(f"{what}: {name} has records again that were deleted")
 
 
 def _check_division(what: str, catalog: Catalog) -> None:
@@ -80,7 +86,7 @@ def _check_division(what: str, catalog: Catalog) -> None:
         return
     brokers = {x.broker for x in era.rows}
     for collection in catalog.collections:
-        opened = collection.open_partitions()
+        opened = ranges_of(catalog, collection.name).in_era(era.number)
         if not opened and era.state == "ending":
             continue  # created meanwhile
         covered = sorted((x.part, x.low, x.high) for x in opened)
@@ -136,11 +142,11 @@ class _RowCheck:
         self._era = era
         self.times: dict[Key, list[int]] = {}
         self._lasts: dict[Key, int] = {}
-        self._owned: Mapping[Key, Partition] = {
-            (c.name, p.id): p
+        self._owned = {
+            (c.name, p.id)
             for c in catalog.collections
-            for p in c.partitions
-            if p.era == era and p.broker == broker
+            for p in ranges_of(catalog, c.name).in_era(era)
+            if p.broker == broker
         }
 
     def spots(self) -> list[tuple[Spot, Sent]]:
@@ -150,9 +156,11 @@ class _RowCheck:
             place = Place(self._era, self._row.broker, number)
             header = decode_header(data, self._catalog.identity, place)
             if header.seal:
+                self._check_table(header)
                 break
             if header.incarnation != self._row.incarnation:
                 raise Violation(f"{place} is of another incarnation than the era's")
+            self._check_table(header)
             for section in header.sections:
                 found += self._of_section(data, header, section)
             number += 1
@@ -183,8 +191,12 @@ class _RowCheck:
             return
         if number != sealed_at:
             raise Violation(f"{self._row} ends at {number}, its catalog says {sealed_at}")
-        for key, partition in self._owned.items():
-            if partition.last not in (None, self._lasts.get(key, 0)):
+
+    def _check_table(self, header: FlushHeader) -> None:
+        """Check where an object says that the partitions of its row end before it."""
+        for end in header.table or ():
+            last = self._lasts.get((end.collection, end.partition), 0)
+            if end.last != last:
                 raise Violation(
-                    f"{key} was closed at {partition.last}, and has {self._lasts.get(key)}"
+                    f"{header.place} ends {end.partition} at {end.last}, not {last}"
                 )

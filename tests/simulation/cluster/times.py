@@ -22,13 +22,13 @@ async def check_times(process: BrokerProcess, stored: Stored, random: Random) ->
 
 
 async def _check(process: BrokerProcess, key: Key, times: list[int], time_us: int) -> None:
-    def start(core: BrokerCore) -> int:
-        return core.index.collection(key[0]).partition(key[1]).start
+    async def start(core: BrokerCore) -> int:
+        return (await core.end(*key)).start
 
     async def ask(core: BrokerCore) -> tuple[int | None, set[int]]:
         """Return what is found, and where the partition began before and afterwards."""
-        before = start(core)
-        return await core.sequence_before(*key, time_us), {before, start(core)}
+        before = await start(core)
+        return await core.sequence_before(*key, time_us), {before, await start(core)}
 
     found, starts = await process.ask(ask, 60.0)
     wanted = {_before(times, time_us, x) for x in starts}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from changefeed.brokers.operations import create_collection, merge, retain, split
+from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import FeedError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Troubles:
         """Split or merge, one partition or all, by somebody with the store."""
         catalogs = await self._world.catalogs()
         collection = self._random.choice(catalogs.newest.collections)
-        opened = collection.open_partitions()
+        opened = ranges_of(catalogs.newest, collection.name).open
         chosen = self._random.choice([None, *(x.id for x in opened[:4])])
         change = split if len(opened) < 24 and self._random.random() < 0.6 else merge
         try:

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import leave, open_core
-from changefeed.feeds.brokers.catalog import Catalog, Era, Row
+from changefeed.feeds.brokers.catalog import Catalog, Era, Gone, Row
 from changefeed.feeds.brokers.compacted import bounds_of
 from changefeed.feeds.brokers.compaction import rows_of, shares
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.deletion import delete_segments
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.flush import (
     PartitionEnd,
@@ -31,13 +32,13 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import NotAppended
-from changefeed.feeds.brokers.retention import delete_segments
+from changefeed.feeds.brokers.ranges import ranges_of
+from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredSegment
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.transitions import close_and_open
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
@@ -284,7 +285,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
         await asyncio.sleep(20)
         assert flushes(store) == [65]
         reader = PartitionReader(SegmentReader(store, rows.cache, in_place))
-        partition = old.collection("orders").partitions[0]
+        (partition,) = ranges_of(old, "orders").open
         blocks = await reader.read(row, "orders", partition, 10, 10**6)
         assert [x.first for x in blocks] == [1]
         assert blocks[0].count == 64
@@ -314,8 +315,9 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
         assert len(segments(store)) == 3
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)
         await asyncio.sleep(4)
-        start = topology_of(core.index, "orders").partitions[0].start
-        assert start == 63  # what the first run has, beside the other collection's record
+        assert (
+            await core.end("orders", RangeId(P1))
+        ).start == 63  # what the first run has, beside the other collection's record
         with pytest.raises(PositionGone):
             await core.read("orders", RangeId(P1), 0)
         assert segments(store)[0] == (1, 63)  # the grace is not over
@@ -336,7 +338,7 @@ async def test_retention_by_size_counts_what_is_in_segments() -> None:
         ].stored
         await retain(core.catalogs, "orders", seconds=None, bytes_=stored // 2)
         await asyncio.sleep(20)
-        assert topology_of(core.index, "orders").partitions[0].start == 64
+        assert (await core.end("orders", RangeId(P1))).start == 64
         assert segments(store) == [(65, 128), (129, 192)]
 
 
@@ -349,6 +351,8 @@ async def test_all_records_of_a_compacted_era_are_deleted_and_it_still_ends() ->
             await retain(core.catalogs, "orders", seconds=5, bytes_=None)
             await asyncio.sleep(30)
             assert segments(store) == []
+            orders = core.catalog.collection("orders")
+            assert (orders.kept_era, orders.gone) == (2, {})  # no range of it is named
             assert (await core.read("orders", RangeId(P1), 70)).ended
             with pytest.raises(PositionGone):
                 await core.read("orders", RangeId(P1), 69)
@@ -411,9 +415,10 @@ async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
         one = await compactor(core, store)
         row = one._readers.row(core.catalog, 1, "broker-1")
         await one.step()
-        await delete_segments(store, row.compacted, {("orders", RangeId(P1)): 63})
-        assert segments(store) == [(1, 64)]
-        await delete_segments(store, row.compacted, {("orders", RangeId(P1)): 64})
+        for start, left in ((63, [(1, 64)]), (64, [])):
+            cuts = {("orders", RangeId(P1)): Gone(start, 1)}
+            await delete_segments(store, with_cuts(core.catalog, cuts, {}), row)
+            assert segments(store) == left
         assert segments(store) == []
         assert not runs(store)
 
@@ -450,8 +455,8 @@ def test_an_era_is_not_closed_by_a_seal_where_an_object_had_been_deleted() -> No
     row = Row(broker="a", incarnation="i", kept_from=65)
     era = Era(number=1, began_us=0, state="ending", rows=(row,), planned=(row,))
     catalog = Catalog(number=7, identity="c", eras=(era,))
-    assert close_and_open(catalog, 1, {"a": (64, {})}, 0) is catalog
-    assert close_and_open(catalog, 1, {"a": (65, {})}, 0).number == 8
+    assert close_and_open(catalog, 1, {"a": 64}, 0) is catalog
+    assert close_and_open(catalog, 1, {"a": 65}, 0).number == 8
 
 
 def test_a_row_is_compacted_by_one_broker_and_by_another_once_that_is_gone() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
     ClusterRefused,
@@ -16,9 +17,10 @@ from changefeed.feeds.brokers.errors import (
 )
 from changefeed.feeds.brokers.names import CATALOG
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended, Topology
-from changefeed.feeds.brokers.retention import Gone, with_cuts
+from changefeed.feeds.brokers.retention import with_cuts
+from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused
@@ -35,7 +37,7 @@ async def test_what_is_appended_is_read_in_order_by_partition() -> None:
         assert await keys_of(core, "orders", P1) == ["a", "b", "d"]
         assert await keys_of(core, "orders", P1, after=1) == ["b", "d"]
         assert await keys_of(core, "orders", P2) == ["c"]
-        assert await core.end("orders", RangeId(P1)) == 3
+        assert await core.end("orders", RangeId(P1)) == End(start=0, last=3)
 
 
 async def test_a_batch_that_is_sent_again_is_stored_once_and_answered_as_before() -> None:
@@ -154,20 +156,19 @@ async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_rest
         assert await keys_of(core, "orders", P1) == ["a", "b"]
 
 
-async def test_clients_are_shown_the_eras_that_they_ask_for_and_the_newest_always() -> None:
+async def test_clients_compute_the_partitions_of_all_eras_as_brokers_do() -> None:
     async with first_broker(MemoryStore(), parts=2) as core:
         for era in (1, 2):
             await split(core.catalogs, "orders")
             while core.status().era <= era or not core.status().writing:
                 await core.writer.changed.wait()
-        whole = topology_of(core.index, "orders").partitions
+        sent = msgspec.json.decode(msgspec.json.encode(core.shown("orders")), type=Topology)
+        whole = [*Routes(sent, "http").partitions.all()]
+        assert whole == [*core.ranges.of("orders").all()]
         assert [len([x for x in whole if x.era == n]) for n in (1, 2, 3)] == [2, 4, 8]
-        for since, shown in ((0, whole), (2, whole[2:]), (3, whole[6:]), (2**31, whole[6:])):
-            found = b"".join(await core.shown("orders", since_era=since))
-            assert msgspec.json.decode(found, type=Topology).partitions == shown
         for x in whole:
-            assert core.index.collection("orders").partition(x.range.id).id == x.range.id
-            parents = {y for y in whole if y.range.id in x.range.parents}
+            assert core.ranges.of("orders").partition(x.id) == x
+            parents = core.ranges.of("orders").parents(x)
             assert {y.era for y in parents} == ({x.era - 1} if x.era > 1 else set())
             assert all(y.part == x.part and y.low <= x.low <= y.high for y in parents)
 
@@ -195,7 +196,7 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
 )
 async def test_a_range_that_there_never_was_is_unknown(name: str) -> None:
     async with first_broker(MemoryStore(), parts=2) as core:
-        assert not core.index.collection("orders").has(RangeId(name))
+        assert not core.ranges.of("orders").has(RangeId(name))
         with pytest.raises(RangeUnknown):
             await core.read("orders", RangeId(name), 0)
 

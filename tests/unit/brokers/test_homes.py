@@ -26,7 +26,7 @@ OLD = tuple(RangeId(f"e1.p{n:02}.v00-ff") for n in range(1, 13))
 
 def homes(core: BrokerCore) -> list[str]:
     """Return the homes of the first era's ranges, as clients have them."""
-    routes = Routes(topology_of(core.index, "orders"), "http")
+    routes = Routes(topology_of(core.catalog, "orders"), "http")
     return [routes.home(routes.partition(x)) for x in OLD]
 
 

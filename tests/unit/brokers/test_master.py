@@ -16,7 +16,7 @@ from changefeed.brokers.members import Membership, Sign
 from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.flush import Ends, PartitionEnd
+from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
@@ -130,27 +130,24 @@ def test_the_next_era_opens_only_when_every_row_is_sealed() -> None:
     assert step(catalog, alone, sealed={"a", "b"}) == CloseAndOpen(era=1)
 
 
-def test_partitions_are_closed_at_their_ends_and_steps_may_be_repeated() -> None:
+def test_partitions_follow_from_the_brokers_of_an_era_and_steps_may_be_repeated() -> None:
     catalog = in_era(row("a"))
     ending = begin_ending(catalog, 1, [row("a"), row("b")])
     assert begin_ending(ending, 1, [row("a")]) is ending
-    key = ("orders", RangeId("e1.p01.v00-ff"))
-    end = PartitionEnd(collection=key[0], partition=key[1], last=7)
-    after = close_and_open(ending, 1, {"a": (3, {key: end})}, 2)
-    assert close_and_open(after, 1, {"a": (3, {key: end})}, 2) is after
-    found = after.collection("orders").partitions
-    assert [(x.id, x.last, x.broker) for x in found] == [
-        ("e1.p01.v00-ff", 7, "a"),
-        ("e1.p02.v00-ff", 0, "a"),
-        ("e2.p01.v00-ff", None, "a"),
-        ("e2.p02.v00-ff", None, "b"),
+    after = close_and_open(ending, 1, {"a": 3}, 2)
+    assert close_and_open(after, 1, {"a": 3}, 2) is after
+    assert [(x.id, x.broker) for x in ranges_of(after, "orders").all()] == [
+        ("e1.p01.v00-ff", "a"),
+        ("e1.p02.v00-ff", "a"),
+        ("e2.p01.v00-ff", "a"),
+        ("e2.p02.v00-ff", "b"),
     ]
     assert [(x.number, x.state) for x in after.eras] == [(1, "closed"), (2, "open")]
 
 
 def test_a_master_that_comes_late_closes_no_other_era_than_it_meant() -> None:
     opened = in_era(row("a"))
-    late: dict[str, tuple[int, Ends]] = {"a": (1, {})}
+    late = {"a": 1}
     assert close_and_open(opened, 1, late, 1) is opened
     second = close_and_open(begin_ending(opened, 1, [row("a")]), 1, late, 1)
     ending = begin_ending(second, 2, [row("a")])
@@ -165,12 +162,12 @@ def test_the_first_in_name_of_the_living_is_master_by_number() -> None:
 
 def test_a_split_halves_virtual_parts_in_the_next_era_and_a_merge_joins_two() -> None:
     def cuts(found: Catalog) -> object:
-        return found.collection("orders").cuts
+        return found.reshaping["orders"]
 
     def next_era(found: Catalog) -> Catalog:
         assert found.era is not None
         ending = begin_ending(found, found.era.number, [row("a")])
-        return close_and_open(ending, found.era.number, {"a": (1, {})}, 1)
+        return close_and_open(ending, found.era.number, {"a": 1}, 1)
 
     split = with_split(in_era(row("a")), "orders", RangeId("e1.p01.v00-ff"))
     assert cuts(split) == ((0, 128), (0,))

@@ -9,13 +9,12 @@ from msgspec import structs
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.catalog import Catalog
+from changefeed.feeds.brokers.catalog import Catalog, Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
 from changefeed.feeds.brokers.names import CATALOG
-from changefeed.feeds.brokers.retention import Gone, is_as_it_was, with_cuts
+from changefeed.feeds.brokers.retention import is_as_it_was, with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import (
     QUICK,
@@ -47,8 +46,7 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
         await fill(core, P1, 200)
         await retain(core.catalogs, "orders", seconds=40, bytes_=None)
         await asyncio.sleep(30)
-        info = topology_of(core.index, "orders").partitions[0]
-        assert info.start == 128  # objects with tables are 1, 65, 129, 193
+        assert await start_of(core) == 128  # objects with tables are 1, 65, 129, 193
         with pytest.raises(PositionGone, match="records 1 to 128 of range"):
             await core.read("orders", RangeId(P1), 0)
         assert (await keys_of(core, "orders", P1, 128))[0] == "k129"
@@ -95,7 +93,7 @@ async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None
         await fill(core, P1, 100)
         await retain(core.catalogs, "orders", seconds=20, bytes_=None)
         await asyncio.sleep(60)
-        assert topology_of(core.index, "orders").partitions[0].start > 0
+        assert await start_of(core) > 0
         assert await keys_of(core, "users", P1) == ["u"]
         assert "wal/00000001/broker-1/000000000001" in store.objects
 
@@ -128,7 +126,7 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
         store.before = keep_all
         await asyncio.sleep(30)
         assert by_another
-        assert topology_of(core.index, "orders").partitions[0].start == 0
+        assert await start_of(core) == 0
 
 
 class _Machine(MemoryStore):
@@ -154,8 +152,8 @@ class _Machine(MemoryStore):
 YEAR = 365 * 86400.0
 
 
-def start_of(core: BrokerCore) -> int:
-    return topology_of(core.index, "orders").partitions[0].start
+async def start_of(core: BrokerCore) -> int:
+    return (await core.end("orders", RangeId(P1))).start
 
 
 async def test_a_master_whose_clock_is_ahead_of_the_stores_deletes_nothing_for_that() -> None:
@@ -172,9 +170,9 @@ async def test_a_master_whose_clock_is_ahead_of_the_stores_deletes_nothing_for_t
         await fill(core, P1, 80)
         ahead = YEAR
         await asyncio.sleep(60)
-        assert start_of(core) == 0
+        assert await start_of(core) == 0
         await asyncio.sleep(60)
-        assert start_of(core) == 64  # not later than it should, either
+        assert await start_of(core) == 64  # not later than it should, either
 
 
 async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_at_most() -> (
@@ -186,12 +184,12 @@ async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_a
         await core.wait_until_writing()
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)
         await fill(core, P1, 200)
-        assert start_of(core) == 64
+        assert await start_of(core) == 64
         store.ahead = YEAR
         await asyncio.sleep(6)  # one look or two: a minute's records at the most
-        assert start_of(core) == 128
+        assert await start_of(core) == 128
         await asyncio.sleep(60)
-        assert start_of(core) == 192  # a table is there, too
+        assert await start_of(core) == 192  # a table is there, too
 
 
 async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:

@@ -2,24 +2,19 @@
 
 import io
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from rich.console import Console
 
 from changefeed.brokers.core import CoreStatus
 from changefeed.cli.collection_status import LogStatus, log_status, rendered
-from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
+from changefeed.feeds.brokers.protocol import BrokerInfo, Topology
+from changefeed.feeds.brokers.ranges import EraShape
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 
 OLD, NEW = RangeId("e1.p01.v00-ff"), RangeId("e2.p01.v00-ff")
-
-
-def partition(name: RangeId, era: int, broker: str, **more: Any) -> PartitionInfo:
-    at: dict[str, Any] = {"part": 0, "low": 0, "high": 255, "broker": broker}
-    return PartitionInfo(range=FeedRange(id=name), era=era, **at, **more)
 
 
 TOPOLOGY = Topology(
@@ -30,9 +25,9 @@ TOPOLOGY = Topology(
     catalog=7,
     era=2,
     ending=False,
-    partitions=(
-        partition(OLD, 1, "broker-1", start=10, last=50),
-        partition(NEW, 2, "broker-2"),
+    eras=(
+        EraShape(era=1, brokers=("broker-1",)),
+        EraShape(era=2, brokers=("broker-2",)),
     ),
     brokers=(
         BrokerInfo(name="broker-1", incarnation="i", address="one:7070"),
@@ -41,7 +36,9 @@ TOPOLOGY = Topology(
 )
 STORAGE = Storage(
     ranges=(
-        RangeStorage(range=OLD, bytes=4_000, segments=2, segment_bytes=1_500),
+        RangeStorage(
+            range=OLD, start=10, last=50, bytes=4_000, segments=2, segment_bytes=1_500
+        ),
         RangeStorage(range=NEW, bytes=300, producers=2),
     ),
     producers=(

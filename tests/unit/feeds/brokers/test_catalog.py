@@ -13,15 +13,21 @@ from changefeed.feeds.brokers.catalog import (
     first_catalog,
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.transitions import open_first_era, with_collection
+from changefeed.feeds.brokers.ranges import ranges_of
+from changefeed.feeds.brokers.transitions import (
+    begin_ending,
+    close_and_open,
+    open_first_era,
+    with_collection,
+)
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 
 
-def a_catalog() -> Catalog:
+def a_catalog(parts: int = 2) -> Catalog:
     empty = first_catalog(Cluster(identity=IDENTITY))
     rows = [Row(broker="broker-1", incarnation="i", address="localhost:1")]
-    created = with_collection(empty, "orders", parts=2, identity="c" * 32, now_us=1)
+    created = with_collection(empty, "orders", parts=parts, identity="c" * 32, now_us=1)
     return open_first_era(created, rows, 2)
 
 
@@ -53,14 +59,28 @@ def test_a_catalog_that_is_not_the_one_wanted_or_of_another_format_is_refused(
         decode_catalog(encode_catalog(catalog), identity)
 
 
+def test_a_catalog_of_3072_partitions_and_a_hundred_eras_is_small() -> None:
+    eighths = tuple(range(256))
+    catalog = replace(a_catalog(12), reshaping={"orders": (eighths,) * 12})
+    rows = [
+        Row(broker=f"broker-{n}", incarnation="0" * 32, address=f"host-{n}:7070") for n in "123"
+    ]
+    for era in range(1, 101):
+        assert catalog.era is not None
+        sealed = {x.broker: 10**6 for x in catalog.era.rows}
+        catalog = close_and_open(begin_ending(catalog, era, rows), era, sealed, 2 * 10**15)
+    assert len(ranges_of(catalog, "orders").open) == 3072
+    assert len(ranges_of(catalog, "orders").in_era(2)) == 3072
+    assert len(encode_catalog(catalog)) <= 100_000
+
+
 FROZEN = (
-    b'32db5f5c\n{"number":2,"identity":"0123456789abcdef0123456789'
-    b'abcdef","format":5,"members":[],"eras":[{"number":1,"began_u'
-    b's":2,"state":"open","rows":[{"broker":"broker-1","incarnatio'
-    b'n":"i","address":"localhost:1","sealed_at":null,"kept_from":'
-    b'1}],"planned":[]}],"collections":[{"name":"orders","identity'
-    b'":"cccccccccccccccccccccccccccccccc","parts":2,"created_us":'
-    b'1,"cuts":[[0],[0]],"retain_seconds":null,"retain_bytes":null'
-    b',"partitions":[[1,0,0,255,"broker-1",null,0,0,0,0],[1,1,0,25'
-    b'5,"broker-1",null,0,0,0,0]]}]}'
+    b'd8a0a749\n{"number":2,"identity":"0123456789abcdef012345678'
+    b'9abcdef","format":6,"members":[],"eras":[{"number":1,"bega'
+    b'n_us":2,"rows":[{"broker":"broker-1","incarnation":"i","ad'
+    b'dress":"localhost:1","sealed_at":null,"kept_from":1}]}],"r'
+    b'eshaping":{},"collections":[{"name":"orders","identity":"c'
+    b'ccccccccccccccccccccccccccccccc","parts":2,"created_us":1,'
+    b'"since":1,"retain_seconds":null,"retain_bytes":null,"kept_'
+    b'era":1,"gone":{}}],"changes":[]}'
 )

@@ -64,6 +64,10 @@ def at(names: Iterable[RangeId], sequence: int = 0) -> dict[FeedRange, Position]
     return {FeedRange(id=x): position(IDENTITY, sequence) for x in names}
 
 
+def names_of(routes: Routes) -> Sequence[RangeId]:
+    return [x.id for x in routes.ranges]
+
+
 def now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -79,13 +83,13 @@ async def test_each_broker_is_asked_once_for_all_that_it_writes_and_holds_the_qu
 ):
     client, ends, routes = await given(3)
     began = now()
-    news = asyncio.create_task(cast("Any", ends.news(routes, at(routes.by_id))))
+    news = asyncio.create_task(cast("Any", ends.news(routes, at(names_of(routes)))))
     await asyncio.sleep(5)
     waits = [x for x in client.asked if x[2]]
     assert len(waits) == 3
-    assert sorted(name for _, after, _ in waits for name in after) == sorted(routes.by_id)
-    client.move(min(routes.by_id), 4)
-    assert await news == [min(routes.by_id)]
+    assert sorted(name for _, after, _ in waits for name in after) == sorted(names_of(routes))
+    client.move(min(names_of(routes)), 4)
+    assert await news == [min(names_of(routes))]
     assert now() == began + 5
     assert client.waiting == 0
 
@@ -93,7 +97,7 @@ async def test_each_broker_is_asked_once_for_all_that_it_writes_and_holds_the_qu
 async def test_without_news_the_question_ends_after_a_while() -> None:
     client, ends, routes = await given(1)
     began = now()
-    assert await ends.news(routes, at(routes.by_id)) == []
+    assert await ends.news(routes, at(names_of(routes))) == []
     assert now() == began + 10
     assert [x[2] for x in client.asked] == [10]
 
@@ -103,7 +107,7 @@ async def test_a_broker_that_always_has_news_does_not_keep_those_of_a_slow_one_u
 ):
     client, ends, routes = await given(2)
     first, second = (
-        next(x.id for x in routes.by_id.values() if x.broker == name) for name in ("b0", "b1")
+        next(x.id for x in routes.partitions.all() if x.broker == name) for name in ("b0", "b1")
     )
     client.slow.add(routes.to_read(routes.partition(second))[0])
     client.move(first, 1)
@@ -116,7 +120,7 @@ async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has
     client.cluster.begin_era(1)
     routes = await client.cluster.routes()
     closed, open_ = (
-        [x.id for x in routes.by_id.values() if (x.last is None) == wanted]
+        [x.id for x in routes.partitions.all() if routes.is_open(x) == wanted]
         for wanted in (False, True)
     )
     client.move(open_[0], 3)
@@ -138,7 +142,7 @@ async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has
 
 async def test_a_partition_that_another_broker_writes_has_news_and_no_lag() -> None:
     _, _, routes = await given(1)
-    name = min(routes.by_id)
+    name = min(names_of(routes))
 
     class Elsewhere:
         async def ends(self, *_: object, **__: object) -> Mapping[RangeId, Moved]:
@@ -155,8 +159,8 @@ async def test_brokers_none_of_which_answers_are_unavailable_and_cancel_nobody(
 ) -> None:
     client, ends, routes = await given(3)
     client.away = True
-    client.slow.add(routes.to_read(routes.partition(min(routes.by_id)))[0])
-    question = getattr(ends, asked)(routes, at(routes.by_id))
+    client.slow.add(routes.to_read(routes.partition(min(names_of(routes))))[0])
+    question = getattr(ends, asked)(routes, at(names_of(routes)))
     with pytest.raises(FeedUnavailable, match="no broker answers"):
         await in_time(asked, question, 60)
     assert client.waiting == 0

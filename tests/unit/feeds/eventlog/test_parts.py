@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.brokers.protocol import PartitionInfo
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.errors import FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.directory import create_log
@@ -88,12 +88,11 @@ def test_a_partition_is_not_cut_finer_than_its_virtual_parts() -> None:
         parts_of.cut(narrow, 4)
 
 
-def partition(low: int = 0, high: int = 255) -> PartitionInfo:
-    found = FeedRange(id=WHOLE, low=f"p01.v{low:03x}", high=f"p01.v{high + 1:03x}")
-    return PartitionInfo(range=found, era=1, part=0, low=low, high=high, broker="local")
+def partition(low: int = 0, high: int = 255) -> Partition:
+    return Partition(era=1, part=0, low=low, high=high, broker="local")
 
 
-def part(low: int, high: int, of: PartitionInfo) -> parts_of.Part[PartitionInfo]:
+def part(low: int, high: int, of: Partition) -> parts_of.Part[Partition]:
     return parts_of.Part(id=RangeId(f"{WHOLE}~x"), partition=of, low=low, high=high)
 
 
@@ -103,7 +102,7 @@ async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_
     monkeypatch.setattr(parts_of, "_MAX_SCAN", 0.05)
     place = virtual_part_of("k")
 
-    async def read(_: PartitionInfo, after: Position, limit: int) -> Page:
+    async def read(_: Partition, after: Position, limit: int) -> Page:
         await asyncio.sleep(0.001)
         first = int(after.rpartition("/")[2]) + 1
         changes = [make.change(x) for x in range(first, first + limit)]
@@ -121,7 +120,7 @@ async def test_what_is_in_no_virtual_part_of_a_partition_is_in_its_lowest_part()
     of = partition(place + 1, 255) if place < 128 else partition(0, place - 1)
     changes = [make.change(1)]
 
-    async def read(_: PartitionInfo, after: Position, limit: int) -> Page:
+    async def read(_: Partition, after: Position, limit: int) -> Page:
         del limit
         return Page(changes=changes if after.endswith("/0") else [], position=after)
 
@@ -137,7 +136,7 @@ async def test_what_is_wrong_with_a_partition_is_said_of_the_part() -> None:
         RangeEnded(WHOLE, ()),
     ]
 
-    async def read(_: PartitionInfo, __: Position, ___: int) -> Page:
+    async def read(_: Partition, __: Position, ___: int) -> Page:
         raise errors.pop(0)
 
     reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)

@@ -1,0 +1,135 @@
+"""Deleting what the catalog has said for a while to be gone: objects of rows, runs, segments.
+
+``kept_from`` of a row says which of its objects are in runs, or gone; what collections say to
+be gone concerns runs and the segments that these name. A reader that knows an older catalog
+finds things for as long as the grace is; one that finds something missing looks at the newest.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from changefeed.feeds.brokers.catalog import Catalog, Gone, Row
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.extents import starts_in
+from changefeed.feeds.brokers.flush import Key
+from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.eventlog.ids import era_in
+
+
+class Deletion:
+    """What one process deletes. ``grace`` is in seconds of ``clock``."""
+
+    def __init__(
+        self,
+        catalogs: CatalogStore,
+        readers: RowReaders[RowReader],
+        store: ObjectStore,
+        grace: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.objects = 0
+        """Objects of rows that were deleted since the start."""
+        self._catalogs = catalogs
+        self._readers = readers
+        self._store = store
+        self._grace = grace
+        self._clock = clock
+        self._since: dict[tuple[int, str], tuple[int, float]] = {}
+        self._deleted: dict[tuple[int, str], int] = {}
+        self._said: dict[tuple[int, str], tuple[_Said | None, float]] = {}
+        self._swept: dict[tuple[int, str], _Said] = {}
+
+    async def step(self) -> None:
+        """Delete what was said to be gone for long enough."""
+        await self._delete_objects()
+        await self._delete_segments()
+
+    async def _delete_objects(self) -> None:
+        """Delete what the catalog has said to be gone for long enough."""
+        now = self._clock()
+        for era in self._catalogs.newest.eras:
+            for row in era.rows:
+                key = (era.number, row.broker)
+                if row.kept_from == self._deleted.get(key, 1):
+                    continue
+                number, since = self._since.get(key, (0, now))
+                assert since <= now, f"{key} was said at {since} to be gone, and it is {now}"
+                if number != row.kept_from:
+                    self._since[key] = (row.kept_from, now)
+                elif now - since >= self._grace:
+                    await self._delete_below(era.number, row)
+                    self._deleted[key] = row.kept_from
+
+    async def _delete_below(self, era: int, row: Row) -> None:
+        listed = await self._store.list(row_prefix(era, row.broker))
+        numbers = [(number_of(x.key), x.key) for x in listed]
+        gone = [x for n, x in numbers if n is not None and n < row.kept_from]
+        await self._store.delete(gone)
+        self.objects += len(gone)
+
+    async def _delete_segments(self) -> None:
+        """Delete segments, and runs of which nothing is left, as the catalog has said."""
+        now, catalog = self._clock(), self._catalogs.newest
+        for era in catalog.eras:
+            said = _said_of(catalog, era.number)
+            for place in ((era.number, x.broker) for x in era.rows) if any(said) else ():
+                if self._swept.get(place) == said:
+                    continue
+                before, since = self._said.get(place, (None, now))
+                assert since <= now, f"{place} was said at {since} to be gone, and it is {now}"
+                if before != said:
+                    self._said[place] = (said, now)
+                elif now - since >= self._grace:
+                    await delete_segments(
+                        self._store, catalog, self._readers.row(catalog, *place)
+                    )
+                    self._swept[place] = said
+
+
+class _Said(NamedTuple):
+    """What the catalog says to be gone of an era: all of some collections, and more."""
+
+    collections: Sequence[str]
+    gone: Mapping[Key, Gone]
+
+
+def _said_of(catalog: Catalog, era: int) -> _Said:
+    return _Said(
+        [x.name for x in catalog.collections if x.since <= era < x.kept_era],
+        {
+            (x.name, partition): gone
+            for x in catalog.collections
+            for partition, gone in x.gone.items()
+            if era_in(partition) == era
+        },
+    )
+
+
+async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) -> None:
+    """Delete the segments of a row that end before what is left of their partitions.
+
+    Runs are looked at up to what is left of all. One of which nothing is left goes after its
+    segments, so that a kill in between leaves nothing behind; but the one before the seal
+    stays, for what it says of producers. What is gone of a run itself stays with the rest.
+    """
+    compacted = row.compacted
+    await compacted.look(row.kept_from)
+    newest = await compacted.run(compacted.starts[-1]) if compacted.starts else None
+    gone = {} if newest is None else starts_in(catalog, row.era, newest.ends)
+    for number in compacted.starts if gone else ():
+        found = await compacted.run(number)
+        if found is None:
+            continue
+        segments = found.run.segments
+        over = [x.key for x in segments if x.last <= gone.get((x.collection, x.partition), 0)]
+        await store.delete(over)
+        is_over = all(
+            x.last <= gone.get((x.collection, x.partition), 0) for x in found.run.ends
+        )
+        if is_over and not found.run.final:
+            await store.delete([compacted_key(compacted.era, compacted.broker, number)])
+        if all(found.last(key) >= start for key, start in gone.items()):
+            break
