@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.observers.errors import AttemptFailed
+from changefeed.observers.errors import AttemptFailed, ran_out_of_memory
 from changefeed.observers.retry import GrowingDelays
 
 _AN_OUTAGE = 3
@@ -73,11 +73,14 @@ class Waiting:
 
 @dataclass(slots=True)
 class Outage:
-    """``until`` is when the next change is tried: at no time while one is."""
+    """``until`` is when the next change is tried: at no time while one is. ``out_of_memory``
+    counts the failures that were for want of it.
+    """
 
     since: float
     until: float
     began_at: int
+    out_of_memory: int = 0
 
     def end_try(self) -> None:
         """Nothing is known of what was tried: another one may be."""
@@ -114,7 +117,9 @@ class Judge:
         self.outage = None
         self.failures_in_a_row = 0
 
-    def failed(self, key: str, why: Waiting, now: float, *, others: bool) -> Verdict:
+    def failed(
+        self, key: str, why: Waiting, now: float, error: AttemptFailed, *, others: bool
+    ) -> Verdict:
         """Judge the first change of a key that has failed alone, and say in ``why`` when it is
         due again. ``others`` says that other keys are ready.
         """
@@ -128,10 +133,12 @@ class Judge:
         counted = why.failures
         is_proven = self._counts(why, count)
         why.tries += 1
+        # Without its traceback, which would keep what is in the frames of the user's code.
+        why.error = AttemptFailed(error.kind, error.text)
         why.until = now + self._delays.after(why.tries)
         if why.is_last_try:
             return Verdict.ASKED
-        if self._is_outage(now, count):
+        if self._is_outage(now, count, error):
             return Verdict.OUTAGE
         if self._attempts is None:
             return Verdict.WAITS
@@ -155,12 +162,12 @@ class Judge:
         why.counted_at = count
         return was_convicted
 
-    def _is_outage(self, now: float, count: int) -> bool:
+    def _is_outage(self, now: float, count: int, error: AttemptFailed) -> bool:
         if self.outage is not None and self.outage.began_at != count:
             self.outage = None  # there were successes elsewhere
         if self.outage is None and len(self._fresh) < _AN_OUTAGE:
             return False
-        since = now if self.outage is None else self.outage.since
-        until = now + self._delays.of_outage(now - since)
-        self.outage = Outage(since, until, count)
+        outage = self.outage = self.outage or Outage(now, now, count)
+        outage.until = now + self._delays.of_outage(now - outage.since)
+        outage.out_of_memory += ran_out_of_memory(error)
         return True

@@ -1,10 +1,9 @@
 """Which changes of one range its observers are handed next. No I/O, and no clock of its own.
 
-What is read is kept by key, in order: a key is *ready*, *with an observer*, or *waiting*. A
-batch that fails is halved at once, by key while it has several, then by change, since the parts
-that pass are done with; of a long one the beginning is, and the rest comes again, shorter. The
-one change that fails keeps its key waiting, longer and longer (``observers.judge``); all others
-go on. It comes alone when its time is there.
+What is read is kept by key, in order: a key is *ready*, *with an observer*, or *waiting*. The
+keys of a batch that fails are ready again at once, and come in batches of half its length until
+they pass. The one change that fails keeps its key waiting, longer and longer
+(``observers.judge``); all others go on. It comes alone when its time is there.
 
 Where nothing waits, one observer gets pages as they were read, and no change costs anything.
 Batches are smaller for a while after one has failed, so that to look for the next change that
@@ -27,9 +26,12 @@ from changefeed.observers.retry import GrowingDelays
 
 _in_order = attrgetter("sequence")
 _AT_ONCE = 100
-"""Changes that an observer is handed at once where there are several."""
+"""Changes that an observer is handed at once where there are several. Half of what is longer
+would waste what is long in it: all batches are then smaller instead."""
 _SMALLER, _LARGER = 4, 1.5
 """What the size of batches is divided by after a failure, and grows by with each success."""
+_ASKED = -1.0
+"""When a change is due that a person has asked for: before all others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,18 +47,13 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class _Key:
-    """What of one key is read and not done. ``batches`` counts those that have some of it: it
-    is with an observer, or in parts of a batch that has failed.
+    """What of one key is read, not done, and not with an observer. A batch with some of it has
+    ``most`` changes at the most: one of so many more has failed.
     """
 
     queue: deque[Change] = field(default_factory=deque)
-    batches: int = 0
     in_hand: bool = False
-    waiting: Waiting | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        return bool(self.queue) and not self.batches and self.waiting is None
+    most: float = inf
 
 
 class Keys:
@@ -89,17 +86,11 @@ class Keys:
         self._keys: dict[str, _Key] = {}
         self._heads: list[tuple[float, str]] = []  # of ready keys, a heap; some are out of date
         self._waiting = dict[str, Waiting]()
-        self._ready = 0
-        self._parts: deque[Sequence[Change]] = deque()
         self._alarms: list[tuple[float, str]] = []  # of keys that wait, a heap as well
         self._due_was_last = False
-        self._asked = list[str]()
         self._stopping = False
         self.one_by_one = False
         """Whether each change comes alone."""
-        self.without_memory = 0
-        """Failures for want of memory in an outage, since the last success: whoever opens the
-        observers again goes on counting."""
         self.held = 0
         """How many changes are kept here: read, not done, and not with an observer."""
 
@@ -112,7 +103,7 @@ class Keys:
     @property
     def has_ready(self) -> bool:
         """Whether anything may be handed over that does not wait."""
-        return bool(self._parts or self._ready or self._pages)
+        return bool(self._pages) or _first_holds(self._heads, self._leads)
 
     @property
     def waiting(self) -> Mapping[str, Waiting]:
@@ -123,9 +114,7 @@ class Keys:
 
     def why_waits(self, change: Change) -> Waiting:
         """Say what is known of a change that has failed alone."""
-        why = self._keys[self._name(change)].waiting
-        assert why is not None, f"{change.sequence} has not failed"
-        return why
+        return self._waiting[self._name(change)]
 
     @property
     def failures(self) -> Mapping[int, int]:
@@ -139,17 +128,19 @@ class Keys:
             return None
         if self.outage is not None:
             return self.outage.until
-        while self._alarms and not self._rings(*self._alarms[0]):
-            heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
+        return self._alarms[0][0] if _first_holds(self._alarms, self._rings) else None
 
     def _rings(self, until: float, name: str) -> bool:
         why = self._waiting.get(name)
-        return why is not None and why.until == until and not self._keys[name].batches
+        return why is not None and why.until == until and not self._keys[name].in_hand
 
     def _leads(self, sequence: float, name: str) -> bool:
+        return self._is_ready(name) and self._keys[name].queue[0].sequence == sequence
+
+    def _is_ready(self, name: str) -> bool:
         key = self._keys.get(name)
-        return key is not None and key.is_ready and key.queue[0].sequence == sequence
+        free = key is not None and not key.in_hand and name not in self._waiting
+        return free and bool(self._keys[name].queue)
 
     # what comes
 
@@ -175,9 +166,8 @@ class Keys:
         it and has not acknowledged it.
         """
         waiting, self._waiting = self._waiting, {}
-        self._keys, self._ready, self.held = {}, 0, len(changes)
+        self._keys, self.held = {}, len(changes)
         self._pages.clear()
-        self._parts.clear()
         self.judge.failures_in_a_row = 0
         if self.outage is not None:
             self.outage.end_try()
@@ -195,7 +185,8 @@ class Keys:
         if why is None or why.change.key != key:
             return False
         why.is_last_try = why.is_last_try or aside
-        self._asked.append(name)
+        why.until = _ASKED
+        self._wait(name, why)
         return True
 
     def stop(self) -> None:
@@ -220,10 +211,8 @@ class Keys:
             if key is None:
                 key = self._keys[name] = _Key()
             key.queue.append(x)
-            if key.is_ready:
-                self._ready += 1
-                if len(key.queue) == 1:
-                    heappush(self._heads, (x.sequence, name))
+            if len(key.queue) == 1 and self._is_ready(name):
+                heappush(self._heads, (x.sequence, name))
 
     def _take_pages_apart(self) -> None:
         while self._pages:
@@ -233,7 +222,7 @@ class Keys:
 
     def next(self, now: float, observer: int = 0) -> Batch | None:
         """Return what to hand to a free observer now, if anything."""
-        found = self._next_asked(observer) if self._asked else None
+        found = self._next_due(_ASKED, observer)
         if found is None:
             found = self._probe(now, observer) if self.outage else self._choose(now, observer)
         if found is not None:
@@ -242,30 +231,12 @@ class Keys:
                 self._keys[name].in_hand = True
         return found
 
-    def _next_asked(self, observer: int) -> Batch | None:
-        self._asked = [x for x in self._asked if x in self._waiting]  # not those done meanwhile
-        for name in () if self._stopping else self._asked:
-            if not self._keys[name].batches and self._fits(name, observer):
-                self._asked.remove(name)
-                return self._alone(name)
-        return None
-
     def _choose(self, now: float, observer: int) -> Batch | None:
-        found = self._next_part(observer)
-        if found is not None:
-            return found
+        found = None
         if not (self._due_was_last and self.has_ready):
             found = self._next_due(now, observer)
         self._due_was_last = found is not None
         return found or self._next_page() or self._next_ready(observer)
-
-    def _next_part(self, observer: int) -> Batch | None:
-        for n, part in enumerate(self._parts):
-            name = self._name(part[0])
-            if not self._keys[name].in_hand and self._fits(name, observer):
-                del self._parts[n]
-                return Batch(part, again=True)
-        return None
 
     def _next_page(self) -> Batch | None:
         if self._pages and self._takes_whole:
@@ -274,24 +245,26 @@ class Keys:
         return None
 
     def _next_ready(self, observer: int) -> Batch | None:
-        """Several observers get keys of their own, and one gets changes in the order of all."""
+        """Several observers get a share of the keys, and one gets changes in their order."""
         several = self._observers > 1
-        share = min(_AT_ONCE, -(-self._ready // self._observers)) if several else inf
-        room = 1 if self.one_by_one else max(1, int(min(self._size, share)))
+        share = -(-len(self._heads) // self._observers) if several else inf
+        room = 1 if self.one_by_one else min(int(self._size), _AT_ONCE if several else inf)
         taken: list[Change] = []
-        while room and (name := self._pop(self._heads, self._leads, observer)) is not None:
-            queue = self._keys[name].queue
+        names = dict[str, _Key]()
+        while min(room - len(taken), share - len(names)) > 0:
+            name = self._pop(self._heads, self._leads, observer)
+            if name is None:
+                break
+            key = self._keys[name]
+            room = min(room, key.most)
             last = inf if several or not self._heads else self._heads[0][0]
-            while room and queue and queue[0].sequence <= last:
-                taken.append(queue.popleft())
-                room -= 1
-            if queue:
-                heappush(self._heads, (queue[0].sequence, name))
-        self._ready -= len(taken)
-        for name in self._names(taken):
-            self._leave_ready(self._keys[name])
-            self._keys[name].batches += 1
-        return Batch(sorted(taken, key=_in_order)) if taken else None
+            while len(taken) < room and key.queue and key.queue[0].sequence <= last:
+                names[name] = key
+                taken.append(key.queue.popleft())
+            if key.queue:
+                heappush(self._heads, (key.queue[0].sequence, name))
+        again = any(x.most < inf for x in names.values())
+        return Batch(sorted(taken, key=_in_order), again) if taken else None
 
     def _pop(
         self,
@@ -302,13 +275,12 @@ class Keys:
     ) -> str | None:
         """Take the first key from a heap for which its entry still holds."""
         found, others = None, []
-        while heap and heap[0][0] <= to and found is None:
-            order, name = heappop(heap)
-            if holds(order, name):
-                if self._fits(name, observer):
-                    found = name
-                else:
-                    others.append((order, name))
+        while found is None and _first_holds(heap, holds) and heap[0][0] <= to:
+            entry = heappop(heap)
+            if self._fits(entry[1], observer):
+                found = entry[1]
+            else:
+                others.append(entry)
         for entry in others:
             heappush(heap, entry)
         return found
@@ -321,9 +293,7 @@ class Keys:
     def _alone(self, name: str) -> Batch:
         """Hand over the first change of a key that is not in any batch."""
         key = self._keys[name]
-        assert not key.batches, f"a change of {name!r} is with an observer already"
-        self._leave_ready(key)
-        key.batches = 1
+        assert not key.in_hand, f"a change of {name!r} is with an observer already"
         return Batch([key.queue.popleft()], again=True)
 
     def _next_due(self, now: float, observer: int) -> Batch | None:
@@ -338,7 +308,7 @@ class Keys:
         assert outage is not None, "it is asked for in an outage"
         self._take_pages_apart()
         free = [
-            x for x, key in self._keys.items() if not key.batches and self._fits(x, observer)
+            x for x, key in self._keys.items() if not key.in_hand and self._fits(x, observer)
         ]
         if self._stopping or now < outage.until or not free:
             return None
@@ -375,111 +345,67 @@ class Keys:
         """The observer has failed on what is ``left`` of a batch. Return what becomes of it, if
         that is one change. If it is to be put aside, ``put_aside`` or ``put_back`` follows.
         """
-        if batch.whole:
-            self._index(batch)
+        for name in self._names(batch.changes) if batch.whole else ():
+            self._keys.setdefault(name, _Key()).in_hand = True
+        self._take_pages_apart()
         for name in self._names(batch.changes) - self._names(left):
             self._forgive(name)
         if not batch.again:
             self._size = max(1.0, min(self._size, len(batch.changes)) / _SMALLER)
         if len(left) == 1:
             return self._failed_alone(left[0], now, error)
-        self.held += len(left)
-        for name in self._names(left):
-            self._keys[name].in_hand = False
-        if self.outage is not None:
-            self._give_back(left)
-        elif len(left) > _AT_ONCE and not batch.again:
-            count = int(self._size)  # halves of a long one would waste what is long in each
-            self._give_back(left[count:], left[:count])
-            self._parts.appendleft(left[:count])
-        elif left:
-            self._halve(left)
+        is_long = len(left) > _AT_ONCE and not batch.again
+        self._give_back(left, inf if is_long or self.outage else len(left) // 2)
         return None
 
     def put_back(self, change: Change) -> None:
         """Let the key of a change wait, which was in hand alone and has failed."""
         name = self._name(change)
         key = self._keys[name]
-        assert key.waiting is not None, f"{name!r} has not failed"
-        behind = [x for part in self._parts if self._name(part[0]) == name for x in part]
-        self._parts = deque(x for x in self._parts if self._name(x[0]) != name)
-        key.queue.extendleft(reversed([change, *behind]))
-        key.batches, key.in_hand = 0, False
+        key.queue.appendleft(change)
+        key.in_hand = False
         self.held += 1
-        self._wait(name, key.waiting)
-
-    def _index(self, batch: Batch) -> None:
-        """Keep a page by key that an observer was handed whole."""
-        self._take_pages_apart()
-        for name in self._names(batch.changes):
-            key = self._keys.setdefault(name, _Key())
-            self._leave_ready(key)
-            key.batches += 1
-
-    def _halve(self, changes: Sequence[Change]) -> None:
-        names = list(self._names(changes))
-        if len(names) > 1:
-            first = set(names[: len(names) // 2])
-            halves = (
-                [x for x in changes if self._name(x) in first],
-                [x for x in changes if self._name(x) not in first],
-            )
-        else:
-            middle = len(changes) // 2
-            halves = (list(changes[:middle]), list(changes[middle:]))
-            self._keys[names[0]].batches += 1
-        self._parts.extendleft(reversed(halves))
+        self._wait(name, self._waiting[name])
 
     def _failed_alone(self, change: Change, now: float, error: AttemptFailed) -> Verdict:
         name = self._name(change)
-        key = self._keys[name]
-        key.waiting = key.waiting or Waiting(change)
-        # Without its traceback, which would keep what is in the frames of the user's code.
-        key.waiting.error = AttemptFailed(error.kind, error.text)
-        verdict = self.judge.failed(name, key.waiting, now, others=self.has_ready)
-        if verdict is Verdict.OUTAGE:
-            self._take_pages_apart()
-            parts, self._parts = list(self._parts), deque()
-            for part in reversed(parts):
-                self._give_back(part)
+        why = self._waiting.setdefault(name, Waiting(change))
+        verdict = self.judge.failed(name, why, now, error, others=self.has_ready)
         if not verdict.puts_aside:
             self.put_back(change)
         return verdict
 
-    def _give_back(self, changes: Sequence[Change], but: Sequence[Change] = ()) -> None:
-        """Let the keys of a batch be as if it had not been handed over, ``but`` for these
-        changes of it.
-        """
+    def _give_back(self, changes: Sequence[Change], most: float) -> None:
+        """Let the keys of a batch that has failed go on, in batches of so many at the most."""
+        self.held += len(changes)
         for x in reversed(changes):
             self._keys[self._name(x)].queue.appendleft(x)
-        for name in self._names(changes) - self._names(but):
-            self._leave_batch(name)
+        for name in self._names(changes):
+            self._keys[name].most = most
+            self._leave_hand(name)
 
-    def _leave_batch(self, name: str) -> None:
+    def _leave_hand(self, name: str) -> None:
         key = self._keys[name]
-        key.batches -= 1
+        assert key.in_hand, f"{name!r} comes back more often than it was handed over"
         key.in_hand = False
-        assert key.batches >= 0, f"{name!r} comes back more often than it was handed over"
-        if key.batches or key.waiting is not None:
-            return
         if key.queue:
-            self._ready += len(key.queue)
             heappush(self._heads, (key.queue[0].sequence, name))
         else:
             del self._keys[name]
 
     def _forgive(self, name: str) -> None:
         """Let a key go on: its first change is done, or put aside."""
-        self._keys[name].waiting = None
+        self._keys[name].most = inf
         self._waiting.pop(name, None)
-        self._leave_batch(name)
-
-    def _leave_ready(self, key: _Key) -> None:
-        if key.is_ready:
-            self._ready -= len(key.queue)
+        self._leave_hand(name)
 
     def _wait(self, name: str, why: Waiting) -> None:
-        self._leave_ready(self._keys[name])
-        self._keys[name].waiting = why
         self._waiting[name] = why
         heappush(self._alarms, (why.until, name))
+
+
+def _first_holds(heap: list[tuple[float, str]], holds: Callable[[float, str], bool]) -> bool:
+    """Drop what is out of date; return whether anything is left."""
+    while heap and not holds(*heap[0]):
+        heappop(heap)
+    return bool(heap)

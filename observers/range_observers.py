@@ -31,7 +31,7 @@ from changefeed.observers.errors import (
 )
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.given import GivenContext
-from changefeed.observers.judge import Verdict, Waiting
+from changefeed.observers.judge import Waiting
 from changefeed.observers.keys import Batch, Keys
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.observers.retry import GrowingDelays
@@ -165,7 +165,6 @@ class RangeObservers:
             finally:
                 self._tell_what_waits()
             return
-        self.keys.without_memory = 0
         self.keys.done(batch)
         if batch.again:  # else none of its keys has waited
             self._tell_what_waits()
@@ -218,7 +217,9 @@ class RangeObservers:
             await self._put_aside(hand, change, error)
             return
         self._report(why, error)
-        self._check_memory(verdict, error)
+        outage = self.keys.outage
+        if outage is not None and outage.out_of_memory >= _TRIES_WITHOUT_MEMORY:
+            raise out_of_memory(self.context.range.id, describe(error)) from error
         in_a_row = self.keys.judge.failures_in_a_row
         if self.attempts is not None and in_a_row >= self.attempts:
             self.worn_out = self._failure(change, in_a_row, error)
@@ -244,14 +245,6 @@ class RangeObservers:
             self._report(why, failed)
         else:
             self.keys.put_aside(change)
-
-    def _check_memory(self, verdict: Verdict, error: AttemptFailed) -> None:
-        """Give up where memory is what is missing, for everything, and time has not helped."""
-        if verdict is not Verdict.OUTAGE or not ran_out_of_memory(error):
-            return
-        self.keys.without_memory += 1
-        if self.keys.without_memory == _TRIES_WITHOUT_MEMORY:
-            raise out_of_memory(self.context.range.id, describe(error)) from error
 
     def _failure(
         self, change: Change | None, tries: int, error: AttemptFailed

@@ -23,7 +23,7 @@ from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
 from changefeed.leases.lease import End, Lease
-from changefeed.observers import call, keys
+from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
 from changefeed.observers.dead_letters.aside import Aside
@@ -159,7 +159,11 @@ def a_range_ends_and_goes_on_in_nothing(m: Patch) -> None:
 
 @mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
 def a_key_is_ready_while_an_observer_has_changes_of_it(m: Patch) -> None:
-    m.patch(keys._Key, "is_ready", property(lambda self: self.queue and self.waiting is None))
+    def is_ready(self: Keys, name: str) -> bool:
+        key = self._keys.get(name)
+        return key is not None and bool(key.queue) and name not in self._waiting
+
+    m.patch(Keys, "_is_ready", is_ready)
 
 
 @mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
