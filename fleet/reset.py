@@ -26,6 +26,7 @@ from changefeed.feeds.feed import (
 from changefeed.feeds.starts import start_in
 from changefeed.fleet.liveness import first_signs
 from changefeed.fleet.phrases import Outcome, counted, repeats
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet import FleetWatch
@@ -107,7 +108,7 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
             raise _in_use(move.range_id, str(lease.owner))
         return True
 
-    taken = await vacate_now(container, move.range_id, is_free, lost=move.to)
+    taken = await vacate_now(container, move.range_id, is_free, lost=Checkpoint(move.to))
     if taken is not None:
         await _write(container, taken[1], move)
 

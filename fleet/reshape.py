@@ -1,11 +1,12 @@
 """Splitting a range without the feed, and merging ranges whose keys touch.
 
 A range is stopped, and ends where it stands in sub-ranges of its keys, in one write: before
-that nothing has happened, after it they are read. Nothing is lost or repeated, and the order by
-key holds as at each split.
+that nothing has happened, after it they are read. Each begins with the checkpoint of the whole,
+holes included. Nothing is lost or repeated, and the order by key holds as at each split.
 
 Ranges that are merged must be at one position. They are where their positions are equal, or
-where each has been read to its end, and that is the same for all: positions in a feed that is
+where each has been read to its end, and that is the same for all. What is done behind keys that
+wait would come again, so a merge waits for them as well. Positions in a feed that is
 being written to differ, and the earliest would repeat what others have checkpointed. So a merge
 waits for a moment of rest, and is given up without one. Each range then ends in the merged one,
 which comes when the last has ended. A merge that was cut off between two of these ends is
@@ -48,7 +49,7 @@ from changefeed.fleet.stopping import (
 )
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import End, Lease, require_position
+from changefeed.leases.lease import End, Lease, require_checkpoint, require_position
 from changefeed.runtime.errors import UserError
 
 _NEXT_ATTEMPT = 1.0
@@ -65,7 +66,7 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     leased.feed.split(lease.range, into)  # refused before it is stopped
     async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
         (whole,) = stopped.leases
-        end = End.of_split(leased.feed, whole.range, into, require_position(whole))
+        end = End.of_split(leased.feed, whole.range, into, require_checkpoint(whole))
         stopped.check()
         await finish(leased.container, whole, end)
     return [x.range for x in end.children]
@@ -90,9 +91,9 @@ async def merge(
         if clock() >= until:
             await let_go(leased.container, range_ids)  # an attempt was cut off
             raise UserError(
-                f"ranges {', '.join(range_ids)} are at different positions: a merge waits "
-                f"until all have been read to the end, and the feed rests for a moment. They "
-                f"are read on as before; try again when their lag is 0"
+                f"ranges {', '.join(range_ids)} are at different positions, or keys wait in "
+                f"them: a merge waits until all have been read to the end, and the feed rests "
+                f"for a moment. They are read on as before; try again when their lag is 0"
             )
         if not waiting:
             leased.say(
@@ -200,13 +201,15 @@ def _has_gone_to(lease: Lease, joined: FeedRange) -> bool:
 
 
 async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Position | None:
-    """Return the position at which all are: the same, or the end of each.
+    """Return the position at which all are: the same, and nothing behind it is done, or the end
+    of each.
 
     Raise ``UserError`` for a range that goes on in others.
     """
-    positions = {require_position(x) for x in leases}
-    if len(positions) == 1:
-        return positions.pop()
+    checkpoints = {require_checkpoint(x) for x in leases}
+    found = checkpoints.pop()
+    if not checkpoints and found.high is None:
+        return found.position
     ends = set[Position]()
     for lease in leases:
         try:

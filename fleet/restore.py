@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, require_position
@@ -94,7 +95,7 @@ async def carry_out(container: LeaseContainer, step: Step) -> None:
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
     """Raise the epoch first: it shuts out any host that still writes under an older one."""
     position = require_position(wanted)
-    vacant = await vacate(container, stored, lost=position)
+    vacant = await vacate(container, stored, lost=Checkpoint(position))
     moved = vacant.advanced_to(position).stamped(stamp=time.time())
     there = await container.checkpoint(moved)
     if _facts(there) != _facts(wanted):

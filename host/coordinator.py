@@ -274,13 +274,13 @@ class Coordinator:
         """
         if lease.epoch:
             return lease
-        named = self._keymap.start_of(lease)
-        stored = None if named is None else await self._container.read(lease.range_id)
-        if named is not None and stored is not None and not stored.epoch:
+        start = self._keymap.start_of(lease)
+        stored = None if start is None else await self._container.read(lease.range_id)
+        if start is not None and stored is not None and not stored.epoch:
             if stored.position is None:
-                lease = await vacate(self._container, stored, lost=named.start)
-            elif stored.position != named.start:
-                lease = await self._container.replace(stored.begun_at(named.start))
+                lease = await vacate(self._container, stored, lost=start)
+            elif stored.checkpoint != start:
+                lease = await self._container.replace(stored.begun_at(start))
         return replace(lease, epoch=max(lease.epoch, self._highest_epoch))
 
     async def _pause(self, range_id: RangeId, reason: str) -> None:

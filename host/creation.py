@@ -95,12 +95,12 @@ class LeaseCreator:
         found = due.child.range
         if not found.parents:  # for who draws where ranges come from
             found = replace(found, parents=tuple(x.range_id for x in due.parents))
-        child = Lease(range=found, checkpoint=Checkpoint(due.child.start))
+        child = Lease(range=found, checkpoint=due.start)
         if due.revived is None:
             await self._fill(_with_load(child, due.parents))
             return
         with suppress(LeaseConflict):
-            await self._revive(due.revived.revived_as(due.child))
+            await self._revive(due.revived.revived_as(due.child.range, due.start))
             self._events.created(child)
 
     async def _revive(self, wanted: Lease) -> None:

@@ -232,6 +232,8 @@ class Delivery:
     def _reason_to_end(self) -> CloseReason | None:
         if self._ended is not None and not self._progress.unacknowledged:
             self.end = End(children=self._ended.children)
+            if self._shared.feed.children_inherit_positions:
+                self.end = self.end.with_done(self._checkpoints.reached)
             self._events.ended(self._ended.range_id, self.end)
             return CloseReason.RANGE_ENDED
         if self._drain.reason is not None and (not self.in_hand or self._drain.overdue):
@@ -253,7 +255,7 @@ class Delivery:
         into = self.split_into
         if into is None or self._drain.reason is not None:  # taken back meanwhile
             return False
-        lease, at = self._owned.lease, self._owned.stored.position
+        lease, at = self._owned.lease, self._owned.stored
         assert self._checkpoints.at_rest, (
             f"parts of range {lease.range_id!r} would begin behind what was done"
         )

@@ -20,17 +20,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import Child, FeedRange, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import End, Lease, newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """The lease of a child that is to be created, and the tombstones that name it; none where
-    that is the root. ``revived`` is the tombstone that is there of an earlier range of that
-    name, which it replaces.
+    """The lease of a child that is to be created, the checkpoint that it begins with, and the
+    tombstones that name it; none where that is the root. ``revived`` is the tombstone that is
+    there of an earlier range of that name, which it replaces.
     """
 
     child: Child
+    start: Checkpoint
     parents: Sequence[Lease]
     revived: Lease | None = None
 
@@ -89,8 +91,8 @@ class KeyMap:
         """Return the children whose leases are to be created."""
         return self._due
 
-    def start_of(self, lease: Lease) -> Child | None:
-        """Return what the tombstones of all its keys say of a lease: where it begins.
+    def start_of(self, lease: Lease) -> Checkpoint | None:
+        """Return what the tombstones of all its keys say of a lease: what it begins with.
 
         One that no host has owned yet may have been made for keys that seemed to have no lease.
         What comes of the root was made by what the root says.
@@ -99,7 +101,7 @@ class KeyMap:
         if found is None or found.of_root:
             return None
         same = found.child.range.generation == lease.range.generation
-        return found.child if same and not self._uncovered(found) else None
+        return found.start if same and not self._uncovered(found) else None
 
     def over(self, listed: Collection[RangeId]) -> Sequence[Lease]:
         """Return the tombstones that nothing needs any more: the feed does not list their
@@ -210,7 +212,7 @@ class KeyMap:
             ):
                 continue
             if not self._uncovered(found) and not self._has_come(found):
-                yield Due(child=found.child, parents=found.by, revived=lease)
+                yield Due(child=found.child, start=found.start, parents=found.by, revived=lease)
 
     def _uncovered(self, found: "_Named") -> Sequence[int]:
         """Return the segments of a child that no tombstone which names it holds."""
@@ -260,6 +262,14 @@ class _Named:
     child: Child
     by: list[Lease]
     of_root: bool = False
+
+    @property
+    def start(self) -> Checkpoint:
+        """What is done of it as it begins. What one of several has done says nothing of the
+        keys of the others.
+        """
+        end = self.by[0].end if len(self.by) == 1 else None
+        return Checkpoint(self.child.start) if end is None else end.checkpoint_of(self.child)
 
 
 def _is_foreign(lease: Lease) -> bool:

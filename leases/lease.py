@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Hole
 from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
@@ -22,13 +22,20 @@ WriteId = NewType("WriteId", str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What an ended range goes on in, and who has ended it."""
+    """What an ended range goes on in, and who has ended it.
+
+    ``high`` and ``holes`` say what the range had done behind the position at which its children
+    start (``leases.checkpoint``). Each child has all of them: a hole of a key that is another
+    child's hides nothing.
+    """
 
     children: tuple[Child, ...]
     by: Literal["feed", "split", "merge"] = "feed"
+    high: int | None = None
+    holes: tuple[Hole, ...] = ()
 
     @classmethod
-    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Position) -> "End":
+    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Checkpoint) -> "End":
         """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it
         cannot be cut.
         """
@@ -38,7 +45,16 @@ class End:
             f"{cut} are not all keys of {found}"
         )
         assert all(x.high == y.low for x, y in pairwise(cut)), f"{cut} leave keys of {found}"
-        return cls(children=tuple(Child(range=x, start=at) for x in cut), by="split")
+        children = tuple(Child(range=x, start=at.position) for x in cut)
+        return cls(children=children, by="split").with_done(at)
+
+    def with_done(self, at: Checkpoint) -> "End":
+        """Let the children begin with what was done behind the position where they start."""
+        return replace(self, high=at.high, holes=at.holes)
+
+    def checkpoint_of(self, child: Child) -> Checkpoint:
+        """Return what is done of a child as it begins."""
+        return Checkpoint(child.start, self.high, self.holes)
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -232,19 +248,17 @@ class Lease:
         assert self.end is not None, f"lease {self.range_id!r} has not ended"
         return replace(self, end=None, renewals=self.renewals + 1)
 
-    def revived_as(self, child: Child) -> "Lease":
+    def revived_as(self, found: FeedRange, start: Checkpoint) -> "Lease":
         """A range comes back under the name of one that has ended. Epochs only grow."""
         assert self.end is not None, f"lease {self.range_id!r} is read, and comes back"
-        return replace(
-            self.reopened(), range=child.range, paused=None, checkpoint=Checkpoint(child.start)
-        )
+        return replace(self.reopened(), range=found, paused=None, checkpoint=start)
 
-    def begun_at(self, position: Position) -> "Lease":
+    def begun_at(self, start: Checkpoint) -> "Lease":
         """Begin there: for a lease that no host has owned yet."""
         assert self.epoch == 0, (
             f"lease {self.range_id!r} has been owned, in epoch {self.epoch}: it has begun"
         )
-        return replace(self, checkpoint=Checkpoint(position))
+        return replace(self, checkpoint=start)
 
     def stamped(self, *, stamp: float, write_id: WriteId | None = None) -> "Lease":
         """Prepare a write: a name for it, a fresh one if none is given, and the wall-clock

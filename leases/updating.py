@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random
 
-from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease
@@ -77,7 +78,7 @@ def _was_overtaken(error: BaseException) -> bool:
 
 
 async def vacate(
-    container: LeaseContainer, lease: Lease, *, lost: Position | None = None
+    container: LeaseContainer, lease: Lease, *, lost: Checkpoint | None = None
 ) -> Lease:
     """Begin an epoch of ``lease`` that belongs to no host; return it whole.
 
@@ -87,7 +88,7 @@ async def vacate(
     """
     vacant = lease.vacated()
     if vacant.position is None and lost is not None:
-        vacant = vacant.advanced_to(lost)
+        vacant = vacant.with_checkpoint(lost)
     assert vacant.owner is None, (
         f"lease {lease.range_id!r}: no epoch of {vacant.owner!r} begins"
     )
@@ -102,7 +103,7 @@ async def vacate_now(
     range_id: RangeId,
     wanted: Callable[[Lease], bool],
     *,
-    lost: Position | None = None,
+    lost: Checkpoint | None = None,
 ) -> tuple[Lease, Lease] | None:
     """Vacate a lease as it is now; return it as it was, and as it is, both whole.
 

@@ -325,6 +325,8 @@ END = End(
         ),
     ),
     by="split",
+    high=9,
+    holes=(Hole("00" * 8, 7, 2),),
 )
 
 

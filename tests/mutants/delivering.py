@@ -10,7 +10,8 @@ from changefeed.host.host import Host
 from changefeed.host.membership import Membership
 from changefeed.host.pool import WorkerPool
 from changefeed.host.progress import Progress
-from changefeed.leases.lease import Lease
+from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.lease import End, Lease
 from changefeed.leases.stored import StoredLeases
 from changefeed.observers.given import GivenContext
 from changefeed.observers.observer import CloseReason
@@ -23,6 +24,7 @@ _WORKER = "unit/host/test_worker.py"
 _PROGRESS = "unit/host/test_progress.py"
 _KEYS = "unit/host/test_keys_of_a_range.py"
 _OBSERVERS = "unit/observers/test_range_observers.py"
+_FAILING = "unit/host/test_failing_observers.py"
 _CONTAINERS = "contract/test_lease_containers.py"
 
 
@@ -99,6 +101,11 @@ def what_a_former_owner_has_done_is_forgotten_before_it_is_read(m: Patch) -> Non
 def a_key_that_waits_is_no_hole(m: Patch) -> None:
     old = Progress._holes
     m.patch(Progress, "_holes", lambda self, failures: (old(self, failures)[0], ()))
+
+
+@mutant(rule=13, kills=f"{_FAILING}::test_nothing_done_behind_keys_that_wait")
+def parts_of_a_split_begin_without_its_holes(m: Patch) -> None:
+    m.patch(End, "checkpoint_of", lambda _, child: Checkpoint(child.start))
 
 
 @mutant(rule=13, kills=f"{_CONTAINERS}::test_a_position_that_is_carried_along")

@@ -97,12 +97,12 @@ class Progress:
         left = self._unstored[found.id]
         high = -1 if checkpoint is None or checkpoint.high is None else checkpoint.high
         holes = {} if checkpoint is None else {x.key: x.sequence for x in checkpoint.holes}
-        self._unstored[found.id] = {
-            n: x
+        self._passed.update(
+            n
             for n, x in left.items()
-            if n not in self._passed
-            and x.sequence >= min(high + 1, holes.get(hash_of(x.key), high + 1))
-        }
+            if x.sequence < min(high + 1, holes.get(hash_of(x.key), high + 1))
+        )
+        self._unstored[found.id] = {n: x for n, x in left.items() if n not in self._passed}
 
     def moved(self, found: FeedRange, position: int) -> None:
         """An operator has moved a checkpoint: what lies after it comes again."""

@@ -18,7 +18,7 @@ from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.apart import Apart
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Hole
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
@@ -500,3 +500,26 @@ async def test_who_dies_while_a_tombstone_is_deleted_leaves_no_position_under_it
         await dying.delete(await lease_in(parts.leases, LOW))
     left = await checkpoints.read(LOW)
     assert left is None or await ownership.read(LOW) is not None
+
+
+async def test_the_parts_of_a_split_know_what_is_done_behind_the_keys_that_wait() -> None:
+    ranges = Parted()
+    held = Checkpoint(position(4), 7, (Hole("00" * 8, 5),))
+    await ranges.leases.create(Lease(range=WHOLE, checkpoint=held, epoch=3))
+    await ranges.split()
+    keymap = KeyMap(await ranges.leases.list())
+    assert [x.start for x in keymap.due()] == [held, held]
+    unread = [Lease(range=x.child.range) for x in keymap.due()]
+    again = KeyMap([*await ranges.leases.list(), *unread])
+    assert [again.start_of(x) for x in unread] == [held, held]
+
+
+async def test_a_merge_waits_while_something_is_done_behind_a_key_that_waits() -> None:
+    ranges = Parted()
+    held = Checkpoint(position(4), 7, (Hole("00" * 8, 5),))
+    for name in (LOW, HIGH):
+        found = part_between(WHOLE, *name.split("-"))
+        await ranges.leases.create(Lease(range=found, checkpoint=held, epoch=3))
+    with pytest.raises(UserError, match="wait"):
+        await ranges.merge()
+    assert [(await lease_in(ranges.leases, x)).checkpoint for x in (LOW, HIGH)] == [held] * 2

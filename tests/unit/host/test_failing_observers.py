@@ -13,13 +13,16 @@ from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Change, Feed, FeedRange, Position, RangeId
 from changefeed.fleet.claims import resume
+from changefeed.fleet.reshape import merge, split
 from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.looking import in_order, lease_in, now, start, until
 from tests.support.odd_errors import Unprintable
 from tests.support.proxies import proxied
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0 = RangeId("r0")
 START = Position("0")
@@ -142,6 +145,50 @@ async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -
         await asyncio.sleep(190)
         assert delivered(fleet) == all_but(20)
         assert not (await lease_in(fleet.container)).health.in_trouble
+
+
+async def test_nothing_done_behind_keys_that_wait_comes_again_in_parts_split_or_merged() -> (
+    None
+):
+    healed = asyncio.Event()
+    observer = Failing(lambda x: x.key in {"key-5", "key-30"} and not healed.is_set())
+    async with fleet_of(observer, make.memory_feed(1, 400), {}) as fleet:
+        start(fleet, "ab")
+        await asyncio.sleep(30)
+        assert len(delivered(fleet)) == 400 - 2 * 8
+        leased = make.leased(fleet.feed, fleet.container)
+        parts = [x.id for x in await split(leased, R0, 2)]
+        await asyncio.sleep(60)
+        assert sorted(await fleet.owners()) == sorted(parts)
+        assert len(delivered(fleet)) == 400 - 2 * 8
+        with pytest.raises(UserError, match="keys wait"):
+            await merge(leased, parts, patience=5)
+        healed.set()
+        merged = await merge(leased, parts, patience=100)
+        fleet.append("key-5", {"n": 400})
+        await fleet.caught_up()
+        assert [*await fleet.owners()] == [merged.id]
+        assert delivered(fleet) == list(range(401))
+        assert in_order(fleet.log.changes)
+
+
+async def test_nothing_done_behind_a_key_that_waits_comes_again_where_the_feed_splits() -> None:
+    store, healed = ShiftingStore(), asyncio.Event()
+    for n in range(40):
+        store.append(f"k{n % 20}", b'{"n": %d}' % n)
+    observer = Failing(lambda x: x.key == "k5" and not healed.is_set())
+    async with fleet_of(observer, ShiftingReader(store), {}, start="beginning") as fleet:
+        fleet.start("a")
+        await asyncio.sleep(30)
+        await fleet.stop("a")
+        store.split(store.physical[0].id)
+        fleet.start("b")
+        await asyncio.sleep(60)
+        assert delivered(fleet) == all_but(40, 5, 25)
+        healed.set()
+        await fleet.caught_up()
+        assert delivered(fleet) == list(range(40))
+        assert in_order(fleet.log.changes)
 
 
 async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() -> None:

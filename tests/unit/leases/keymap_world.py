@@ -344,10 +344,10 @@ class World:
         if not found:
             return
         lease = self._random.choice(found)
-        named = host.view.start_of(lease)
+        start = host.view.start_of(lease)
         taken = replace(lease, epoch=lease.epoch + 1)
-        if not lease.epoch and named is not None:
-            taken = replace(taken, checkpoint=Checkpoint(named.start))
+        if not lease.epoch and start is not None:
+            taken = replace(taken, checkpoint=start)
         stored = self._replace(lease, taken)
         if stored is not None:
             host.held[lease.range_id] = stored
