@@ -114,9 +114,9 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
 
 
 async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
-    wanted = vacant.advanced_to(move.to).stamped(stamp=time.time())
+    wanted = vacant.reset_to(move.to).stamped(stamp=time.time())
     try:
-        await container.checkpoint(wanted)
+        await container.replace(wanted)
     except LeaseConflict as conflict:
         if conflict.stored is not None and conflict.stored.owner is not None:
             raise _in_use(move.range_id, conflict.stored.owner) from conflict

@@ -86,6 +86,16 @@ class Checkpointer:
         is_written = self._written == self._said and not self._moved
         return is_written and not self.progress.unacknowledged
 
+    def once_done(self, changes: Sequence[Change]) -> Checkpoint:
+        """Return what will be done once these are."""
+        return self.progress.once_done(changes, self.failures())
+
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Go on there: the lease gets it soon, as its own was of another place."""
+        self.progress.begin(checkpoint)
+        self._moved = True
+        self.advance()
+
     # what is done
 
     def returned(self, changes: Sequence[Change]) -> None:

@@ -28,6 +28,7 @@ from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.reader import Reader
 from changefeed.host.shared import Shared
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import End, KeyRequest
 from changefeed.observers.call import Blame
@@ -66,6 +67,7 @@ class Delivery:
         self.host: str = shared.host
         self.epoch = owned.lease.epoch
         self.handing_over = False
+        self.reset_in = owned.lease.reset_in
         self._owned = owned
         self._shared = shared
         self._settings = shared.settings
@@ -134,7 +136,8 @@ class Delivery:
 
     async def run(self, group: asyncio.TaskGroup) -> CloseReason:
         """Hand over; return why no more. ``group`` gets the task that reads ahead."""
-        reading = group.create_task(self._pages.fill(self._owned.stored.position))
+        self._group = group
+        self._reading = group.create_task(self._pages.fill(self._owned.stored.position))
         try:
             while True:
                 reason = await self._run_observers()
@@ -142,7 +145,18 @@ class Delivery:
                     return reason
                 self._keys.restart(self._progress.open)
         finally:
-            reading.cancel()
+            self._reading.cancel()
+
+    def _begin(self, at: Checkpoint) -> None:
+        """Go on where an observer says that the range is."""
+        if at == self._checkpoints.once_done(()):
+            return
+        self._checkpoints.begin(at)
+        self._keys.restart(())
+        self._reading.cancel()
+        self._pages.drop()
+        self._unread, self._ended = ((), at.position), None
+        self._reading = self._group.create_task(self._pages.fill(at.position))
 
     async def _run_observers(self) -> CloseReason | None:
         """Let observers work; return ``None`` if others are to go on."""
@@ -179,7 +193,9 @@ class Delivery:
         reason: CloseReason | None = None
         try:
             try:
-                await observers.open()
+                begins = await observers.open()
+                if begins is not None:
+                    self._begin(Checkpoint.of_text(begins))
                 reason = await self._deliver(observers)
             finally:
                 await observers.end()
@@ -328,6 +344,9 @@ class Delivery:
         if self._drain.reason is not None:
             reason = f"given up: {self._drain.reason.value}"
             raise ObserverFailed(self.range.id, None, 0, reason)
+
+    def checkpoint_with(self, changes: Sequence[Change]) -> str:
+        return self._checkpoints.once_done(changes).text
 
     def acknowledge(self, changes: Sequence[Change]) -> None:
         oldest = self._progress.lowest

@@ -10,9 +10,11 @@ owner knows it undone.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 from changefeed.feeds.feed import Change, Position
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
+from changefeed.observers.errors import ObserverError
 
 _Before = Change | Position
 """The last change before another one, or the position between them."""
@@ -25,6 +27,10 @@ class Progress:
         self, resumed: Checkpoint, position_after: Callable[[Change], Position]
     ) -> None:
         self._position_after = position_after
+        self.begin(resumed)
+
+    def begin(self, resumed: Checkpoint) -> None:
+        """Begin, or begin anew: nothing is read."""
         self._resumed = {x.key: x for x in resumed.holes}
         self._resumed_high = -1 if resumed.high is None else resumed.high
         self._whole: deque[tuple[Sequence[Change], _Before]] = deque()
@@ -36,6 +42,15 @@ class Progress:
         self._behind: dict[int, Change] = {}  # done, and perhaps in holes as they are said
         self.unacknowledged = 0
         """How many changes are read and not done."""
+
+    def __copy__(self) -> "Progress":
+        """Return one that what is done by the other does not change."""
+        other = object.__new__(type(self))
+        other.__dict__ = {
+            name: x.copy() if isinstance(x, deque | dict) else x
+            for name, x in self.__dict__.items()
+        }
+        return other
 
     @property
     def _resuming(self) -> bool:
@@ -150,6 +165,24 @@ class Progress:
             return Checkpoint(position)
         high, holes = self._holes(failures)
         return Checkpoint(position, high, holes)
+
+    def once_done(self, changes: Sequence[Change], failures: Mapping[int, int]) -> Checkpoint:
+        """Return the checkpoint that is true once these are done, too. It says the sequence
+        up to which all else is, as a position may lie before that.
+
+        Raise ``ObserverError`` if more keys wait than it can name.
+        """
+        then = copy(self)
+        then.done(changes)
+        if changes and then.uncovered:
+            raise ObserverError(
+                f"{MAX_HOLES} keys of the range wait, and a checkpoint cannot name more: what "
+                f"is behind them waits until one of them goes on"
+            )
+        found = then.checkpoint(failures)
+        if found.high is None and then.lowest > 0:
+            return Checkpoint(found.position, then.lowest - 1)
+        return found
 
     def _holes(self, failures: Mapping[int, int]) -> tuple[int, tuple[Hole, ...]]:
         holes = dict[str, Hole]()

@@ -155,11 +155,15 @@ class Reader:
             raise page
         return page
 
-    def stop(self) -> None:
+    def drop(self) -> None:
         """Drop what was fetched."""
-        self._stopped = True
         self._pages.clear()
         self._moved.set()
+
+    def stop(self) -> None:
+        """Drop what was fetched, and fetch nothing more."""
+        self._stopped = True
+        self.drop()
 
     async def fill(self, after: Position) -> None:
         """Fetch page after page until the range ends, is refused, or the reading is stopped."""

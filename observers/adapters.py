@@ -35,16 +35,21 @@ from changefeed.observers.shapes import (
 )
 from changefeed.observers.typed import Decode, decoder_of
 
-_METHODS = {"open": "(context)", "process": "(context, changes)", "close": "(context, reason)"}
+_METHODS = {
+    "open": "(context)",
+    "process": "(context, changes)",
+    "put_aside": "(context, change)",
+    "close": "(context, reason)",
+}
 
 
 def adapt(target: Any, options: Mapping[str, object] | None = None) -> ObserverFactory:
     """Turn a class or a function into a maker of observers, one for each lease.
 
     A class needs ``process(context, changes)`` or ``process(changes)``; it may have
-    ``open(context)`` and ``close(context, reason)``, and gets ``options`` as keyword
-    arguments. After ``open`` raised, the same object may be opened again. A function
-    takes ``(context, changes)`` or ``(changes)``, and no options.
+    ``open(context)``, ``put_aside(context, change)`` and ``close(context, reason)``, and gets
+    ``options`` as keyword arguments. After ``open`` raised, the same object may be opened
+    again. A function takes ``(context, changes)`` or ``(changes)``, and no options.
 
     Raise ``ObserverRefused`` for anything else, before any of it is called.
     """
@@ -124,18 +129,29 @@ class _Adapted:
         self._thread: OneThread | None = None
         self._name = "observer"
 
-    async def open(self, context: Context) -> None:
+    async def open(self, context: Context) -> str | None:
         self._name = f"observer of {context.range.id}"
         if self._object is None:
             self._object = await self._make()
-        if hasattr(self._object, "open"):
-            await self._call(self._object.open, context)
+        if not hasattr(self._object, "open"):
+            return None
+        begins = await self._call(self._object.open, context)
+        if begins is None or isinstance(begins, str):
+            return begins
+        raise TypeError(
+            f"'open' of {self._plan.name} returned {type(begins).__name__}: return nothing, or "
+            f"a text of context.checkpoint_with, where the range goes on"
+        )
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         decode = self._plan.decode
         given = changes if decode is None else await self._decoded(decode, changes)
         arguments = (context, given) if self._plan.takes_context else (given,)
         await self._call(self._object.process, *arguments)
+
+    async def put_aside(self, context: Context, change: Change) -> None:
+        if hasattr(self._object, "put_aside"):
+            await self._call(self._object.put_aside, context, change)
 
     async def _decoded(self, decode: Decode, changes: Sequence[Change]) -> Sequence[Change]:
         """Decode in the thread of a plain observer, so that the event loop goes on."""
@@ -169,15 +185,15 @@ class _Adapted:
             self._thread.stop()
             self._thread = None
 
-    async def _call(self, function: Callable[..., Any], *arguments: object) -> None:
+    async def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         if inspect.iscoroutinefunction(function):
-            await function(*arguments)
-            return
+            return await function(*arguments)
         result = await self._run(function, *arguments)
         if inspect.isawaitable(result):  # a lambda, or a decorator, around something async
-            await result
-        elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+            return await result
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise TypeError(f"{function!r} returned a generator, of which nothing has run")
+        return result
 
     async def _run(self, function: Callable[..., Any], *arguments: object) -> Any:
         if self._thread is None:

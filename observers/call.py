@@ -37,7 +37,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.error_text import kind_of, text_of
@@ -49,7 +49,7 @@ _MAX_GRACE = 5.0
 _WAITS_FOR_AN_END = 3
 """How often we are cancelled, before a call that does not end is left behind."""
 
-_Code = Callable[[], Awaitable[None]]
+_Code = Callable[[], Awaitable[Any]]
 """A call of the user's code that is yet to be made."""
 
 
@@ -69,6 +69,7 @@ class RangeContext(Protocol):
     host: str
     epoch: int
     handing_over: bool
+    reset_in: int
 
     def check(self) -> None:
         """Raise what ends the calls if nothing may be delivered any more."""
@@ -84,6 +85,10 @@ class RangeContext(Protocol):
         """Surround a call of an observer; yield why a change that comes alone is not to be
         given to it.
         """
+        ...
+
+    def checkpoint_with(self, changes: Sequence[Change]) -> str | None:
+        """Return what is done once these are; ``None`` where that is not kept."""
         ...
 
     def was_read(self, change: Change) -> bool: ...
@@ -125,14 +130,23 @@ class CalledObserver:
         self._fence = fence
         self._seconds = seconds
 
-    async def open(self, context: Context) -> None:
+    async def open(self, context: Context) -> str | None:
         self._check()
-        await _call("open", context, partial(self._observer.open, context), self._seconds)
+        code = partial(self._observer.open, context)
+        begins: str | None = await _call("open", context, code, self._seconds)
+        return begins
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         self._check()
         call = partial(self._observer.process, context, changes)
         await _call("process", context, call, self._seconds)
+
+    async def put_aside(self, context: Context, change: Change) -> None:
+        """Tell an observer that wants to know."""
+        tell = getattr(self._observer, "put_aside", None)
+        if tell is not None:
+            self._check()
+            await _call("put_aside", context, partial(tell, context, change), self._seconds)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         await _call("close", context, partial(self._observer.close, context, reason), None)
@@ -142,7 +156,7 @@ class CalledObserver:
             self._fence.check()
 
 
-async def _call(name: str, context: Context, code: _Code, seconds: float | None) -> None:
+async def _call(name: str, context: Context, code: _Code, seconds: float | None) -> Any:
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine is awaited in a task"
     requests, began = caller.cancelling(), asyncio.get_running_loop().time()
@@ -152,7 +166,7 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
     except asyncio.CancelledError:
         if _has_returned(task):
             _cancel_later(caller, above=requests)
-            return
+            return task.result()
         await _end(task, name, context, seconds, began)
         raise
     if not task.done():
@@ -160,13 +174,13 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
         await _end(task, name, context, seconds, began)
         raise AttemptFailed.after(name, seconds)
     try:
-        task.result()
+        return task.result()
     except asyncio.CancelledError as error:
         raise _raised(error) from error
 
 
 async def _end(
-    task: "asyncio.Task[None]", name: str, context: Context, seconds: float | None, began: float
+    task: "asyncio.Task[Any]", name: str, context: Context, seconds: float | None, began: float
 ) -> None:
     """Cancel a call, and wait for its end. Raise ``ObserverStuck`` if that does not come."""
     task.add_done_callback(log_what_nobody_awaits)
@@ -180,7 +194,7 @@ async def _end(
 
 
 async def _cancel(
-    task: "asyncio.Task[None]", until: float | None, waits: int = _WAITS_FOR_AN_END
+    task: "asyncio.Task[Any]", until: float | None, waits: int = _WAITS_FOR_AN_END
 ) -> None:
     """Cancel it, again each time that we are, and wait until it has ended, or until then.
 
@@ -199,7 +213,7 @@ async def _cancel(
         task.cancel()
 
 
-def _has_returned(task: "asyncio.Task[None]") -> bool:
+def _has_returned(task: "asyncio.Task[Any]") -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
@@ -216,11 +230,11 @@ def _cancel_later(caller: "asyncio.Task[object]", *, above: int) -> None:
     asyncio.get_running_loop().call_soon(cancel_again)
 
 
-async def _contained(call: _Code) -> None:
+async def _contained(call: _Code) -> Any:
     """Run it. No task may end with what ends an event loop, such as ``SystemExit``."""
     task = asyncio.current_task()
     try:
-        await call()
+        return await call()
     except asyncio.CancelledError:
         raise
     except GeneratorExit as error:
@@ -235,7 +249,7 @@ def _raised(error: BaseException) -> AttemptFailed:
     return AttemptFailed(kind_of(error), text_of(error))
 
 
-def _is_running(task: "asyncio.Task[None] | None") -> bool:
+def _is_running(task: "asyncio.Task[Any] | None") -> bool:
     try:
         return task is not None and asyncio.current_task() is task
     except RuntimeError:  # no event loop runs any more

@@ -6,6 +6,7 @@ and counts for no change that was given again after it: that one is in hand.
 """
 
 import asyncio
+import concurrent.futures
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ class GivenContext:
         self.range: FeedRange = context.range
         self.host: str = context.host
         self.epoch: int = context.epoch
+        self.reset_in: int = context.reset_in
         self.flush = context.flush
         self._context = context
         self._keeps = keeps
@@ -60,6 +62,21 @@ class GivenContext:
     def close(self) -> None:
         """Count nothing more that the observer says."""
         self._closed = True
+
+    def checkpoint_with(self, changes: Sequence[Change]) -> str | None:
+        if threading.get_ident() == self._thread:
+            return self._context.checkpoint_with(changes)
+        said = concurrent.futures.Future[str | None]()
+        self._loop.call_soon_threadsafe(self._answer, said, changes)
+        return said.result()
+
+    def _answer(
+        self, said: "concurrent.futures.Future[str | None]", changes: Sequence[Change]
+    ) -> None:
+        try:
+            said.set_result(self._context.checkpoint_with(changes))
+        except Exception as error:  # noqa: BLE001 - raised in the thread that has asked
+            said.set_exception(error)
 
     # what is said
 

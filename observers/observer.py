@@ -51,6 +51,24 @@ class Context(Protocol):
         """
         ...
 
+    @property
+    def reset_in(self) -> int:
+        """The epoch in which a person has last moved the position; 0 if nobody has.
+
+        What an observer has kept of an epoch before it counts no more.
+        """
+        ...
+
+    def checkpoint_with(self, changes: Sequence[Change]) -> str | None:
+        """Return the checkpoint that is true once ``changes`` are done, for an observer that
+        keeps it with what they became, in one transaction; ``open`` returns it.
+
+        The text is opaque, some 20 to 3,000 characters. Without changes it says where the range
+        stands. ``None`` outside of any lease: of a dead letter, or on Spark. Raise
+        ``ObserverError`` if more keys wait than a checkpoint can name.
+        """
+        ...
+
     def acknowledge(self, change: Change) -> None:
         """Say that ``change`` alone is done, in whatever order.
 
@@ -79,10 +97,19 @@ class Observer(Protocol):
     Users need not write this form: ``changefeed.observers.adapters`` makes one of any
     class with a ``process``, of plain methods (they then run in a thread of their own), and
     of a single function.
+
+    It may have ``put_aside(context, change)``, which learns that a change is among the dead
+    letters, and is handed over no more. The change counts as done once that has returned; if
+    it raises, the change is put aside again.
     """
 
-    async def open(self, context: Context) -> None:
-        """Prepare for the changes of one range. Raising counts as a failed batch."""
+    async def open(self, context: Context) -> str | None:
+        """Prepare for the changes of one range. Raising counts as a failed batch.
+
+        Return where the range goes on, as ``context.checkpoint_with`` has said it, if the
+        observer keeps that itself: this wins over the checkpoint of the lease, and needs
+        ``observer.concurrency = 1``.
+        """
         ...
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:

@@ -18,13 +18,14 @@ from typing import Any
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
-from changefeed.observers.call import Blame, RangeContext
+from changefeed.observers.call import Blame, CalledObserver, RangeContext
 from changefeed.observers.dead_letters.aside import Aside
 from changefeed.observers.dead_letters.letter import Failure, failure_of
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
     AttemptFailed,
     ObserverFailed,
+    ObserverRefused,
     ObserverStuck,
     out_of_memory,
     ran_out_of_memory,
@@ -33,7 +34,7 @@ from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Waiting
 from changefeed.observers.keys import Batch, Keys
-from changefeed.observers.observer import CloseReason, Observer
+from changefeed.observers.observer import CloseReason
 from changefeed.observers.retry import GrowingDelays
 from changefeed.runtime.light_event import LightEvent
 
@@ -44,9 +45,11 @@ _TRIES_WITHOUT_MEMORY = 3
 class Hand:
     """One observer, its view of the range, and the call of it that is under way."""
 
-    observer: Observer
+    observer: CalledObserver
     context: GivenContext
     call: "asyncio.Task[None] | None" = None
+    begins: str | None = None
+    """Where the range goes on, if the observer keeps that."""
 
 
 @dataclass(kw_only=True)
@@ -70,15 +73,26 @@ class RangeObservers:
     def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
 
-    async def open(self) -> None:
-        """Raise ``ObserverFailed`` after the last attempt."""
+    async def open(self) -> str | None:
+        """Return where the range goes on, if its observer keeps that.
+
+        Raise ``ObserverFailed`` after the last attempt, and ``ObserverRefused`` for several
+        that keep it.
+        """
         async with self.context.in_call("open", ()):
             await _all_of(self._open(x) for x in self.hands)
+        begins = self.hands[0].begins
+        if begins is not None and len(self.hands) > 1:
+            raise ObserverRefused(
+                f"the observer of range {self.context.range.id!r} keeps the position itself, "
+                f"and each of {len(self.hands)} would keep another: set observer.concurrency=1"
+            )
+        return begins
 
     async def _open(self, hand: Hand) -> None:
         for tries in count(1):
             try:
-                await hand.observer.open(hand.context)
+                hand.begins = await hand.observer.open(hand.context)
             except AttemptFailed as error:
                 too_little = tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error)
                 if tries == self.attempts or too_little:
@@ -190,7 +204,7 @@ class RangeObservers:
                 raise await self._refusal(hand, changes, change, blame)
             self.context.check()
             failure, attempts = _why_aside(change, blame)
-            await self.aside.put(hand.context, change, failure, attempts=attempts)
+            await self._set_aside(self.aside, hand, change, failure, attempts)
         return [] if blame else [x for x in changes if x.unreadable is None]
 
     async def _refusal(
@@ -237,14 +251,19 @@ class RangeObservers:
             raise self._failure(change, why.tries, error) from error
         try:
             async with self.context.in_call("put aside", [change]):
-                await self.aside.put(
-                    hand.context, change, failure_of(error), attempts=why.tries
-                )
+                await self._set_aside(self.aside, hand, change, failure_of(error), why.tries)
         except AttemptFailed as failed:
             self.keys.put_back(change)
             self._report(why, failed)
         else:
             self.keys.put_aside(change)
+
+    async def _set_aside(
+        self, aside: Aside, hand: Hand, change: Change, failure: Failure, attempts: int
+    ) -> None:
+        await aside.put(hand.context, change, failure, attempts=attempts)
+        await hand.observer.put_aside(hand.context, change)
+        hand.context.acknowledge(change)
 
     def _failure(
         self, change: Change | None, tries: int, error: AttemptFailed

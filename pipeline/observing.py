@@ -160,6 +160,7 @@ class TaskRange:
     """
 
     handing_over = False
+    reset_in = 0
 
     def __init__(self, name: RangeId, host: str, epoch: int) -> None:
         self.range = FeedRange(id=name)
@@ -181,6 +182,9 @@ class TaskRange:
     def read(self, changes: Sequence[Change]) -> None:
         self.open |= {x.sequence: x for x in changes}
         self._read_to = changes[-1].sequence
+
+    def checkpoint_with(self, _: object) -> None:
+        """Say that nothing keeps it: Spark has the positions."""
 
     def was_read(self, change: Change) -> bool:
         return change.sequence <= self._read_to

@@ -88,10 +88,9 @@ class LoggingObserver:
         self._pace = pace
         self._inner = inner
 
-    async def open(self, context: Context) -> None:
+    async def open(self, context: Context) -> str | None:
         self._log.opened.append((context.host, context.range.id))
-        if self._inner is not None:
-            await self._inner.open(context)
+        return None if self._inner is None else await self._inner.open(context)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         if self._pace:
@@ -100,6 +99,11 @@ class LoggingObserver:
             await self._inner.process(context, changes)
         self._log.delivered += [(context.host, x.range_id, x.sequence) for x in changes]
         self._log.changes += changes
+
+    async def put_aside(self, context: Context, change: Change) -> None:
+        tell = getattr(self._inner, "put_aside", None)
+        if tell is not None:
+            await tell(context, change)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         self._log.closed.append((context.host, context.range.id, reason))

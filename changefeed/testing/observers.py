@@ -27,12 +27,16 @@ class RecordingContext:
     host: str = "anna"
     epoch: int = 1
     handing_over: bool = False
+    reset_in: int = 0
     checkpoints: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     flushes: int = 0
 
     def checkpoint(self, change: Change) -> None:
         self.checkpoints.append(change.sequence)
+
+    def checkpoint_with(self, _: object) -> None:
+        """Say that nothing keeps it."""
 
     def acknowledge(self, change: Change) -> None:
         self.acknowledged.append(change.sequence)
@@ -139,6 +143,13 @@ class _CountingContext:
     @property
     def handing_over(self) -> bool:
         return self._inner.handing_over
+
+    @property
+    def reset_in(self) -> int:
+        return self._inner.reset_in
+
+    def checkpoint_with(self, _: object) -> None:
+        """Say that nothing keeps it."""
 
     def deliver(self, batch: Sequence[Change]) -> None:
         self._progress.read(batch, None)

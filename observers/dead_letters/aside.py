@@ -32,10 +32,7 @@ class Aside:
     async def put(
         self, context: Context, change: Change, failure: Failure, *, attempts: int
     ) -> None:
-        """Put a change aside, and acknowledge it.
-
-        Raise ``AttemptFailed`` if it could not be put to the dead letters.
-        """
+        """Raise ``AttemptFailed`` if it could not be put to the dead letters."""
         letter = DeadLetter(
             feed=self.origin.feed,
             observer=self.origin.observer,
@@ -54,5 +51,4 @@ class Aside:
             text = text_of(error) or describe(error)
             reason = f"{failure.text}; and it could not be put to the dead letters: {text}"
             raise AttemptFailed(failure.kind, reason) from error
-        context.acknowledge(change)
         self.told(letter)

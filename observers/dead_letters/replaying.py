@@ -57,8 +57,12 @@ class _ReplayContext:
     host: str
     epoch: int
     handing_over: bool = True  # nothing more will come
+    reset_in: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def checkpoint_with(self, _: object) -> None:
+        """Say that nothing keeps it."""
 
     def acknowledge(self, change: Change) -> None:
         del change  # there is only one

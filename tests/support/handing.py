@@ -62,7 +62,7 @@ class Handing:
         gate = context or Gate()
         self.check, self.sleep, self.flush = gate.check, gate.sleep, gate.flush
         self.range, self.host, self.epoch = gate.range, gate.host, gate.epoch
-        self.handing_over = False
+        self.handing_over, self.reset_in = False, 0
         self.successes = Successes()
         self._tracing = tracing
         self._moved = LightEvent()
@@ -142,6 +142,9 @@ class Handing:
 
     def returned(self, changes: Sequence[Change]) -> None:
         self._progress.done(changes)
+
+    def checkpoint_with(self, changes: Sequence[Change]) -> str:
+        return self._progress.once_done(changes, self.keys.failures).text
 
     @asynccontextmanager
     async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
