@@ -30,11 +30,25 @@ _MODELS = {
 }
 
 
+_PROCESSORS = """\
+# Several feeds in one process: each processor has a feed, leases and an observer of its own,
+# and may have settings of cosmos and backends. What it does not say is taken from above.
+#[processors.orders.feed]
+#address = "eventlog:data/orders"
+#[processors.orders.leases]
+#address = "sqlite:data/orders.db"
+#[processors.orders.observer]
+#name = "shop:Orders"
+"""
+
+
 def settings_text(kind: str) -> str:
     """Return a file with all settings of a ``host``, a ``pipeline`` or a ``broker``."""
     module, _, name = _MODELS[kind].partition(":")
     head = _HEAD.format(kind=kind, example=_EXAMPLES[kind])
-    return config_text(head, getattr(import_module(module), name))
+    model = getattr(import_module(module), name)
+    text = config_text(head, model)
+    return f"{text}\n{_PROCESSORS}" if model.of_processors else text
 
 
 def write_config(file: Path, text: str, *, force: bool) -> None:

@@ -24,9 +24,14 @@ def exit_message(error: BaseException) -> tuple[str, int] | None:
     errors = list(_single(error))
     if not all(isinstance(x, _KNOWN) for x in errors):
         return None
-    texts = dict.fromkeys(str(x) for x in errors)  # each once, in order
+    texts = dict.fromkeys(": ".join((*_notes(x), str(x))) for x in errors)  # each once
     by_person = any(isinstance(x, UserError) for x in errors)
     return "; ".join(texts), USER_ERROR if by_person else FAILED
+
+
+def _notes(error: BaseException) -> list[str]:
+    """Return what was noted of an error, as the processor that it ended."""
+    return getattr(error, "__notes__", [])
 
 
 def _single(error: BaseException) -> Iterator[BaseException]:

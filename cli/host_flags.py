@@ -1,6 +1,6 @@
 """The flags of the commands that deal with hosts, and the settings they make."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,11 +25,26 @@ class ConfigFlags(SettingsFlags):
         ),
     ] = None
 
+    processors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--processor", metavar="NAME", help="One of several that the settings have."
+        ),
+    ] = None
+
     def settings(self) -> "Settings":
-        """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
+        """Merge flags, environment and file into the settings of one processor. Raise
+        ``UserError`` for what is wrong in them, and where there are several processors.
+        """
         from changefeed.host.settings import load_settings  # noqa: PLC0415 - help needs no settings
 
-        return load_settings(self.config, self.nested())
+        return load_settings(self.config, self.nested(), self.processors or ())
+
+    def each_settings(self) -> "Mapping[str, Settings]":
+        """Return the same for each processor, or for those that were chosen."""
+        from changefeed.host.settings import load_processors  # noqa: PLC0415 - as above
+
+        return load_processors(self.config, self.nested(), self.processors or ())
 
 
 @dataclass(frozen=True, kw_only=True)

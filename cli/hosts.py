@@ -1,5 +1,6 @@
 """Running several hosts under one supervisor."""
 
+from collections.abc import Mapping
 from typing import Never
 
 from changefeed.cli.children import run_processes
@@ -9,9 +10,12 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
 
 
-def run_several(flags: HostFlags, settings: Settings, count: int) -> Never:
-    """Supervise ``count`` hosts until all have ended."""
-    if settings.observer.name is None:
+def run_several(flags: HostFlags, processors: Mapping[str, Settings], count: int) -> Never:
+    """Supervise ``count`` processes, each with a host of each processor, until all have
+    ended.
+    """
+    settings = next(iter(processors.values()))  # of the process, they all say the same
+    if any(x.observer.name is None for x in processors.values()):
         raise UserError("no observer was named; give one with --observer, e.g. log")
     set_up_logs(settings.log)
     run_processes(

@@ -24,11 +24,13 @@ from changefeed.observers.errors import AttemptFailed, ObserverFailed
 
 
 class Care:
-    """Of all ranges of one process: one change at a time is delivered with it."""
+    """Of all ranges of one host. ``turn`` is that of its process: one change at a time is
+    delivered with care.
+    """
 
-    def __init__(self, retrier: Retrier) -> None:
+    def __init__(self, retrier: Retrier, turn: asyncio.Lock) -> None:
         self._retrier = retrier
-        self._turn = asyncio.Lock()
+        self._turn = turn
 
     @asynccontextmanager
     async def alone(

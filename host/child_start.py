@@ -1,7 +1,7 @@
 """One start of a process, as its supervisor tells the process of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import msgspec
@@ -25,6 +25,15 @@ class ChildStart:
         """What tells the process of it."""
         told = {"incarnation": self.incarnation, "dead": self.dead}
         return {_VARIABLE: msgspec.json.encode(told).decode()}
+
+    def of_processor(self, processor: str) -> "ChildStart":
+        """Return what is told to the host of one of several processors of the process: no two
+        hosts have one incarnation, wherever they keep their leases.
+        """
+        if not processor:
+            return self
+        dead = {f"{x}-{processor}": how for x, how in self.dead.items()}
+        return replace(self, incarnation=f"{self.incarnation}-{processor}", dead=dead)
 
     @classmethod
     def of(cls, name: str, environ: Mapping[str, str]) -> "ChildStart":

@@ -7,17 +7,22 @@
     /leases   the leases of this host, as it knows them, and which ranges are paused, and why
     /         a page that shows all of this, and the fleet; see ``changefeed.host.page``
 
+A process of several processors has this for each of them under ``/processors/NAME/``, but for
+the metrics. ``/livez``, ``/readyz`` and ``/metrics`` at its top are of all, and ``/`` leads to
+the first page.
+
 A program that embeds a host mounts them in its own server, as a sub-application of aiohttp
 (``endpoints``) or as an ASGI application (``asgi_endpoints``): FastAPI, Starlette and others
 mount such. There is no access control: a client that reaches the address may read. Only
 who has ``web.token`` can change anything, from the page.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
+from structlog.contextvars import bound_contextvars
 
 from changefeed.fleet.status import Report
 from changefeed.host.host import Host
@@ -69,14 +74,18 @@ class Answers:
         if path == "/livez":
             return json_answer({"host": self.name, "alive": True})
         if path == "/readyz":
-            problems = self._problems()
-            failing = [x for x in self._report().ranges if x.state in ("failing", "stuck")]
-            ready = {"host": self.name, "ready": not problems, "problems": problems}
-            return json_answer({**ready, "ranges": failing}, 503 if problems else 200)
+            ready = self.readiness()
+            return json_answer({"host": self.name, **ready}, 200 if ready["ready"] else 503)
         if path == "/leases":
             return json_answer(self._report())
         there = ", ".join(x for x in PATHS if x != "/metrics" or self._scrape is not None)
         return json_answer({"error": f"there is no {path}. Known paths: {there}"}, 404)
+
+    def readiness(self) -> dict[str, Any]:
+        """Say whether the host is ready, what keeps it from that, and which ranges fail."""
+        problems = self._problems()
+        failing = [x for x in self._report().ranges if x.state in ("failing", "stuck")]
+        return {"ready": not problems, "problems": problems, "ranges": failing}
 
     def _report(self) -> Report:
         return Report(host=self.name) if self.host is None else report_of(self.host)
@@ -96,7 +105,45 @@ def endpoints(host: Host) -> web.Application:
     return application(Answers(host.name, host.registry, host))
 
 
-def application(answers: Answers) -> web.Application:
+def path_of(processor: str) -> str:
+    """Return where a process has the endpoints of a processor; at the top without a name."""
+    return f"/processors/{processor}" if processor else ""
+
+
+def application_of(process: Answers, answers: Mapping[str, Answers]) -> web.Application:
+    """Return the endpoints of a process of several processors, which answer by their names."""
+    made = web.Application()
+
+    async def respond(request: web.Request) -> web.Response:
+        gzip = accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, ""))
+        return (await process.answer(request.path, accepts_gzip=gzip)).response
+
+    async def say_ready(_: web.Request) -> web.Response:
+        each = {name: x.readiness() for name, x in answers.items()}
+        ready = all(x["ready"] for x in each.values())
+        found = {"host": process.name, "ready": ready, "processors": each}
+        return json_answer(found, 200 if ready else 503).response
+
+    async def show_first(_: web.Request) -> web.Response:
+        first = path_of(next(iter(answers))).removeprefix("/")  # we may be mounted anywhere
+        return web.Response(
+            status=web.HTTPFound.status_code, headers={hdrs.LOCATION: f"{first}/"}
+        )
+
+    made.router.add_get("/livez", respond)
+    made.router.add_get("/metrics", respond)
+    made.router.add_get("/readyz", say_ready)
+    made.router.add_get("/", show_first)
+    for name, x in answers.items():
+        made.add_subapp(path_of(name), application(x, name, [*answers]))
+    return made
+
+
+def application(
+    answers: Answers, processor: str = "", processors: Sequence[str] = ()
+) -> web.Application:
+    """Return the endpoints of one host: of one of several ``processors``, if it has a name."""
+
     async def respond(request: web.Request) -> web.Response:
         route = request.match_info.route.resource
         assert route is not None, "only our own routes lead here"
@@ -106,9 +153,19 @@ def application(answers: Answers) -> web.Application:
         )
         return found.response
 
-    made = web.Application()
+    @web.middleware
+    async def name_processor(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        with bound_contextvars(**({"processor": processor} if processor else {})):
+            return await handler(request)
+
+    made = web.Application(middlewares=[name_processor])
     made.add_routes([web.get(path, respond) for path in PATHS])
-    HostPage(lambda: answers.host, answers.make_observer).serve_with(made)
+    page = HostPage(
+        lambda: answers.host, answers.make_observer, processor=processor, processors=processors
+    )
+    page.serve_with(made)
     return made
 
 

@@ -50,9 +50,8 @@ health, metrics, and one warning. Nothing is ended for it."""
 
 
 class HostEvents(FailureLog):
-    """The events of one host. Ranges appear as the attribute ``range``.
-
-    ``wall`` gives seconds since 1970, for the health of ranges.
+    """The events of one host. Ranges appear as the attribute ``range``; ``wall`` gives seconds
+    since 1970, for their health.
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class HostEvents(FailureLog):
         host: HostName,
         meter: metrics.Meter | None = None,
         *,
+        processor: str = "",
         wall: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(_log.bind(host=host))
@@ -77,6 +77,7 @@ class HostEvents(FailureLog):
         self.activity = Activity(wall)
         self._metrics = m.HostMetrics(
             meter or metrics.get_meter("changefeed"),
+            processor,
             [
                 (m.LAG, self._read_lags),
                 (m.LAG_TIME, self._read_lag_times),

@@ -35,7 +35,7 @@ from changefeed.host.reader import IdleRanges
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
-from changefeed.host.shared import Shared
+from changefeed.host.shared import Process, Shared
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
@@ -84,6 +84,7 @@ class Host:
         tracing: BatchTracing | None = None,
         events: HostEvents | None = None,
         address: str = "",
+        process: Process | None = None,
         start: ChildStart | None = None,
         registry: CollectorRegistry | None = None,
         random: Random | None = None,
@@ -93,6 +94,7 @@ class Host:
         self.name = HostName(settings.host.name)
         start = start or ChildStart.of(self.name, {})
         self.incarnation = Incarnation(start.incarnation)
+        self._process = process or Process()
         self._ended = start.dead
         own = settings.leases
         self._rules = FleetRules(own.timing, own.balance, clock)
@@ -358,7 +360,7 @@ class Host:
             idle=self._idle,
             events=self._events,
             retrier=self._retrier,
-            care=Care(self._retrier),
+            care=Care(self._retrier, self._process.turn),
             shared_time=SharedTime(self._clock),
         )
 

@@ -126,14 +126,18 @@ Reading = Callable[[], Iterable[Observation]]
 
 
 class HostMetrics:
-    """The counters and gauges of one host."""
+    """The counters and gauges of one host. Each value has the attribute ``processor``, where
+    the host is of one that has a name.
+    """
 
     def __init__(
         self,
         meter: metrics.Meter,
+        processor: str,
         gauges: Iterable[tuple[Instrument, Reading]],
         totals: Iterable[tuple[Instrument, Reading]],
     ) -> None:
+        self._own = {"processor": processor} if processor else {}
         self._counters = {x: meter.create_counter(*x) for x in _COUNTERS}
         for one in _BY_NOTHING:
             self.count(one, 0)
@@ -146,14 +150,15 @@ class HostMetrics:
             (meter.create_observable_counter, totals),
         ):
             for x, read in instruments:
-                kind(x.name, [_callback(read)], x.unit, x.description)
+                kind(x.name, [self._callback(read)], x.unit, x.description)
 
     def count(self, instrument: Instrument, amount: int = 1, **attributes: str) -> None:
-        self._counters[instrument].add(amount, attributes)
+        self._counters[instrument].add(amount, {**self._own, **attributes})
 
     def observer_took(self, seconds: float, **attributes: str) -> None:
-        self._observer_time.record(seconds, attributes)
+        self._observer_time.record(seconds, {**self._own, **attributes})
 
-
-def _callback(read: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    return lambda _: read()
+    def _callback(self, read: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda _: (
+            Observation(x.value, {**self._own, **(x.attributes or {})}) for x in read()
+        )

@@ -1,18 +1,31 @@
-"""One host as a process: logs, telemetry, signals, web endpoints, and an end in time."""
+"""One process: a host of each processor, logs, telemetry, signals, web endpoints, and an end in
+time.
+
+What there is once in a process is shared: the port, the registry of metrics, the signals, the
+watchdog, and the turn to deliver a change with care. All hosts stop within one
+``host.stop_timeout``. The first that fails stops the others, and what it failed of is raised.
+"""
 
 import asyncio
 import os
 import sys
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from typing import Any
+
+from structlog.contextvars import bound_contextvars
 
 from changefeed.host.child_start import ChildStart
-from changefeed.host.endpoints import Answers, application
+from changefeed.host.endpoints import Answers, application, application_of, path_of
+from changefeed.host.host import Host
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
+from changefeed.host.shared import Process
 from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.cancellation import CancelledByStranger
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.garbage import freeze_startup_objects
@@ -24,13 +37,14 @@ from changefeed.runtime.watchdog import Watchdog
 from changefeed.runtime.web_server import WebLimits, serving
 
 _LAST_THREADS = 5.0
-"""How long threads of user code may go on after the host has stopped, in seconds."""
+"""How long threads of user code may go on after the hosts have stopped, in seconds."""
 
 _log = get_logger()
 
 
-def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
-    """Be a host until asked to stop. Returns after an orderly stop; see ``Host.run``.
+def run_hosts(processors: Mapping[str, Settings], *, stop_at_eof: bool = False) -> None:
+    """Be a host of each processor until asked to stop. Returns after an orderly stop; see
+    ``Host.run``.
 
     From then on, the process ends soon, whatever threads are still running in it. With
     ``stop_at_eof`` the end of standard input is a signal to stop. Raise
@@ -38,11 +52,12 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
     """
     code = FAILED
     runner = asyncio.Runner()
+    settings = _of_process(processors)
     try:
         with telemetry("changefeed", settings.host.name, os.environ) as counting:
             set_up_logs(settings.log, counting.log_handlers)
-            make = find_observer(settings.observer)
-            main = _be_host(settings, make, counting, stop_at_eof=stop_at_eof)
+            makes = {name: find_observer(x.observer) for name, x in processors.items()}
+            main = _be_hosts(processors, makes, counting, stop_at_eof=stop_at_eof)
             run_main_task(runner, main)
         code = 0
     except asyncio.CancelledError:
@@ -56,14 +71,31 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
         runner.close()
 
 
-async def _be_host(
-    settings: Settings, make: ObserverFactory, counting: Telemetry, *, stop_at_eof: bool
+def _of_process(processors: Mapping[str, Settings]) -> Settings:
+    """Return settings of which ``host``, ``web`` and ``log`` are the same for all."""
+    return next(iter(processors.values()))
+
+
+async def _be_hosts(
+    processors: Mapping[str, Settings],
+    makes: Mapping[str, ObserverFactory],
+    counting: Telemetry,
+    *,
+    stop_at_eof: bool,
 ) -> None:
+    settings = _of_process(processors)
+    suspect = f"observer {' or '.join(str(x.observer.name) for x in processors.values())}"
     signals = StopSignals(budget=settings.host.stop_timeout)
-    answers = Answers(settings.host.name, counting.registry, make_observer=make)
+    of_process = Answers(settings.host.name, counting.registry)
+    answers = {
+        name: Answers(
+            settings.host.name, None if name else counting.registry, make_observer=makes[name]
+        )
+        for name in processors
+    }
     async with AsyncExitStack() as stack:
         stack.callback(_leave_threads_alone)
-        stack.enter_context(signals.heard(f"observer {settings.observer.name}"))
+        stack.enter_context(signals.heard(suspect))
         if stop_at_eof:
             stack.enter_context(signals.end_of(sys.stdin))
         address = ""
@@ -71,30 +103,115 @@ async def _be_host(
             listening = stack.enter_context(listening_socket(settings.web))
             token_of(settings.web)  # what is wrong with it is said at once
             address = url_of(listening)
-            app = application(answers)
+            only = answers.get("")
+            app = application(only) if only else application_of(of_process, answers)
             await stack.enter_async_context(serving(app, WebLimits(), listening))
             _log.info("web.listening", address=address)
-        host = await stack.enter_async_context(
-            wire_host(
-                settings,
-                make,
+        hosts = _Hosts(processors)
+        stack.enter_context(hosts.watchdog.heard())
+        signals.tell(hosts.stop)
+        start, process = ChildStart.of(settings.host.name, os.environ), Process()
+
+        async def be_host(name: str) -> None:
+            async with wire_host(
+                processors[name],
+                makes[name],
                 meters=counting.meters,
                 registry=counting.registry,
                 tracers=counting.tracers,
-                address=address,
-                start=ChildStart.of(settings.host.name, os.environ),
-            )
-        )
-        answers.host = host
-        signals.tell(host.stop)
-        freeze_startup_objects()
-        watchdog = Watchdog(settings.leases.expiration, lambda: host.in_hand)
-        with watchdog.heard():
-            watching = asyncio.create_task(watchdog.run())
-            try:
-                await host.run()
-            finally:
-                watching.cancel()
+                address=address and f"{address}{path_of(name)}",
+                start=start.of_processor(name),
+                processor=name,
+                process=process,
+            ) as host:
+                answers[name].host = host
+                await hosts.run(name, host)
+
+        await hosts.until_all_end(be_host)
+
+
+class _Hosts:
+    """The hosts of a process, each in a task that first opens what it needs."""
+
+    def __init__(self, processors: Mapping[str, Settings]) -> None:
+        expiration = min(x.leases.expiration for x in processors.values())
+        self.watchdog = Watchdog(expiration, self._in_hand)
+        self._names = [*processors]
+        self._open = dict[str, Host]()
+        self._tasks = dict[str, asyncio.Task[None]]()
+        self._watching: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Ask all to stop in order; asked again, to stop at once. Returns immediately."""
+        self._stopping = True
+        for name, task in self._tasks.items():
+            if name in self._open:
+                self._open[name].stop()
+            else:
+                task.cancel()
+
+    async def run(self, name: str, host: Host) -> None:
+        """Run the host of a processor, which is open now."""
+        self._open[name] = host
+        if self._watching is None:
+            self._watching = asyncio.create_task(self.watchdog.run())
+        if len(self._open) == len(self._names):
+            freeze_startup_objects()
+        await host.run()
+
+    async def until_all_end(self, be_host: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        """Run ``be_host`` for each processor until all have ended, which they do together.
+
+        Raise what the first failed of, or all that failed; ``CancelledError`` where a stop was
+        asked for before any was open.
+        """
+        for name in self._names:
+            self._tasks[name] = asyncio.create_task(self._named(name, be_host))
+        ended = asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await ended
+        finally:
+            if not self._stopping:
+                self.stop()
+            await asyncio.wait(self._tasks.values())
+            if self._watching is not None:
+                self._watching.cancel()
+        failed = [x.exception() for x in self._tasks.values() if not x.cancelled()]
+        errors = [x for x in failed if x is not None]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise BaseExceptionGroup("processors failed", errors)
+        if not self._open:
+            raise asyncio.CancelledError
+
+    async def _named(
+        self, name: str, be_host: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Let all logs of a processor, those of its observer too, and what it fails of, name
+        it.
+        """
+        own = {"processor": name} if name else {}
+        try:
+            with bound_contextvars(**own):
+                await be_host(name)
+        except asyncio.CancelledError as error:
+            if self._stopping:
+                raise
+            what = f"the task of processor {name}" if name else "the main task"
+            raise CancelledByStranger.of_tasks(what, "other code") from error
+        except Exception as error:
+            if name:
+                error.add_note(f"processor {name}")
+            raise
+
+    def _in_hand(self) -> Mapping[str, str]:
+        return {
+            f"{name}: {found}" if name else str(found): position
+            for name, host in self._open.items()
+            for found, position in host.in_hand.items()
+        }
 
 
 def _leave_threads_alone() -> None:

@@ -6,7 +6,7 @@ in seconds.
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from changefeed.leases.fleet import FleetRules
 from changefeed.leases.timing import Timing
 from changefeed.observers.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import absolute
 from changefeed.runtime.secret import HasSecrets
 from changefeed.runtime.settings import (
@@ -39,8 +40,9 @@ from changefeed.runtime.settings import (
     Seconds,
     SecondsOrZero,
     Section,
-    read_settings,
+    read_processors,
 )
+from changefeed.stores.addresses import shared_place
 
 
 class HostSettings(Section):
@@ -315,6 +317,7 @@ class Settings(AllSettings):
     init_command = "changefeed config host"
     foreign_sections = ("pipeline",)
     former = _FORMER
+    of_processors = ("feed", "leases", "observer", "cosmos", "backends")
 
     host: HostSettings = Field(default_factory=HostSettings)
     feed: FeedSettings = Field(default_factory=FeedSettings)
@@ -335,9 +338,51 @@ class Settings(AllSettings):
         )
 
 
-def load_settings(file: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """Merge a TOML file, the environment and nested ``flags`` into settings.
+def load_processors(
+    file: Path | None, flags: Mapping[str, Any], only: Collection[str] = ()
+) -> Mapping[str, Settings]:
+    """Merge a TOML file, the environment and nested ``flags`` into the settings of each
+    processor by its name, or of ``only`` some. Where there is no ``[processors.NAME]``, there
+    is one processor, and its name is empty.
 
-    Raise ``UserError``, which names each setting that is wrong.
+    Raise ``UserError``, which names each setting that is wrong, for a processor that there is
+    not, and for two that keep their leases in one place.
     """
-    return read_settings(Settings, file, flags)
+    found = read_processors(Settings, file, flags)
+    known = ", ".join(filter(None, found))
+    if unknown := sorted({*only} - found.keys()):
+        raise UserError(
+            f"there is no processor {unknown[0]!r}. "
+            + (f"The settings have {known}" if known else "The settings have no [processors]")
+        )
+    _refuse_shared_leases(found)
+    return {name: x for name, x in found.items() if not only or name in only}
+
+
+def load_settings(
+    file: Path | None, flags: Mapping[str, Any], only: Collection[str] = ()
+) -> Settings:
+    """Return the settings of the only processor, or of the one that ``only`` names; see
+    ``load_processors``. Raise ``UserError`` where there are several.
+    """
+    found = load_processors(file, flags, only)
+    if len(found) > 1:
+        raise UserError(
+            f"the settings have several processors: choose one with --processor: "
+            f"{', '.join(found)}"
+        )
+    return next(iter(found.values()))
+
+
+def _refuse_shared_leases(processors: Mapping[str, Settings]) -> None:
+    """Each would take the other's leases for its own."""
+    kept = dict[str, str]()
+    for name, settings in processors.items() if len(processors) > 1 else ():
+        for address in map(shared_place, settings.leases.addresses):
+            other = kept.setdefault(address, name)
+            if other != name and not address.startswith("memory:"):
+                raise UserError(
+                    f"processors {other} and {name} keep their leases in one place, {address}: "
+                    f"set [processors.{name}.leases] address to one of its own, as another "
+                    f"file, or the same store with another fleet or prefix"
+                )

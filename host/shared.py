@@ -1,4 +1,4 @@
-"""What the workers of one host share."""
+"""What the workers of one host share, and what the hosts of one process do."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,6 +18,15 @@ from changefeed.observers.tracing import BatchTracing
 _GIVE_UPS_AT_ONCE = 64
 """A host that stops gives up all its leases: ten thousand calls at once would wait for each
 other for longer than the call timeout, and each would count as one without an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What its hosts share, one for each processor: ``turn`` is to deliver a change alone, as
+    ``care`` does.
+    """
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
+from changefeed.host.shared import Process
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
@@ -132,8 +133,10 @@ async def guest_host(
     meters: MeterProvider | None = None,
     tracers: TracerProvider | None = None,
     address: str = "",
+    processor: str = "",
+    process: Process | None = None,
 ) -> AsyncIterator[Host]:
-    """Yield a host in somebody's program; see ``open_host``."""
+    """Yield a host in somebody's program; see ``open_host`` and ``wire_host``."""
     config = settings.observer
     make = find_observer(config) if observer is None else adapt(observer, config.options)
     with (
@@ -151,6 +154,8 @@ async def guest_host(
             leases=leases,
             address=address,
             name="" if observer is None else spelled(observer),
+            processor=processor,
+            process=process,
         ) as host:
             try:
                 yield host
@@ -172,12 +177,18 @@ async def wire_host(
     address: str = "",
     name: str = "",
     start: ChildStart | None = None,
+    processor: str = "",
+    process: Process | None = None,
 ) -> AsyncIterator[Host]:
     """Open what is given, or what the settings name, and yield a host over it; see
     ``open_host``. Without ``tracers`` there are no spans, and nothing is spent on them.
-    ``name`` is that of an observer that the settings do not name.
+    ``name`` is that of an observer that the settings do not name. Of several processors in a
+    process, ``processor`` is the name of this one, and ``process`` what they share.
     """
-    events = HostEvents(HostName(settings.host.name), meters.get_meter("changefeed"))
+    # A meter of its own: the gauges of a second host would be dropped as known already.
+    own = {"processor": processor} if processor else None
+    meter = meters.get_meter("changefeed", attributes=own)
+    events = HostEvents(HostName(settings.host.name), meter, processor=processor)
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     retrier, patience = Retrier(events, random), Patience(_PATIENCE)
     async with AsyncExitStack() as stack:
@@ -225,6 +236,7 @@ async def wire_host(
             tracing=None if tracers is None else _tracing(settings, read_from, tracers),
             events=events,
             address=address,
+            process=process,
             start=start,
             registry=registry,
             random=random,

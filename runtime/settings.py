@@ -2,14 +2,19 @@
 
 A value is taken from the first place that has it: the command line, the environment, the
 TOML file, the default. Settings are plain values: only ``read_settings`` looks anywhere.
+
+A process may have several processors, ``[processors.NAME]``. In each place, what is said for a
+processor goes before what is said for all of them.
 """
 
 import logging
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +28,7 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -49,6 +55,11 @@ _MAX_BYTES = 2**20
 
 _OF_OTHERS = ("broker",)
 """Sections in the environment that are of other processes than the one that looks."""
+
+PROCESSORS = "processors"
+_PROCESSOR = re.compile("[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+_MAX_NAME = 63
+_MIN_PARTS = 3  # of a name in the environment: processor, section, setting
 
 SecondsOrZero = Annotated[
     float,
@@ -114,6 +125,8 @@ class AllSettings(Section):
     """Sections in the environment that are another process's."""
     former: ClassVar[Mapping[str, str]] = {}
     """Names that people may know and that nobody sets any more: what takes their place."""
+    of_processors: ClassVar[tuple[str, ...]] = ()
+    """Sections that each of several processors may have for itself."""
 
 
 SettingsT = TypeVar("SettingsT", bound=AllSettings)
@@ -122,51 +135,159 @@ SettingsT = TypeVar("SettingsT", bound=AllSettings)
 def read_settings(
     model: type[SettingsT], file: Path | None, flags: Mapping[str, Any]
 ) -> SettingsT:
-    """Merge a TOML file, the environment and nested ``flags`` into settings.
+    """Merge a TOML file, the environment and nested ``flags`` into the settings of a process
+    that has no processors; see ``read_processors``.
+    """
+    assert not model.of_processors, "what has several processors has no one settings"
+    return read_processors(model, file, flags)[""]
+
+
+def read_processors(
+    model: type[SettingsT], file: Path | None, flags: Mapping[str, Any]
+) -> Mapping[str, SettingsT]:
+    """Merge a TOML file, the environment and nested ``flags`` into the settings of each
+    processor by its name; where none is named there is one, and its name is empty.
 
     Raise ``UserError``, which names each setting that is wrong, with the place it is from.
     """
-    found_in_file = {} if file is None else _read(file, model.init_command)
-    foreign = (*model.foreign_sections, *_OF_OTHERS)
+    reading = _Reading(model, {} if file is None else _read(file, model.init_command), flags)
+    foreign = (*model.foreign_sections, *_OF_OTHERS, PROCESSORS)
     if unknown := unknown_variables(model, os.environ, model.prefix, foreign):
         raise UserError("; ".join(unknown))
-    for text in misspelled_variables(model, os.environ, model.prefix):
-        _log.warning(text)
-    try:
-        read = _reader(model, found_in_file)(**flags)
-    except ValidationError as error:
-        sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
-        lines = ["wrong settings", *wrong_settings(model, error, sources, model.former)]
-        raise UserError("\n  ".join(lines)) from None
-    except (SettingsError, RecursionError) as error:
-        lines = not_json(model, os.environ, model.prefix)
-        raise UserError(
-            "; ".join(lines) or f"the environment has no settings: {error}"
-        ) from error
-    return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
+    names = reading.processors()
+    for prefix in (model.prefix, *(reading.prefix(x) for x in names)):
+        for text in misspelled_variables(model, os.environ, prefix):
+            _log.warning(text)
+    found, wrong = dict[str, SettingsT](), list[str]()
+    for name in names or ("",):
+        try:
+            found[name] = reading.settings(name)
+        except ValidationError as error:
+            sources = Sources(
+                flags=flags,
+                environ=os.environ,
+                prefix=model.prefix,
+                file=file,
+                in_file=reading.file,
+                processor=(PROCESSORS, name) if name else (),
+            )
+            wrong += wrong_settings(model, error, sources, model.former)
+        except (SettingsError, RecursionError) as error:
+            prefixes = (model.prefix, *map(reading.prefix, names))
+            example = f"{model.prefix}LOG__LEVEL=debug"
+            lines = [
+                x
+                for prefix in prefixes
+                for x in not_json(model, os.environ, prefix, example=example)
+            ]
+            raise UserError(
+                "; ".join(lines) or f"the environment has no settings: {error}"
+            ) from error
+    if wrong:
+        raise UserError("\n  ".join(dict.fromkeys(("wrong settings", *wrong))))
+    return found
 
 
-def _reader(model: type[SettingsT], from_file: dict[str, Any]) -> type[BaseSettings]:
-    """Return the class that looks for the fields of ``model`` in all places."""
+class _Reading(Generic[SettingsT]):
+    """The places where settings are. What they say for all processors is one mapping each."""
 
-    class Reader(model, BaseSettings):  # type: ignore[misc, valid-type]
-        model_config = SettingsConfigDict(
-            env_prefix=model.prefix, env_nested_delimiter="__", extra="forbid"
-        )
+    def __init__(
+        self, model: type[SettingsT], file: Mapping[str, Any], flags: Mapping[str, Any]
+    ) -> None:
+        self.file = file
+        self._model = model
+        self._flags = flags
 
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            del dotenv_settings, file_secret_settings
-            return (init_settings, env_settings, InitSettingsSource(settings_cls, from_file))
+    def prefix(self, processor: str) -> str:
+        """Return what the variables of a processor in the environment begin with."""
+        return f"{self._model.prefix}{PROCESSORS}__{processor.replace('-', '_')}__".upper()
 
-    return Reader
+    def processors(self) -> Collection[str]:
+        """Return the names of processors that the file, the command line or the environment
+        has. Raise ``UserError`` for one that cannot be, or has what no processor has.
+        """
+        found = dict[str, None]()
+        if not self._model.of_processors:
+            return found
+        for place in (self.file, self._flags):
+            sections = place.get(PROCESSORS, {})
+            if not isinstance(sections, Mapping):
+                raise UserError(f"{PROCESSORS}: write a section for each, as [processors.NAME]")
+            for name, given in sections.items():
+                self._check(name, given)
+                found[name] = None
+        known = {self.prefix(x) for x in found}
+        found |= {x: None for x in self._in_environment() if self.prefix(x) not in known}
+        for name in found:
+            of = self.prefix(name)
+            if unknown := unknown_variables(self._model, os.environ, of, ()):
+                raise UserError("; ".join(unknown))
+        return found
+
+    def _in_environment(self) -> Iterator[str]:
+        begin = f"{self._model.prefix}{PROCESSORS}".upper()
+        for variable in sorted(os.environ):
+            of_all, *parts = variable.upper().split("__")
+            if of_all != begin:
+                continue
+            if len(parts) < _MIN_PARTS:
+                raise UserError(
+                    f"the environment has {variable}: set each setting of a processor by "
+                    f"itself, as {begin}__NAME__FEED__ADDRESS"
+                )
+            name, section, *_ = (x.lower() for x in parts)
+            self._check(name, {section: None})
+            yield name
+
+    def _check(self, name: str, given: object) -> None:
+        if not _PROCESSOR.fullmatch(name) or len(name) > _MAX_NAME:
+            raise UserError(
+                f"{name!r} cannot be the name of a processor: take up to {_MAX_NAME} small "
+                f"letters and digits, a letter first, with single - and _ between them, as in "
+                f"orders-to-search"
+            )
+        known = self._model.of_processors
+        if not isinstance(given, Mapping):
+            raise UserError(f"{PROCESSORS}.{name} should be a section: [{PROCESSORS}.{name}]")
+        if unknown := sorted(given.keys() - {*known}):
+            raise UserError(
+                f"{PROCESSORS}.{name}.{unknown[0]}: a processor has no such section for "
+                f"itself. Known: {', '.join(known)}; what the process has once is at the top"
+            )
+
+    def settings(self, processor: str) -> SettingsT:
+        """Return what is set for a processor, or for all."""
+        model, flags, file = self._model, self._flags, self.file
+        prefix = self.prefix(processor)
+
+        def init(place: Mapping[str, Any], of: str = "") -> InitSettingsSource:
+            own = place.get(PROCESSORS, {}).get(of, {}) if of else place
+            hidden = PROCESSORS if model.of_processors else None
+            return InitSettingsSource(Reader, {x: own[x] for x in own if x != hidden})
+
+        class Reader(model, BaseSettings):  # type: ignore[misc, valid-type]
+            model_config = SettingsConfigDict(
+                env_prefix=model.prefix, env_nested_delimiter="__", extra="forbid"
+            )
+
+            @classmethod
+            def settings_customise_sources(
+                cls,
+                settings_cls: type[BaseSettings],
+                init_settings: PydanticBaseSettingsSource,
+                env_settings: PydanticBaseSettingsSource,
+                dotenv_settings: PydanticBaseSettingsSource,
+                file_secret_settings: PydanticBaseSettingsSource,
+            ) -> tuple[PydanticBaseSettingsSource, ...]:
+                del init_settings, dotenv_settings, file_secret_settings
+                own_variables = EnvSettingsSource(settings_cls, env_prefix=prefix)
+                own = [init(flags, processor), own_variables, init(file, processor)]
+                of_all = [init(flags), env_settings, init(file)]
+                each = zip(own, of_all, strict=True)
+                return tuple(of_all if not processor else chain.from_iterable(each))
+
+        read = Reader()
+        return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
 
 
 def _read(file: Path, init_command: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, time
 from difflib import get_close_matches
 from itertools import groupby, takewhile
@@ -36,23 +36,42 @@ class Sources:
     environ: Mapping[str, str]
     prefix: str
     file: Path | None
+    in_file: Mapping[str, Any] = field(default_factory=dict)
+    processor: Name = ()
+    """What the names of settings of one of several processors begin with."""
 
-    def of(self, name: Name) -> str:
-        """Say where the value of a setting comes from. A list comes from one place whole."""
-        name = _before_a_number(name)
-        if _has(self.flags, name):
-            return "the command line"
+    def find(self, name: Name) -> tuple[Name, str]:
+        """Return the whole name that a setting has where its value comes from, and say where
+        that is. A list comes from one place whole.
+        """
+        within = _before_a_number(name)
+        own = (*self.processor, *within)
+        for place in (self._in_flags, self._in_environment, self._in_file):
+            for whole in dict.fromkeys((own, within)):
+                if (source := place(whole)) is not None:
+                    return (*whole, *name[len(within) :]), source
+        return name, "the defaults" if self.file is None else str(self.file)
+
+    def _in_flags(self, name: Name) -> str | None:
+        return "the command line" if _has(self.flags, name) else None
+
+    def _in_file(self, name: Name) -> str | None:
+        return str(self.file) if _has(self.in_file, name) else None
+
+    def _in_environment(self, name: Name) -> str | None:
         by_upper = {x.upper(): x for x in sorted(self.environ)}
         whole = self.variable(name)
         within = next((x for x in by_upper if x.startswith(f"{whole}__")), whole)
         for upper in (whole, within, *(self.variable(x) for x in _sections_of(name))):
             if variable := by_upper.get(upper):
                 return variable
-        return "the defaults" if self.file is None else str(self.file)
+        return None
 
     def variable(self, name: Name) -> str:
         """Return the name that a setting has in the environment."""
-        return self.prefix + "__".join(name).upper()
+        own = self.processor if name[: len(self.processor)] == self.processor else ()
+        parts = [x.replace("-", "_") for x in own]  # the name of a processor may have them
+        return self.prefix + "__".join((*parts, *name[len(own) :])).upper()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +94,13 @@ def wrong_settings(
     return [_line(name, list(errors), sources, of_model) for name, errors in by_name]
 
 
-def not_json(model: type, environ: Mapping[str, str], prefix: str) -> list[str]:
-    """Return a line for each variable of a list, a table or a section that is no JSON."""
-    forms = {
-        x.path: f"Set single values, as in {prefix}LOG__LEVEL=debug" for x in sections(model)
-    }
+def not_json(
+    model: type, environ: Mapping[str, str], prefix: str, *, example: str
+) -> list[str]:
+    """Return a line for each variable of a list, a table or a section that is no JSON.
+    ``example`` is the variable of a single value.
+    """
+    forms = {x.path: f"Set single values, as in {example}" for x in sections(model)}
     for name, entry in entries(model).items():
         if entry.is_list:
             forms[name] = 'A list is written as ["a", "b"]'
@@ -190,10 +211,12 @@ def _line(
     sources: Sources,
     of_model: _Names,
 ) -> str:
-    name, source = ".".join(path), sources.of(path)
+    whole, source = sources.find(path)
+    name = ".".join(whole)
     in_list = _before_a_number(path) != path
     if errors[0]["type"] == "extra_forbidden":
-        return f"{name} (from {source}): {_why_unknown(name, of_model, in_list=in_list)}"
+        why = _why_unknown(".".join(path), of_model, in_list=in_list)
+        return f"{name} (from {source}): {why}"
     if errors[0]["type"] == "missing":
         if in_list:
             return f"{name} (from {source}): it is required, and missing"

@@ -1,4 +1,4 @@
-"""``changefeed run``: this process is one host, or supervises several."""
+"""``changefeed run``: this process is a host of each processor, or supervises several such."""
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Processes, StopAtEof, with_flags
@@ -12,15 +12,18 @@ def run(
     """Run one host: share the ranges of a feed with the other hosts of the fleet.
 
     SIGTERM or Ctrl-C stops it in an orderly way, a second one at once. Settings come from
-    these flags, from the environment (CHANGEFEED_LEASES__EXPIRATION=20) and from a file.
+    these flags, from the environment (CHANGEFEED_LEASES__EXPIRATION=20) and from a file. Where
+    they have [processors.NAME], one process is a host of each, or of those that --processor
+    names; all stop together, and one that fails stops the others.
+
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
     With --processes, a host that dies is started again, and the worst code is that of all.
     """
     from changefeed.cli.hosts import run_several
-    from changefeed.host.run import run_host
+    from changefeed.host.run import run_hosts
 
     with exit_on_error():
         if processes is None:
-            run_host(flags.settings(), stop_at_eof=stop_at_eof)
+            run_hosts(flags.each_settings(), stop_at_eof=stop_at_eof)
         else:
-            run_several(flags, flags.settings(), processes)
+            run_several(flags, flags.each_settings(), processes)

@@ -1,6 +1,6 @@
 """The page of one host: what it knows, served with its other endpoints."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -24,7 +24,8 @@ _EVERY = 2.0
 
 class HostPage:
     """``host`` returns the host once there is one: the page is served from before. ``make``
-    makes observers that dead letters are replayed to; without one, the settings name it.
+    makes observers that dead letters are replayed to; without one, the settings name it. The
+    page of a ``processor`` links to those of the other ``processors`` of its process.
     """
 
     def __init__(
@@ -33,6 +34,8 @@ class HostPage:
         make: ObserverFactory | None = None,
         *,
         acts: bool = True,
+        processor: str = "",
+        processors: Sequence[str] = (),
     ) -> None:
         self._host = host
         self._make = make
@@ -41,6 +44,7 @@ class HostPage:
         self._peers: Peers | None = None
         self._watch = StatusWatch(self._seen)
         self._source: PageSource | None = None
+        self._processor, self._processors = processor, processors
         self.stream = EventStream(self._look, every=_EVERY)
         self.page = Page(self.stream)
 
@@ -62,7 +66,12 @@ class HostPage:
         status = await self._watch.look(max_age=0)
         if self._source is None:
             self._source = PageSource(
-                host.settings, self._peers, me=host.name, acts=lambda: self._access.acts
+                host.settings,
+                self._peers,
+                me=host.name,
+                acts=lambda: self._access.acts,
+                processor=self._processor,
+                processors=self._processors,
             )
         return await self._source.state(status, is_watched=self.stream.is_watched)
 

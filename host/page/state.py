@@ -23,7 +23,8 @@ _REST, _REST_FOR_EACH_SECOND = 10.0, 100.0
 class PageState(msgspec.Struct, frozen=True, kw_only=True):
     """What the page shows. ``me`` is the host that serves it, empty where none does. ``acts``
     says whether the page can do anything, for those who have the token. ``letters`` is how many
-    dead letters there are, ``None`` if that is not known.
+    dead letters there are, ``None`` if that is not known. ``processors`` are those of the
+    process, each with a page beside this one, of ``processor``.
     """
 
     status: FleetStatus
@@ -31,6 +32,8 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     acts: bool = False
     letters: int | None = None
     pipelines: Sequence[TableSeen] = ()
+    processor: str = ""
+    processors: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
         """Return all of it in one, under the names of ``changefeed status --json``."""
@@ -51,12 +54,19 @@ class PageSource:
     """Adds to a status what the page shows beside it. ``acts`` says whether anyone may act."""
 
     def __init__(
-        self, settings: Settings, peers: Peers | None, *, me: str, acts: Callable[[], bool]
+        self,
+        settings: Settings,
+        peers: Peers | None,
+        *,
+        me: str,
+        acts: Callable[[], bool],
+        **of_process: Any,
     ) -> None:
         self._pipelines = settings.web.pipelines
         self._peers = peers
         self._me = me
         self._acts = acts
+        self._of_process = of_process
         self._counting = LetterCount(settings)
         self._letters: int | None = None
         self._tables: Sequence[TableSeen] = ()
@@ -73,6 +83,7 @@ class PageSource:
             acts=self._acts(),
             letters=self._letters,
             pipelines=self._tables,
+            **self._of_process,
         )
 
 

@@ -32,6 +32,8 @@ def _settings(toml: str | None = "", sets: list[str] | None = None, **environ: s
     return case
 
 
+_TWO: Final = "[processors.a.leases]\naddress = 'sqlite:/a'\n[processors.b]\n"
+
 for _cause, _case in {
     "settings that are wrong in a file, a variable and a flag": _settings(
         "[feed]\npage_size = 0", ["leases.expiration=-5"], WEB__PORT="eighty"
@@ -39,6 +41,14 @@ for _cause, _case in {
     "a start without a zone": _settings(sets=["feed.start=2026-01-31"]),
     "a setting with a typo": _settings(sets=["leases.expiraton=5"]),
     "a setting that follows from another": _settings(sets=["leases.renew_interval=20"]),
+    "several processors where one is meant": _settings(_TWO + "leases.address = 'sqlite:/b'"),
+    "a processor that keeps its leases where another does": _settings(
+        f"{_TWO}leases.address = 'sqlite:/a'"
+    ),
+    "a wrong setting of a processor": _settings("[processors.a.feed]\npage_size = 0"),
+    "a section that no processor has": _settings("[processors.a.web]\nport = 1"),
+    "a name that no processor can have": _settings("[processors.'A b'.feed]"),
+    "a processor in the environment as a whole": _settings(PROCESSORS__A="{}"),
     "a list where a number is wanted": _settings("[leases]\nexpiration = [1]"),
     "a truth where a number is wanted": _settings("[leases]\nexpiration = true"),
     "a number where a section is wanted": _settings("leases = 5"),

@@ -216,11 +216,21 @@ function showLineage() {
   byId("lineage-picture").replaceChildren(picture);
 }
 
+function showProcessors(view) {
+  const place = byId("processors");
+  if (place.childNodes.length || !view.processors?.length) return;
+  place.hidden = false;
+  const link = (name) => el("a", { href: `../${name}/`, "aria-current": name === view.processor ? "page" : null }, name);
+  place.append(...view.processors.flatMap((name) => [link(name), " "]));
+}
+
 function show() {
   const view = state.view;
   if (!rangeTable) makeRangeTable();
-  setText(byId("title"), view.me ? `Changefeed Host ${view.me}` : "Changefeed fleet");
-  document.title = `${view.me || "fleet"}: Changefeed Host`;
+  const title = [view.me, view.processor].filter(Boolean).join(" ");
+  setText(byId("title"), title ? `Changefeed Host ${title}` : "Changefeed fleet");
+  document.title = `${title || "fleet"}: Changefeed Host`;
+  showProcessors(view);
   setText(byId("places"), `${view.feed}, leases in ${view.leases}`);
   showTotals(view);
   showTroubles(view);

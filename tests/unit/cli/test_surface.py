@@ -10,7 +10,7 @@ from changefeed.cli.app import app
 
 SHARED = {
     *("--config", "--set", "--feed", "--leases", "--observer", "--option", "--directory"),
-    "--help",
+    *("--help", "--processor"),
 }
 
 

@@ -200,7 +200,7 @@ class Owned:
 async def test_a_change_that_is_blamed_is_not_noted_again_so_other_calls_can_note_theirs() -> (
     None
 ):
-    owned, care = Owned(), Care(Retrier(HostEvents(HostName("a")), Random(0)))
+    owned, care = Owned(), Care(Retrier(HostEvents(HostName("a")), Random(0)), asyncio.Lock())
     blames = []
     for n in (3, 4):
         alone = care.alone(make.change(n), cast("Any", owned), Drain(), cast("Any", None))

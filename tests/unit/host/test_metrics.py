@@ -93,3 +93,21 @@ def test_a_range_that_no_host_reads_is_shown_until_it_is_read_again() -> None:
         assert {k: v for k, v in found.items() if k[0] == "changefeed_lag"} == {of_r0: 9}
         events.listed_unread({})
         assert of_r0 not in samples(registry)
+
+
+def test_the_processors_of_a_process_count_side_by_side_and_each_line_says_whose_it_is() -> (
+    None
+):
+    with own_metrics("changefeed", "anna") as (meters, registry):
+        for n, name in enumerate(("orders", "to-search")):
+            meter = meters.get_meter("changefeed", attributes={"processor": name})
+            events = HostEvents(HostName("anna"), meter, processor=name)
+            events.listed_unread({R0: "paused"})
+            events.lag(R0, Lag(n + 1, None))
+            events.renewed()
+        found = samples(registry)
+    for n, name in enumerate(("orders", "to-search")):
+        own = ("processor", name)
+        of_r0 = (own, ("range", "r0"), ("state", "paused"))
+        assert found["changefeed_lease_renewals_total", (own,)] == 1
+        assert found["changefeed_lag", of_r0] == n + 1
