@@ -57,11 +57,9 @@ class Checkpointer:
         self.progress = Progress(owned.stored, feed.position_after)
         self.failures: Callable[[], Mapping[int, int]] = dict
         """Returns what counts against the first changes of keys."""
-        self._moved = False  # since the last that was said
-        self._said = 0
-        self._written = 0
-        self._changes = 0  # done since the last position that was said
-        self._changes_unwritten = 0  # done before that, and not known to be stored
+        self._done = 0  # how many changes, and pages without any
+        self._said = 0  # of these, what is to be written
+        self._written = 0  # and what is stored
         self._due_since = self._clock()
         self._runs = False
         self._stopped = False
@@ -83,8 +81,7 @@ class Checkpointer:
     @property
     def at_rest(self) -> bool:
         """Whether everything that was delivered is done, and stored."""
-        is_written = self._written == self._said and not self._moved
-        return is_written and not self.progress.unacknowledged
+        return self._written == self._done and not self.progress.unacknowledged
 
     def once_done(self, changes: Sequence[Change]) -> Checkpoint:
         """Return what will be done once these are."""
@@ -100,14 +97,14 @@ class Checkpointer:
 
     def returned(self, changes: Sequence[Change]) -> None:
         """Count what the observer returned from as done."""
-        self._count(self.progress.done(changes))
+        self._done += self.progress.done(changes)
         if self._is_due():
             self.advance()
 
     def acknowledge(self, changes: Sequence[Change]) -> bool:
         """Count changes as done, in whatever order; return whether one of them was not."""
         count = self.progress.done(changes)
-        self._count(count)
+        self._done += count
         if count:
             self.advance()
         return count > 0
@@ -119,14 +116,10 @@ class Checkpointer:
         """
         before = self.progress.end
         left = self.progress.read(changes, end)
-        self._moved = self._moved or (not left and self.progress.end != before)
+        self._done += not left and self.progress.end != before
         if not changes:
             self.advance()
         return left
-
-    def _count(self, changes: int) -> None:
-        self._moved = self._moved or changes > 0
-        self._changes += changes
 
     def _is_due(self) -> bool:
         """Return whether policy has what was reached written now."""
@@ -147,31 +140,25 @@ class Checkpointer:
         until everything else is stored.
         """
         changes += self.progress.unacknowledged
-        while 0 < self._changes + self._changes_unwritten > limit - changes:
+        while 0 < self._done - self._written + self.progress.uncovered > limit - changes:
             self.advance()
             if self._written == self._said:
-                break  # the position has not moved: nothing to write makes room
+                break  # nothing to write makes room
             self._urgent.set()
             await self._progress.wait()
 
-    def advance(self) -> int:
-        """Have what was reached written soon; return its number for ``written``."""
-        if self._moved:
-            self._moved = False
-            self._changes_unwritten += self._changes
-            self._changes = 0
-            self._said += 1
-            assert self._written < self._said, "what was just said cannot be stored yet"
+    def advance(self) -> None:
+        """Have what was reached written soon."""
+        if self._said < self._done:
+            self._said = self._done
             if not self._runs and not self._stopped:
                 self._runs = True
                 self._start(self._write_all())
-        return self._said
 
-    async def written(self, number: int | None = None) -> None:
-        """Wait until that position, or a later one, is stored. Default: the last one."""
-        number = self._said if number is None else number
-        assert number <= self._said, f"position {number} is waited for, of {self._said}"
-        while self._written < number:
+    async def written(self) -> None:
+        """Wait until all is stored that is to be written by now."""
+        wanted = self._said
+        while self._written < wanted:
             self._urgent.set()
             await self._progress.wait()
 
@@ -191,19 +178,14 @@ class Checkpointer:
         self._runs = False
 
     async def _write(self) -> None:
-        wanted, number = self.reached, self._said
-        changes = max(0, self._changes_unwritten - self.progress.uncovered)
-        assert number > self._written, f"position {number} of {self._owned.range_id!r} again"
+        wanted, said = self.reached, self._said
+        assert said > self._written, f"{wanted} of {self._owned.range_id!r} again"
         self._idle.clear()
         if wanted != self._owned.stored:
             await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
         self._events.checkpointed(self._owned.range_id, wanted.position)
-        self._written = number
-        self._changes_unwritten -= changes
-        assert self._changes_unwritten >= 0, (
-            f"{self._owned.range_id!r}: {changes} changes were stored, more than were done"
-        )
+        self._written = said
         self._progress.set()
         self._progress.clear()
 

@@ -199,9 +199,6 @@ class Delivery:
                 reason = await self._deliver(observers)
             finally:
                 await observers.end()
-        except ObserverFailed:
-            reason = self._drain.reason or CloseReason.FAILED
-            raise
         except ObserverStuck as error:
             self.stuck = True
             self._events.observer_stuck(self._owned.range_id, error)

@@ -154,7 +154,9 @@ class RangeObservers:
         calls = [x.call for x in self.hands if x.call is not None]
         for x in self.hands:
             x.call = None
-        await _cancelled(calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
         _raise_stuck(calls)
 
     async def _hand_over(self, hand: Hand, batch: Batch) -> None:
@@ -290,29 +292,17 @@ def _killed_text(change: Change, blame: Blame) -> str:
 async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Wait until all have ended; then raise what the first of them raised.
 
-    Not a ``TaskGroup``, which would cancel the others, and keep a second cancellation,
-    the one that gives up a plain call, to itself. Each of them is passed on, and the calls are
-    waited for until each has ended or is left behind.
+    Not a ``TaskGroup``, which would cancel the others, and keep a second cancellation, the one
+    that gives up a plain call, to itself. Each of them is passed on by ``gather``, and the
+    calls are waited for until each has ended or is left behind.
     """
     tasks = [asyncio.create_task(x) for x in calls]
     try:
-        await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
-        await _cancelled(tasks)
         _raise_stuck(tasks)
         raise
     _raise_first(tasks)
-
-
-async def _cancelled(tasks: "Sequence[asyncio.Task[None]]") -> None:
-    for task in tasks:
-        task.cancel()
-    try:
-        if tasks:
-            await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        await _cancelled(tasks)
-        raise
 
 
 def _raise_stuck(tasks: "Iterable[asyncio.Task[None]]") -> None:

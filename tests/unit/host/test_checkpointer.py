@@ -54,10 +54,10 @@ async def writing(slow: Slow, **settings: Any) -> AsyncIterator[Checkpointer]:
         await checkpoints.stop()
 
 
-def reach(checkpoints: Checkpointer, position: str) -> int:
+def reach(checkpoints: Checkpointer, position: str) -> None:
     batch = [make.change(int(position))]
     checkpoints.returned(checkpoints.read(batch, Position(position)))
-    return checkpoints.advance()
+    checkpoints.advance()
 
 
 async def test_of_the_positions_said_meanwhile_only_the_newest_is_written() -> None:
@@ -75,12 +75,13 @@ async def test_of_the_positions_said_meanwhile_only_the_newest_is_written() -> N
 
 async def test_a_write_under_way_does_not_count_for_what_was_said_after_it() -> None:
     async with writing(Slow()) as checkpoints:
-        first = reach(checkpoints, "1")
+        reach(checkpoints, "1")
+        first = asyncio.create_task(checkpoints.written())
         await asyncio.sleep(1)
-        second = reach(checkpoints, "2")
-        await checkpoints.written(first)
+        reach(checkpoints, "2")
+        await first
         assert asyncio.get_running_loop().time() == 5
-        await checkpoints.written(second)
+        await checkpoints.written()
         assert asyncio.get_running_loop().time() == 10
 
 
