@@ -325,10 +325,6 @@ class BrokerCore:
         except RowDamaged as error:
             raise FeedUnavailable(f"the end of a range cannot be read: {error}") from error
 
-    def identity(self, collection: str) -> str:
-        """Return the identity of a collection; waits for nothing."""
-        return self.catalog.collection(collection).identity
-
     def shown(self, collection: str) -> Topology:
         """Return a collection as the newest catalog here says."""
         return topology_of(self.catalog, collection)
@@ -362,7 +358,7 @@ class BrokerCore:
     async def _follow(self) -> None:
         """Wait until the newest catalog is followed: then what it opens here takes records."""
         until = asyncio.get_running_loop().time() + self.settings.catalog_interval
-        while self.writer.followed < self.catalog.number:
+        while self.writer.followed is not self.catalog:
             if not await self.writer.changed.wait(until):
                 return
 
@@ -376,7 +372,7 @@ class BrokerCore:
         try:
             known = self.ranges.of(collection)
         except CollectionUnknown:
-            await self.catalogs.refresh()
+            await self.catalogs.find(collection)
             known = self.ranges.of(collection)
         if not all(known.has(x) for x in partitions):
             await self.catalogs.refresh()

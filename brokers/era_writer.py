@@ -45,8 +45,8 @@ class EraWriter:
         self._settings = settings
         self._readers = readers
         self._wall_us = wall_us
-        self.followed = 0
-        """The number of the catalog that this was last adapted to."""
+        self.followed: Catalog | None = None
+        """The catalog that this was last adapted to."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def writer(self, era: int) -> RowWriter | None:
@@ -55,11 +55,11 @@ class EraWriter:
         return row if row is not None and row.place.era == era and row.is_open else None
 
     def follow(self, catalog: Catalog, tasks: asyncio.TaskGroup) -> None:
-        """Adapt to a catalog; call it with each that is newer."""
+        """Adapt to the newest catalog, also where it has another collection only."""
         era = catalog.era
-        if catalog.number <= self.followed:
+        if catalog is self.followed:
             return
-        self.followed = catalog.number
+        self.followed = catalog
         if era is None:
             return
         if self.row is not None and self.row.place.era < era.number:

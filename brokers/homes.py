@@ -69,6 +69,8 @@ class HomeWarmer:
         era = catalog.era
         if era is None or era.state != "open" or era.number == self._warmed:
             return
+        await self._catalogs.find_all()
+        catalog = self._catalogs.newest
         room = self._settings.cache_bytes
         since = self._warmed or era.number - 1
         for collection, partition in coming_home(catalog, self._name, since):

@@ -10,7 +10,7 @@ import uuid
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.transitions import (
-    with_collection,
+    new_collection,
     with_merge,
     with_retention,
     with_split,
@@ -24,31 +24,28 @@ async def create_collection(
 ) -> Collection:
     """Create a collection; its number of parts is for good. Refuse a name that is taken."""
     identity, now_us = uuid.uuid4().hex, time.time_ns() // 1000
-    catalog = await catalogs.change(
-        lambda x: with_collection(x, name, parts=parts, identity=identity, now_us=now_us)
-    )
-    return catalog.collection(name)
+    catalog = await catalogs.refresh()
+    new = new_collection(catalog, name, parts=parts, identity=identity, now_us=now_us)
+    await catalogs.create(new)
+    return new
 
 
-async def split(
-    catalogs: CatalogStore, name: str, range_id: RangeId | None = None
-) -> Collection:
+async def split(catalogs: CatalogStore, name: str, range_id: RangeId | None = None) -> None:
     """Cut one open partition, or all of a collection, in halves; a new era follows."""
-    return (await catalogs.change(lambda x: with_split(x, name, range_id))).collection(name)
+    await catalogs.find(name)
+    await catalogs.change(lambda x: with_split(x, name, range_id))
 
 
-async def merge(
-    catalogs: CatalogStore, name: str, range_id: RangeId | None = None
-) -> Collection:
+async def merge(catalogs: CatalogStore, name: str, range_id: RangeId | None = None) -> None:
     """Make one of an open partition and the next in its part, or pair by pair of all."""
-    return (await catalogs.change(lambda x: with_merge(x, name, range_id))).collection(name)
+    await catalogs.find(name)
+    await catalogs.change(lambda x: with_merge(x, name, range_id))
 
 
 async def retain(
     catalogs: CatalogStore, name: str, *, seconds: float | None, bytes_: int | None
-) -> Collection:
+) -> None:
     """Keep records for so many seconds, or so many bytes of them; ``None``: for ever."""
-    catalog = await catalogs.change(
-        lambda x: with_retention(x, name, seconds=seconds, bytes_=bytes_)
+    await catalogs.change_collection(
+        name, lambda x: with_retention(x, seconds=seconds, bytes_=bytes_)
     )
-    return catalog.collection(name)

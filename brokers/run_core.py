@@ -122,7 +122,7 @@ async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
     while True:
         core.writer.follow(core.catalog, tasks)
         await core.catalogs.refresh()
-        if core.writer.followed == core.catalog.number:
+        if core.writer.followed is core.catalog:
             return
 
 

@@ -290,7 +290,8 @@ class BrokerServer:
     async def _checked(self, request: web.Request) -> str:
         """Return the collection, if it is the one that the client means."""
         collection, log = collection_of(request), request.query.get("log")
-        if log is not None and log != await self._identity(collection):
+        identity = await self._identity(collection)
+        if log not in (None, identity):
             raise Refused(
                 409,
                 "foreign",
@@ -300,15 +301,8 @@ class BrokerServer:
         return collection
 
     async def _identity(self, collection: str) -> str:
-        """Return the identity of a collection, which may be newer than our catalog.
-
-        Asked with each append and read: so it looks at no partition.
-        """
-        try:
-            return self._core.identity(collection)
-        except CollectionUnknown:
-            await self._core.catalogs.refresh()
-        return self._core.identity(collection)
+        """Return the identity of a collection, which may be new to us."""
+        return (await self._core.catalogs.find(collection)).identity
 
     async def _storage(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from benchmarks.result import Result
 from changefeed.feeds.brokers.catalog import (
@@ -23,8 +24,8 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
+    new_collection,
     open_first_era,
-    with_collection,
 )
 
 from .names import COLLECTION, PARTS
@@ -48,9 +49,9 @@ def measured() -> Sequence[Result]:
 def split_catalog() -> Catalog:
     """Return a catalog with one era that is open, of 3,072 partitions."""
     catalog = first_catalog(Cluster(identity=_IDENTITY))
-    catalog = with_collection(catalog, COLLECTION, parts=PARTS, identity="1", now_us=0)
-    reshaping = msgspec.structs.replace(catalog, reshaping={COLLECTION: _CUTS})
-    return open_first_era(reshaping, _ROWS, 0)
+    new = new_collection(catalog, COLLECTION, parts=PARTS, identity="1", now_us=0)
+    catalog = replace(catalog, collections=(new,), reshaping={COLLECTION: _CUTS})
+    return open_first_era(catalog, _ROWS, 0)
 
 
 def next_era(catalog: Catalog) -> Catalog:

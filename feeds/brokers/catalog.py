@@ -1,4 +1,4 @@
-"""The catalog of a cluster: its collections, eras and brokers. Frozen.
+"""The catalog of a cluster: its eras and brokers, and collections beside it. Frozen.
 
 It is one object, ``catalog``: eight hexadecimal digits (the CRC-32 of what follows), a line
 feed, and JSON. To change it is to replace the version that was read; where that is not there
@@ -20,7 +20,7 @@ from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown
 from changefeed.feeds.feed import RangeId
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """The only format that is read and written. Lower numbers were never released."""
 MAX_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
@@ -83,8 +83,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     """A logical topic or table. It has partitions from the era ``since`` on.
 
     ``retain_seconds`` and ``retain_bytes`` are ``None`` where nothing is deleted for that
-    reason. All records of eras before ``kept_era`` are gone, and ``gone`` says what is of
-    that era and of later ones.
+    reason. All records of eras before ``kept_era`` are gone, and ``gone`` says what is of that
+    era and of later ones. ``revision`` counts its changes: it was created as 1.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     parts: int
     created_us: int
     since: int = 1
+    revision: int = 1
     retain_seconds: float | None = None
     retain_bytes: int | None = None
     kept_era: int = 1
@@ -118,8 +119,10 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """All there is to know of a cluster at one moment.
 
     ``members`` are the names of brokers that may live: who does, their signs of life say.
-    ``reshaping`` are the shapes that collections are to have from the next era on.
-    ``changes`` are the ids of the last changes, the newest last.
+    ``reshaping`` are the shapes that collections are to have from the next era on, and
+    ``revisions`` those of collections that were changed. ``changes`` are the ids of the last
+    changes, the newest last. ``collections`` are those that are known here, in the order of
+    their names: they are stored apart.
     """
 
     number: int
@@ -128,8 +131,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     eras: tuple[Era, ...] = ()
     reshaping: Mapping[str, Cuts] = {}
-    collections: tuple[Collection, ...] = ()
+    revisions: Mapping[str, int] = {}
     changes: tuple[str, ...] = ()
+    collections: tuple[Collection, ...] = ()
 
     @property
     def era(self) -> Era | None:
@@ -157,7 +161,29 @@ def first_catalog(cluster: Cluster) -> Catalog:
 
 def encode_catalog(catalog: Catalog) -> bytes:
     assert catalog.number > 0, "catalog 0 is what there is before one is stored"
-    body = msgspec.json.encode(catalog)
+    stored = msgspec.structs.asdict(catalog)
+    del stored["collections"]
+    return _checkable(stored)
+
+
+def encode_collection(collection: Collection) -> bytes:
+    return _checkable(collection)
+
+
+def decode_collection(data: bytes, name: str) -> Collection:
+    """Read the object of a collection; refuse one that is damaged, or of another name."""
+    what = f"the object of collection {name!r}"
+    try:
+        found = from_json(checked(data, what), Collection)
+    except Undecodable as error:
+        raise ClusterRefused(_damaged(what, str(error))) from error
+    if found.name != name:
+        raise ClusterRefused(_damaged(what, f"it is of {found.name!r}"))
+    return found
+
+
+def _checkable(value: object) -> bytes:
+    body = msgspec.json.encode(value)
     return b"%08x\n" % zlib.crc32(body) + body
 
 

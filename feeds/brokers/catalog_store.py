@@ -14,17 +14,23 @@ from changefeed.feeds.brokers.catalog import (
     REMEMBERED_CHANGES,
     Catalog,
     Cluster,
+    Collection,
     decode_catalog,
     encode_catalog,
     first_catalog,
     require_format,
 )
+from changefeed.feeds.brokers.collection_objects import CollectionObjects
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.names import CATALOG, CLUSTER, PROBE
+from changefeed.feeds.brokers.names import CATALOG, CLUSTER, COLLECTIONS, PROBE
 from changefeed.feeds.brokers.stores.store import MISSING, ObjectStore
+from changefeed.feeds.brokers.transitions import with_revisions
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreError, StoreRefused
+from changefeed.runtime.gather import gather_or_cancel
+
+_AT_ONCE = 16
 
 
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
@@ -69,6 +75,7 @@ async def _require_replace(store: ObjectStore) -> None:
 class CatalogStore:
     """The newest catalog that this process knows, and how to change it.
 
+    Of collections it knows those that were asked for, and those that were ever changed.
     Many tasks may use it: whatever they do is decided by the store. ``confirmed_at`` is when,
     by ``clock``, the store was last known to have no newer one. ``on_newer`` is called when
     there is one.
@@ -84,6 +91,7 @@ class CatalogStore:
         self._clock = clock
         self.newest = first_catalog(cluster)
         self._version = MISSING
+        self._objects = CollectionObjects(store)
 
     async def refresh(self) -> Catalog:
         """Read the catalog, if it has changed; return the newest."""
@@ -91,16 +99,61 @@ class CatalogStore:
         found = await self._store.newer(CATALOG, self._version)
         if found is not None:
             catalog = decode_catalog(found.data, self._cluster.identity)
-            if catalog.number <= known.number and catalog != known:
+            if catalog.number <= known.number and catalog != replace(known, collections=()):
                 raise ClusterRefused(
                     f"the catalog is number {catalog.number} now, and was {known.number} "
                     f"before: the store was restored from an older copy. Start all brokers "
                     f"again"
                 )
+            await self._read_changed(catalog)
             self._take(catalog, found.version)
         self.confirmed_at = max(self.confirmed_at, asked)
         assert self.confirmed_at <= self._clock(), f"confirmed at {self.confirmed_at}, to come"
         return self.newest
+
+    async def find(self, name: str) -> Collection:
+        """Return a collection, and read it if it is not known yet.
+
+        Raise ``CollectionUnknown`` where there is none.
+        """
+        if name not in self._objects.known:
+            await self._objects.read(name)
+            self._know(self.newest)
+        return self._objects.known[name]
+
+    async def find_all(self) -> None:
+        """Read all collections that are not known yet: a listing, and a request for each."""
+        listed = await self._store.list(COLLECTIONS)
+        names = [x.key.removeprefix(COLLECTIONS) for x in listed]
+        unknown = [x for x in names if x not in self._objects.known]
+        for begin in range(0, len(unknown), _AT_ONCE):
+            await gather_or_cancel(*map(self._objects.read, unknown[begin : begin + _AT_ONCE]))
+        self._know(self.newest)
+
+    async def create(self, new: Collection) -> None:
+        """Create a collection; refuse a name that is taken. To repeat it is harmless."""
+        await self._objects.create(new)
+        self._know(self.newest)
+
+    async def change_collection(
+        self, name: str, transition: Callable[[Collection], Collection]
+    ) -> None:
+        """Write what follows on a collection, and say so; see ``change``."""
+        await self._objects.change(name, transition)
+        self._know(self.newest)
+        await self.announce()
+
+    async def announce(self) -> None:
+        """Say in the catalog what was changed of collections, so that others read it."""
+        known = self._objects.known.values()
+        if with_revisions(self.newest, known) is not self.newest:
+            await self.change(lambda x: with_revisions(x, known))
+
+    async def _read_changed(self, catalog: Catalog) -> None:
+        for name, revision in catalog.revisions.items():
+            known = self._objects.known.get(name)
+            if known is None or known.revision < revision:
+                await self._objects.read(name)
 
     async def change(self, transition: Callable[[Catalog], Catalog]) -> Catalog:
         """Write the catalog that follows, deciding again whenever somebody was quicker.
@@ -136,8 +189,18 @@ class CatalogStore:
         return True
 
     def _take(self, catalog: Catalog, version: str) -> None:
+        assert catalog.number >= self.newest.number or version != self._version, (
+            f"{catalog.number} and {self.newest.number} have one version"
+        )
+        if catalog.number >= self.newest.number:
+            self._version = version  # also of a store that was copied, which has new ones
         if catalog.number > self.newest.number:
-            self.newest, self._version = catalog, version
+            self._know(catalog)
+
+    def _know(self, catalog: Catalog) -> None:
+        """Take a catalog for the newest, with what is known of collections."""
+        known = self._objects.known
+        collections = tuple(known[x] for x in sorted(known))
+        if (catalog.number, collections) != (self.newest.number, self.newest.collections):
+            self.newest = replace(catalog, collections=collections)
             self.on_newer()
-        elif catalog == self.newest:  # a store that was copied has new versions
-            self._version = version

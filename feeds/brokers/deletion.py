@@ -39,8 +39,8 @@ class Deletion:
         self._clock = clock
         self._since: dict[tuple[int, str], tuple[int, float]] = {}
         self._deleted: dict[tuple[int, str], int] = {}
-        self._said: dict[tuple[int, str], tuple[_Said | None, float]] = {}
-        self._swept: dict[tuple[int, str], _Said] = {}
+        self._said: dict[tuple[int, str], tuple[Said | None, float]] = {}
+        self._swept: dict[tuple[int, str], Said] = {}
 
     async def step(self) -> None:
         """Delete what was said to be gone for long enough."""
@@ -74,7 +74,7 @@ class Deletion:
         """Delete segments, and runs of which nothing is left, as the catalog has said."""
         now, catalog = self._clock(), self._catalogs.newest
         for era in catalog.eras:
-            said = _said_of(catalog, era.number)
+            said = said_of(catalog, era.number)
             for place in ((era.number, x.broker) for x in era.rows) if any(said) else ():
                 if self._swept.get(place) == said:
                     continue
@@ -89,15 +89,15 @@ class Deletion:
                     self._swept[place] = said
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """What the catalog says to be gone of an era: all of some collections, and more."""
 
     collections: Sequence[str]
     gone: Mapping[Key, Gone]
 
 
-def _said_of(catalog: Catalog, era: int) -> _Said:
-    return _Said(
+def said_of(catalog: Catalog, era: int) -> Said:
+    return Said(
         [x.name for x in catalog.collections if x.since <= era < x.kept_era],
         {
             (x.name, partition): gone

@@ -38,5 +38,6 @@ def starts_in(catalog: Catalog, era: int, ends: Ends) -> dict[Key, int]:
     starts = {
         (name, partition): by_name[name].gone_of(partition, era, x.last, x.stored).start
         for (name, partition), x in ends.items()
+        if name in by_name  # one that is not known here was never changed
     }
     return {key: start for key, start in starts.items() if start}

@@ -11,6 +11,7 @@ from changefeed.feeds.feed import RangeId
 
 CLUSTER: Final = "cluster.json"
 CATALOG: Final = "catalog"
+COLLECTIONS: Final = "collections/"
 PROBE: Final = "probe"
 SEGMENTS: Final = "segments/"
 WAL: Final = "wal/"
@@ -18,6 +19,10 @@ WAL: Final = "wal/"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGITS: Final = 12
 _SEQUENCE_DIGITS: Final = 19
+
+
+def collection_key(name: str) -> str:
+    return f"{COLLECTIONS}{name}"
 
 
 def broker_key(name: str) -> str:

@@ -20,59 +20,38 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Gone, Row
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.deletion import Deletion
+from changefeed.feeds.brokers.deletion import Deletion, Said, said_of
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import Extent, extent_of, starts_in
-from changefeed.feeds.brokers.flush import Ends, Key, by_key
+from changefeed.feeds.brokers.flush import Ends, by_key
 from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
 from changefeed.feeds.brokers.row_borders import RowBorder, last_border
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 
-Cuts = Mapping[Key, Gone]
+Cuts = Mapping[RangeId, Gone]
+"""What is gone of partitions of one collection."""
 
 _FASTER = 10
 """So many times as fast as time passes the border of what is too old may move."""
 
 
-def with_cuts(
-    catalog: Catalog,
-    cuts: Cuts,
-    kept_from: Mapping[tuple[int, str], int],
-    kept_eras: Mapping[str, int] | None = None,
-) -> Catalog:
-    """Say what is gone; what was said before is never taken back.
-
-    ``kept_eras`` are the eras, by collection, before which all of it is gone.
-    """
-
-    def cut(collection: Collection) -> Collection:
-        gone, kept_era = {**collection.gone}, (kept_eras or {}).get(collection.name, 1)
-        for (name, partition), more in cuts.items():
-            if name == collection.name and more.start > gone.get(partition, Gone(0, 0)).start:
-                gone[partition] = more
-        kept_era = max(kept_era, collection.kept_era)
-        left = {x: y for x, y in gone.items() if era_in(x) >= kept_era}
-        return replace(collection, kept_era=kept_era, gone=left)
-
-    def kept(era: int, row: Row) -> Row:
-        number = kept_from.get((era, row.broker), 0)
-        return row if number <= row.kept_from else replace(row, kept_from=number)
-
-    collections = tuple(map(cut, catalog.collections))
-    eras = tuple(
-        replace(e, rows=tuple(kept(e.number, x) for x in e.rows)) for e in catalog.eras
-    )
-    if (collections, eras) == (catalog.collections, catalog.eras):
-        return catalog
-    number = catalog.number + 1
-    return replace(catalog, number=number, collections=collections, eras=eras)
+def with_cuts(collection: Collection, cuts: Cuts, kept_era: int = 1) -> Collection:
+    """Say what is gone, and before which era all is; what was said is never taken back."""
+    gone = {**collection.gone}
+    for partition, more in cuts.items():
+        if more.start > gone.get(partition, Gone(0, 0)).start:
+            gone[partition] = more
+    kept_era = max(kept_era, collection.kept_era)
+    left = {x: y for x, y in gone.items() if era_in(x) >= kept_era}
+    return replace(collection, kept_era=kept_era, gone=left)
 
 
 class Retention:
@@ -103,6 +82,7 @@ class Retention:
         self._clock = clock
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
+        self._reckoned: dict[int, Said] = {}
         self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
 
     @property
@@ -111,26 +91,31 @@ class Retention:
         return self._deletion.objects
 
     async def step(self) -> None:
-        """Say in the catalog what is gone by now, and delete what was said long enough."""
+        """Say what is gone by now, and delete what was said long enough."""
+        await self._catalogs.announce()
         catalog = self._catalogs.newest
-        cuts: dict[Key, Gone] = {}
-        kept_from = await self._compacted(catalog)
         for collection in catalog.collections:
-            if collection.retain_seconds is not None:
-                self._merge(cuts, await self._by_age(catalog, collection))
-            if collection.retain_bytes is not None:
-                self._merge(cuts, await self._by_size(catalog, collection, cuts))
-        kept_eras = await self._kept_eras(catalog, cuts)
-        if cuts:
-            for row, number in (await self._kept_from(catalog, cuts, kept_eras)).items():
-                kept_from[row] = max(kept_from.get(row, 1), number)
-        if cuts or kept_from:
-            await self._catalogs.change(
-                lambda x: (
-                    with_cuts(x, cuts, kept_from, kept_eras) if is_as_it_was(catalog, x) else x
+            cut = await self._cut(catalog, collection)
+            if cut != collection:
+                await self._catalogs.change_collection(
+                    collection.name, partial(if_as_it_was, collection, cut)
                 )
-            )
+        kept_from = await self._kept_from(self._catalogs.newest)
+        if kept_from:
+            await self._catalogs.change(lambda x: with_kept_from(x, kept_from))
         await self._deletion.step()
+
+    async def _cut(self, catalog: Catalog, collection: Collection) -> Collection:
+        """Return a collection without what it is not to keep."""
+        cuts: Cuts = {}
+        if collection.retain_seconds is not None:
+            cuts = await self._by_age(catalog, collection)
+        if collection.retain_bytes is not None:
+            cuts = _merged(cuts, await self._by_size(catalog, collection, cuts))
+        if not cuts:
+            return collection
+        cut = with_cuts(collection, cuts)
+        return with_cuts(cut, {}, await self._kept_era(catalog, cut))
 
     async def _compacted(self, catalog: Catalog) -> dict[tuple[int, str], int]:
         """Return from where on the objects of rows are kept: those before are in segments.
@@ -149,11 +134,6 @@ class Retention:
                 if kept_from > row.kept_from:
                     found[era.number, row.broker] = kept_from
         return found
-
-    @staticmethod
-    def _merge(cuts: dict[Key, Gone], more: Cuts) -> None:
-        for key, gone in more.items():
-            cuts[key] = max(cuts.get(key, gone), gone)
 
     async def _row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
         row = self._readers.row(catalog, era, broker)
@@ -189,7 +169,7 @@ class Retention:
         assert collection.retain_us is not None
         keep_us = collection.retain_us
         rows = _by_row(await self._left(catalog, collection))
-        found: dict[Key, Gone] = {}
+        found: dict[RangeId, Gone] = {}
         if not rows:
             return found
         until_us = await self._until_us(catalog, collection, rows)
@@ -201,7 +181,7 @@ class Retention:
             )
             if is_over:
                 for name, x in there.items():
-                    found[collection.name, name] = Gone(x.last, x.stored)
+                    found[name] = Gone(x.last, x.stored)
             else:
                 border = await self._old_border(row, until_us, keep_us)
                 found |= _gone_before(border, collection.name, there)
@@ -257,18 +237,18 @@ class Retention:
         left = await self._left(catalog, collection)
         sizes: dict[RangeId, int] = {}
         for partition, x in left:
-            cut = cuts.get((collection.name, partition.id), Gone(0, 0))
+            cut = cuts.get(partition.id, Gone(0, 0))
             sizes[partition.id] = x.stored - max(x.gone, cut.bytes)
         excess = sum(sizes.values()) - collection.retain_bytes
         newest = 0 if catalog.era is None else catalog.era.number
-        found: dict[Key, Gone] = {}
+        found: dict[RangeId, Gone] = {}
         for partition, x in left:
             if excess <= 0 or partition.era == newest or sizes[partition.id] > excess:
                 break
             excess -= sizes[partition.id]
-            found[collection.name, partition.id] = Gone(x.last, x.stored)
+            found[partition.id] = Gone(x.last, x.stored)
         if excess > 0:
-            rest = [x for x in left if (collection.name, x[0].id) not in found]
+            rest = [x for x in left if x[0].id not in found]
             found |= await self._oldest_objects(catalog, collection.name, rest, excess)
         return found
 
@@ -277,7 +257,7 @@ class Retention:
     ) -> Cuts:
         """Cut each row of the oldest era that is left by its share of what is too much."""
         oldest = _by_row([x for x in rest if x[0].era == rest[0][0].era])
-        found: dict[Key, Gone] = {}
+        found: dict[RangeId, Gone] = {}
         for (era, broker), there in oldest.items():
             share = excess // len(oldest) + sum(x.gone for x in there.values())
             row = await self._row(catalog, era, broker)
@@ -285,25 +265,24 @@ class Retention:
             found |= _gone_before(border, name, there)
         return found
 
-    async def _kept_eras(self, catalog: Catalog, cuts: Cuts) -> Mapping[str, int]:
-        """Return the eras, by collection, before which all of it is gone after these cuts."""
-        after, found = with_cuts(catalog, cuts, {}), {}
-        for collection in map(after.collection, sorted({name for name, _ in cuts})):
-            ranges = ranges_of(after, collection.name)
-            for era in ranges.eras[:-1]:
-                if era >= collection.kept_era:
-                    if await self._has_left(after, collection, era, ranges):
-                        break
-                    found[collection.name] = era + 1
-        return found
+    async def _kept_era(self, catalog: Catalog, cut: Collection) -> int:
+        """Return the era before which all of a collection is gone."""
+        ranges = ranges_of(catalog, cut.name)
+        kept_era = cut.kept_era
+        for era in ranges.eras[:-1]:
+            if era >= kept_era:
+                if await self._has_left(catalog, cut, era, ranges):
+                    break
+                kept_era = era + 1
+        return kept_era
 
     async def _has_left(
-        self, after: Catalog, collection: Collection, era: int, ranges: Ranges
+        self, catalog: Catalog, collection: Collection, era: int, ranges: Ranges
     ) -> bool:
         """Whether something of a collection is left of an era, or may be."""
         partitions = ranges.in_era(era)
-        for broker in {x.broker for x in partitions}:
-            ends = await self._ends(after, era, broker)
+        for broker in sorted({x.broker for x in partitions}):
+            ends = await self._ends(catalog, era, broker)
             if ends is None:
                 return True
             there = (extent_of(collection, x, ends) for x in partitions if x.broker == broker)
@@ -311,38 +290,45 @@ class Retention:
                 return True
         return False
 
-    async def _kept_from(
-        self, catalog: Catalog, cuts: Cuts, kept_eras: Mapping[str, int]
-    ) -> Mapping[tuple[int, str], int]:
-        """Return, for each row, the last table before which everything is gone."""
-        after = with_cuts(catalog, cuts, {}, kept_eras)
-
-        def is_gone(era: int, border: RowBorder) -> bool:
-            ends = by_key(border.ends)
-            starts = starts_in(after, era, ends)
-            return all(x.last <= starts.get(key, 0) for key, x in ends.items())
-
-        found = {}
+    async def _kept_from(self, catalog: Catalog) -> Mapping[tuple[int, str], int]:
+        """Return from where on the objects of rows are kept, where that may have moved."""
+        found = await self._compacted(catalog)
         for era in catalog.eras:
+            said = said_of(catalog, era.number)
+            if not any(said) or self._reckoned.get(era.number) == said:
+                continue
             for row in era.rows:
-                if any(era_in(x) == era.number for _, x in cuts):
-                    reader = await self._row(catalog, era.number, row.broker)
-                    border = await last_border(reader, partial(is_gone, era.number))
-                    found[era.number, row.broker] = 1 if border is None else border.number
+                reader = await self._row(catalog, era.number, row.broker)
+                border = await last_border(reader, partial(_is_gone, catalog, era.number))
+                number = 1 if border is None else border.number
+                found[era.number, row.broker] = max(
+                    number, found.get((era.number, row.broker), 1)
+                )
+            self._reckoned[era.number] = said
         return found
+
+
+def _is_gone(catalog: Catalog, era: int, border: RowBorder) -> bool:
+    """Whether all that lies before a border of a row is gone."""
+    ends = by_key(border.ends)
+    starts = starts_in(catalog, era, ends)
+    return all(x.last <= starts.get(key, 0) for key, x in ends.items())
 
 
 def _is_before(until_us: int, border: RowBorder) -> bool:
     return border.written_us <= until_us
 
 
-def is_as_it_was(before: Catalog, now: Catalog) -> bool:
-    """Whether collections keep, and have, what they did when it was decided what is cut.
+def if_as_it_was(before: Collection, cut: Collection, now: Collection) -> Collection:
+    """Cut what keeps, and has, what it did when it was decided what is cut.
 
     Where another master has cut meanwhile, both cuts together may be too much.
     """
-    by_name = now.by_name()
-    return all(by_name[x.name] == x for x in before.collections)
+    return cut if now == before else now
+
+
+def _merged(cuts: Cuts, more: Cuts) -> Cuts:
+    return {x: max(y for y in (cuts.get(x), more.get(x)) if y) for x in {**cuts, **more}}
 
 
 def _holds_at_most(most: int, name: str, there: "_Extents", border: RowBorder) -> bool:
@@ -366,7 +352,7 @@ def _by_row(left: _Left) -> _Rows:
 
 def _gone_before(border: RowBorder | None, name: str, there: _Extents) -> Cuts:
     return {
-        (name, x.partition): Gone(x.last, x.stored)
+        x.partition: Gone(x.last, x.stored)
         for x in (() if border is None else border.ends)
         if x.collection == name and x.partition in there
     }

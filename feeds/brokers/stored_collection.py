@@ -78,9 +78,8 @@ class StoredCollection:
             cluster = await open_cluster(store, create=False)
             catalogs = CatalogStore(store, cluster)
             await catalogs.refresh()
-        found = cls(store, catalogs, name)
-        found.collection  # noqa: B018 - raises where there is none
-        return found
+            await catalogs.find(name)
+        return cls(store, catalogs, name)
 
     @property
     def collection(self) -> Collection:

@@ -24,31 +24,26 @@ from changefeed.feeds.eventlog.hashing import MAX_PARTS, VIRTUAL_PARTS
 from changefeed.feeds.feed import RangeId
 
 
-def with_collection(
+def new_collection(
     catalog: Catalog, name: str, *, parts: int, identity: str, now_us: int
-) -> Catalog:
-    """Add a collection. Its partitions are open at once where an era is open.
+) -> Collection:
+    """Return a collection whose partitions are open at once where an era is open.
 
-    ``identity`` makes a repetition harmless. Refuse a name that is taken or wrong.
+    Where that era is over by then, they are there, without records. Refuse a wrong name.
     """
-    known = catalog.by_name().get(check_name(name, "collection"))
-    if known is not None and known.identity == identity:
-        return catalog
-    if known is not None:
-        raise ClusterRefused(f"there is a collection {name!r} already")
+    check_name(name, "collection")
     if not 1 <= parts <= MAX_PARTS:
         raise ClusterRefused(f"a collection has 1 to {MAX_PARTS} parts, not {parts}")
     era = catalog.era
     opened_in = 1 if era is None else era.number + (era.state != "open")
-    new = Collection(
+    return Collection(
         name=name, identity=identity, parts=parts, created_us=now_us, since=opened_in
     )
-    return _following(catalog, collections=(*catalog.collections, new))
 
 
 def with_retention(
-    catalog: Catalog, name: str, *, seconds: float | None, bytes_: int | None
-) -> Catalog:
+    collection: Collection, *, seconds: float | None, bytes_: int | None
+) -> Collection:
     """Keep so many seconds or bytes of a collection's records; ``None``: all."""
     if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
         raise ClusterRefused(
@@ -57,8 +52,29 @@ def with_retention(
         )
     if bytes_ is not None and not 0 <= bytes_ < 2**63:
         raise ClusterRefused(f"what is kept is a number of bytes below 2**63, not {bytes_}")
-    changed = replace(catalog.collection(name), retain_seconds=seconds, retain_bytes=bytes_)
-    return _with(catalog, changed)
+    return replace(collection, retain_seconds=seconds, retain_bytes=bytes_)
+
+
+def with_revisions(catalog: Catalog, collections: Iterable[Collection]) -> Catalog:
+    """Say which revisions collections have by now, if they were ever changed."""
+    said = {x.name: max(x.revision, catalog.revisions.get(x.name, 1)) for x in collections}
+    newer = {name: n for name, n in said.items() if n > catalog.revisions.get(name, 1)}
+    if not newer:
+        return catalog
+    return _following(catalog, revisions={**catalog.revisions, **newer})
+
+
+def with_kept_from(catalog: Catalog, kept_from: Mapping[tuple[int, str], int]) -> Catalog:
+    """Say from where on the objects of rows are kept; what was said is never taken back."""
+
+    def kept(era: int, row: Row) -> Row:
+        number = kept_from.get((era, row.broker), 0)
+        return row if number <= row.kept_from else replace(row, kept_from=number)
+
+    eras = tuple(
+        replace(e, rows=tuple(kept(e.number, x) for x in e.rows)) for e in catalog.eras
+    )
+    return catalog if eras == catalog.eras else _following(catalog, eras=eras)
 
 
 def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> Catalog:
@@ -205,17 +221,7 @@ def in_order(rows: Iterable[Row]) -> tuple[Row, ...]:
     return ordered
 
 
-def _with(catalog: Catalog, changed: Collection) -> Catalog:
-    collections = tuple(changed if x.name == changed.name else x for x in catalog.collections)
-    if collections == catalog.collections:
-        return catalog
-    return _following(catalog, collections=collections)
-
-
 def _following(catalog: Catalog, **changed: Any) -> Catalog:
     following = replace(catalog, number=catalog.number + 1, **changed)
     assert len(following.eras) >= len(catalog.eras), f"{catalog.number} loses an era"
-    assert len(following.collections) >= len(catalog.collections), (
-        f"{catalog.number} loses a collection"
-    )
     return following

@@ -27,7 +27,7 @@ from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.names import CLUSTER
 from changefeed.feeds.brokers.stores.local_store import LocalStore
-from changefeed.feeds.brokers.transitions import open_first_era, with_collection
+from changefeed.feeds.brokers.transitions import new_collection, open_first_era
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS, MAX_PARTS
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -67,8 +67,10 @@ def _make_folder(folder: Path) -> None:
 async def _write(store: LocalStore, parts: int) -> None:
     catalogs = CatalogStore(store, await open_cluster(store))
     identity, now_us = uuid4().hex, time.time_ns() // 1000
-    await catalogs.change(
-        lambda x: with_collection(x, COLLECTION, parts=parts, identity=identity, now_us=now_us)
+    await catalogs.create(
+        new_collection(
+            catalogs.newest, COLLECTION, parts=parts, identity=identity, now_us=now_us
+        )
     )
     row = Row(broker=WRITER, incarnation=uuid4().hex)
     await catalogs.change(lambda x: open_first_era(x, [row], now_us))
@@ -96,7 +98,7 @@ async def open_directory(home: Path) -> tuple[LocalStore, CatalogStore]:
     with answers_of_feeds():
         catalogs = CatalogStore(store, await open_cluster(store, create=False))
         await catalogs.refresh()
-    catalogs.newest.collection(COLLECTION)  # raises where there is none
+        await catalogs.find(COLLECTION)
     return store, catalogs
 
 

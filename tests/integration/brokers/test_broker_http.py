@@ -166,12 +166,12 @@ async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_w
 ) -> None:
     status, _ = await given.asks("POST", "/records", BytesIO(body(batch())), **RECORDS)
     assert status == 200
-    gone = {(COLLECTION, RangeId("e1.p01.v00-ff")): Gone(1, 1)}
+    gone = {RangeId("e1.p01.v00-ff"): Gone(1, 1)}
     await operations.split(given.core.catalogs, COLLECTION)
     async with asyncio.timeout(30):
         while given.core.status().era < 2:
             await given.core.writer.changed.wait()
-    await given.core.catalogs.change(lambda x: with_cuts(x, gone, {}))
+    await given.core.catalogs.change_collection(COLLECTION, lambda x: with_cuts(x, gone))
     one = "/partitions/e1.p01.v00-ff/records"
     status, said = await given.asks("GET", f"{one}?after=0")
     assert (status, said["error"]) == (410, "gone")

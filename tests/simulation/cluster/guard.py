@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from changefeed.feeds.brokers.catalog import (
     Catalog,
     Cluster,
     Collection,
     decode_catalog,
+    decode_collection,
     first_catalog,
 )
 from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
 from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_header
 from changefeed.feeds.brokers.names import (
     CATALOG,
+    COLLECTIONS,
     SEGMENTS,
     WAL,
     compacted_prefix,
@@ -27,7 +31,7 @@ from tests.simulation.probes import Probes
 from tests.simulation.progress import Violation
 
 from .store import Objects
-from .store_checks import check_follows
+from .store_checks import check_collection, check_follows
 
 
 class Guard:
@@ -49,8 +53,11 @@ class Guard:
         self._probes = probes
         self._living = living
 
-    def replaced(self, now: float) -> None:
-        self._noting(lambda: self._take(now))
+    def replaced(self, key: str, now: float) -> None:
+        if key == CATALOG:
+            self._noting(self._take)
+        else:
+            self._noting(lambda: self._take_collection(key, now))
 
     def was_replaced(self) -> None:
         self._probes.hit(Probe.CATALOG_LOST)
@@ -78,32 +85,39 @@ class Guard:
         except Violation as violation:
             self.violation = self.violation or violation
 
-    def _take(self, now: float) -> None:
+    def _take(self) -> None:
         before = self.newest
-        after = decode_catalog(self._objects.data[CATALOG], before.identity)
+        stored = decode_catalog(self._objects.data[CATALOG], before.identity)
+        after = replace(stored, collections=before.collections)
         if after.number != before.number + 1:
             raise Violation(f"catalog {after.number} was written after {before.number}")
         self.newest = after
         check_follows(before, after)
         self._probe(before, after)
-        for collection in before.collections:
-            self._check_cuts(collection, after.collection(collection.name), now)
+
+    def _take_collection(self, key: str, now: float) -> None:
+        name = key.removeprefix(COLLECTIONS)
+        after, known = decode_collection(self._objects.data[key], name), self.newest.by_name()
+        before = known.get(name)
+        known = {**known, name: after}
+        collections = tuple(known[x] for x in sorted(known))
+        self.newest = replace(self.newest, collections=collections)
+        if before is None:
+            era = self.newest.era
+            ending = era is not None and era.state == "ending"
+            self._probes.hit(Probe.CREATED_IN_BETWEEN, where=ending)
+            return
+        check_collection(before, after)
+        self._check_cuts(before, after, now)
 
     def _probe(self, before: Catalog, after: Catalog) -> None:
         hit, was, now = self._probes.hit, before.era, after.era
-        collections = {x.name: x for x in before.collections}
-        if now is not None:
-            new = any(x.name not in collections for x in after.collections)
-            hit(Probe.CREATED_IN_BETWEEN, where=new and now.state == "ending")
         if was is not None and now is not None and was.number < now.number:
             gone = {x.broker for x in was.rows} - {*self._living()}
             hit(Probe.ENDED_BY_OTHERS, where=bool(gone))
             closed = after.era_numbered(was.number)
             hit(Probe.EMPTY_ROW, where=any(x.sealed_at == 1 for x in closed.rows))
-        for collection in after.collections:
-            old = collections.get(collection.name)
-            if old is not None:
-                hit(Probe.RESHAPED, where=before.reshaping != after.reshaping)
+        hit(Probe.RESHAPED, where=before.reshaping != after.reshaping)
 
     def _check_cuts(self, before: Collection, after: Collection, now: float) -> None:
         """Retention takes no more than it was asked for."""

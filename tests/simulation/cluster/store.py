@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 
-from changefeed.feeds.brokers.names import CATALOG
+from changefeed.feeds.brokers.names import CATALOG, COLLECTIONS
 from changefeed.feeds.brokers.stores.store import MISSING, Listed, Versioned, version_of
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.simulation.probes import BrokerProbe as Probe
@@ -43,7 +43,7 @@ class Weather:
 class Watching(Protocol):
     """Looks at what happens in a store."""
 
-    def replaced(self, now: float) -> None:
+    def replaced(self, key: str, now: float) -> None:
         """Note that the catalog was changed."""
         ...
 
@@ -81,6 +81,8 @@ class Objects:
                 self.watching.exists(key, data)
             return False
         self.put(key, data, now)
+        if self.watching is not None and key.startswith(COLLECTIONS):
+            self.watching.replaced(key, now)
         return True
 
     def replace(self, key: str, data: bytes, version: str, now: float) -> str | None:
@@ -89,8 +91,8 @@ class Objects:
                 self.watching.was_replaced()
             return None
         self.put(key, data, now)
-        if self.watching is not None and key == CATALOG:
-            self.watching.replaced(now)
+        if self.watching is not None and (key == CATALOG or key.startswith(COLLECTIONS)):
+            self.watching.replaced(key, now)
         return version_of(data)
 
     def version(self, key: str) -> str:

@@ -125,8 +125,9 @@ class Troubles:
     async def reshape(self) -> None:
         """Split or merge, one partition or all, by somebody with the store."""
         catalogs = await self._world.catalogs()
-        collection = self._random.choice(catalogs.newest.collections)
-        opened = ranges_of(catalogs.newest, collection.name).open
+        known = self._world.guard.newest
+        collection = self._random.choice(known.collections)
+        opened = ranges_of(known, collection.name).open
         chosen = self._random.choice([None, *(x.id for x in opened[:4])])
         change = split if len(opened) < 24 and self._random.random() < 0.6 else merge
         try:
@@ -138,8 +139,9 @@ class Troubles:
 
     async def create(self) -> None:
         catalogs = await self._world.catalogs()
-        if len(catalogs.newest.collections) < 3:
-            name = f"collection-{len(catalogs.newest.collections) + 1}"
+        there = len(self._world.guard.newest.collections)
+        if there < 3:
+            name = f"collection-{there + 1}"
             await create_collection(catalogs, name, parts=self._random.choice([1, 3]))
             self._world.tell(f"create {name}")
             self._world.use(name)
@@ -147,7 +149,7 @@ class Troubles:
     async def retain(self) -> None:
         """Keep less of a collection, or all of it from now on."""
         catalogs = await self._world.catalogs()
-        collection = self._random.choice(catalogs.newest.collections)
+        collection = self._random.choice(self._world.guard.newest.collections)
         seconds, most = self._random.choice(
             [(10.0, None), (30.0, None), (None, 100), (None, 2_000), (20.0, 500), (None, None)]
         )

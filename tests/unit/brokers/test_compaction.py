@@ -416,8 +416,8 @@ async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
         row = one._readers.row(core.catalog, 1, "broker-1")
         await one.step()
         for start, left in ((63, [(1, 64)]), (64, [])):
-            cuts = {("orders", RangeId(P1)): Gone(start, 1)}
-            await delete_segments(store, with_cuts(core.catalog, cuts, {}), row)
+            orders = with_cuts(core.catalog.collection("orders"), {RangeId(P1): Gone(start, 1)})
+            await delete_segments(store, replace(core.catalog, collections=(orders,)), row)
             assert segments(store) == left
         assert segments(store) == []
         assert not runs(store)

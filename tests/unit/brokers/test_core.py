@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from changefeed.brokers.operations import create_collection, split
+from changefeed.brokers.operations import split
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.errors import (
@@ -20,6 +20,7 @@ from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended, Topo
 from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.transitions import with_member
 from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
@@ -183,8 +184,8 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
         async def deleted(_: str, read: str) -> None:
             if read == key and read in store.objects:
                 del store.objects[key]
-                gone = {("orders", RangeId(P1)): Gone(1, 1)}
-                await core.catalogs.change(lambda x: with_cuts(x, gone, {}))
+                gone = {RangeId(P1): Gone(1, 1)}
+                await core.catalogs.change_collection("orders", lambda x: with_cuts(x, gone))
 
         store.before = deleted
         with pytest.raises(PositionGone):
@@ -240,10 +241,10 @@ async def test_a_broker_refuses_a_catalog_that_is_older_than_what_it_has_seen() 
     store = MemoryStore()
     async with first_broker(store) as core:
         older = store.objects[CATALOG]
-        await create_collection(core.catalogs, "returns")
+        await core.catalogs.change(lambda x: with_member(x, "b"))
         store.objects[CATALOG] = older
         with pytest.raises(ClusterRefused, match="restored from an older copy"):
-            await create_collection(core.catalogs, "payments")
+            await core.catalogs.change(lambda x: with_member(x, "c"))
         assert store.objects[CATALOG] == older
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import MISSING, version_of
+from changefeed.feeds.brokers.transitions import with_member
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
@@ -37,6 +39,7 @@ async def test_a_second_broker_joins_and_leaves_as_the_project_was_asked_for() -
         async with open_core(store, "broker-2", settings=QUICK) as second:
             await in_era(second, 2)
             await in_era(first, 2)
+            await second.look_for("orders")
             assert owners(first) == owners(second)
             assert owners(first) == {
                 **dict.fromkeys(ids(2, range(1, 7)), "broker-1"),
@@ -89,7 +92,7 @@ async def test_where_a_closed_partition_is_damaged_a_batch_waits_and_others_are_
             key = "wal/00000001/broker-1/000000000002"  # its seal: what the row ends with
             whole = store.objects[key]
             store.objects[key] = whole[:20]
-            fresh = batch(open_ids(second, "orders")[-1], "b")
+            fresh = batch(open_ids(first, "orders")[-1], "b")
             async with open_core(store, "broker-3", settings=QUICK) as third:
                 waits, elsewhere = await third.append("orders", [batch(old, "a"), fresh])
                 assert isinstance(waits, NotAppended)
@@ -181,7 +184,7 @@ async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
     cluster = await open_cluster(store)
     writer, reader = CatalogStore(store, cluster), CatalogStore(store, cluster)
     for n in range(5):
-        await create_collection(writer, f"c{n}")
+        await writer.change(partial(with_member, broker=f"b{n}"))
     assert (await reader.refresh()).number == 5
     assert reader.newest == writer.newest
     assert [x for x in store.objects if x.startswith("catalog")] == ["catalog"]
@@ -202,10 +205,10 @@ async def test_the_same_catalog_under_another_version_is_no_older_copy() -> None
 
     store = Copied()
     catalogs = CatalogStore(store, await open_cluster(store))
-    await create_collection(catalogs, "c0")
+    await catalogs.change(lambda x: with_member(x, "b0"))
     store.copies += 1
     assert (await catalogs.refresh()).number == 1
-    await create_collection(catalogs, "c1")
+    await catalogs.change(lambda x: with_member(x, "b1"))
     assert catalogs.newest.number == 2
 
 
@@ -227,6 +230,7 @@ async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() ->
         if call == "replace":
             store.before = nothing
             await create_collection(other, "of-another")
+            await split(other, "of-another")
 
     async def nothing(_call: str, _key: str) -> None:
         pass
@@ -237,10 +241,11 @@ async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() ->
         await split(catalogs, f"c{n}")
         assert catalogs.newest.reshaping[f"c{n}"] == ((0, 128),)  # twice: quarters
     store.replace = replace_really  # type: ignore[method-assign]
-    store.before = second
     await create_collection(catalogs, "c2")
-    assert {x.name for x in catalogs.newest.collections} == {"c0", "c1", "c2", "of-another"}
-    assert (await other.refresh()) == catalogs.newest
+    store.before = second
+    await split(catalogs, "c2")
+    assert catalogs.newest.reshaping.keys() == {"c0", "c1", "c2", "of-another"}
+    assert (await other.refresh()).reshaping == catalogs.newest.reshaping
 
 
 async def test_a_store_that_replaces_whatever_is_there_is_refused_and_holds_nothing() -> None:
@@ -273,7 +278,8 @@ async def test_where_the_store_does_not_say_what_is_stored_batches_beside_it_hav
             async with open_core(store, "broker-3", settings=QUICK) as third:
                 await in_era(third, 3)
                 store.before = cut_off
-                fresh = batch(open_ids(third, "orders")[-1], "b")
+                await in_era(first, 3)
+                fresh = batch(open_ids(first, "orders")[-1], "b")
                 waits, stored = await third.append("orders", [batch(old, "a"), fresh])
                 assert isinstance(waits, NotAppended)
                 assert (waits.reason, waits.reached) == ("moving", None)
@@ -336,7 +342,7 @@ async def test_who_waits_for_a_newer_catalog_has_it_at_once() -> None:
         assert loop.time() - began == 1.0
         waiting = asyncio.create_task(core.watch.wait_for_newer(core.catalog.number, 60.0))
         await asyncio.sleep(1)
-        await create_collection(core.catalogs, "payments")
+        await core.catalogs.change(lambda x: with_member(x, "b"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert waiting.done()

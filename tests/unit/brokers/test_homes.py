@@ -9,12 +9,12 @@ from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreUnavailable
@@ -82,7 +82,7 @@ async def test_what_retention_takes_meanwhile_begins_no_reading_ahead_anew() -> 
         async def read(self, *what: Any) -> list[Block]:
             read.append(what[2].id)
             kept_from = {(2, "broker-1"): len(read) + 1}
-            await catalogs.change(lambda x: with_cuts(x, {}, kept_from))
+            await catalogs.change(lambda x: with_kept_from(x, kept_from))
             return await super().read(*what)
 
     partitions = Partitions(SegmentReader(store, readers.cache, in_thread))

@@ -1,6 +1,7 @@
 """What a master does next."""
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.brokers.master import (
     BeginEnding,
@@ -20,8 +21,8 @@ from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.transitions import (
     begin_ending,
     close_and_open,
+    new_collection,
     open_first_era,
-    with_collection,
     with_merge,
     with_split,
 )
@@ -44,8 +45,8 @@ def row(name: str, incarnation: str = "i") -> Row:
 
 def in_era(*rows: Row) -> Catalog:
     empty = first_catalog(Cluster(identity="c" * 32))
-    created = with_collection(empty, "orders", parts=2, identity="o" * 32, now_us=1)
-    return open_first_era(created, rows, 1)
+    orders = new_collection(empty, "orders", parts=2, identity="o" * 32, now_us=1)
+    return open_first_era(replace(empty, collections=(orders,)), rows, 1)
 
 
 def step(catalog: Catalog, membership: Membership, **more: object) -> Step | None:

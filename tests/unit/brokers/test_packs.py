@@ -7,9 +7,9 @@ from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.compacted import decode_run, run_header_bytes
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.feed import RangeId
@@ -36,7 +36,7 @@ def compacted(store: MemoryStore) -> list[str]:
 
 
 async def delete_what_is_in_runs(core: BrokerCore, store: MemoryStore) -> None:
-    await core.catalogs.change(lambda x: with_cuts(x, {}, {(1, "broker-1"): 65}))
+    await core.catalogs.change(lambda x: with_kept_from(x, {(1, "broker-1"): 65}))
     for number in range(1, 65):
         del store.objects[f"wal/00000001/broker-1/{number:012}"]
 

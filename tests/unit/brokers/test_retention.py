@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from functools import partial
 
 import pytest
 from msgspec import structs
@@ -9,11 +10,10 @@ from msgspec import structs
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.catalog import Catalog, Gone
+from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
-from changefeed.feeds.brokers.names import CATALOG
-from changefeed.feeds.brokers.retention import is_as_it_was, with_cuts
+from changefeed.feeds.brokers.retention import if_as_it_was, with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import (
@@ -73,12 +73,9 @@ async def test_a_catalog_that_keeps_records_for_longer_than_there_is_time_delete
     async with first_broker(MemoryStore(), parts=1, settings=KEEPING) as core:
         await put(core, "orders", batch(P1, "a"))
 
-        def keep(catalog: Catalog) -> Catalog:
-            orders = structs.replace(catalog.collection("orders"), retain_seconds=1e308)
-            number = catalog.number + 1
-            return structs.replace(catalog, number=number, collections=(orders,))
-
-        await core.catalogs.change(keep)
+        await core.catalogs.change_collection(
+            "orders", lambda x: structs.replace(x, retain_seconds=1e308)
+        )
         await asyncio.sleep(60)
         assert not core.failing
         assert await keys_of(core, "orders", P1) == ["a"]
@@ -101,12 +98,12 @@ async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None
 async def test_what_two_masters_cut_by_one_catalog_is_cut_by_one_of_them() -> None:
     async with first_broker(MemoryStore(), parts=2) as core:
         await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c", "d"))
-        catalog = core.catalog
-        cut = with_cuts(catalog, {("orders", RangeId(P1)): Gone(1, 9)}, {})
-        assert is_as_it_was(catalog, catalog)
-        assert not is_as_it_was(catalog, cut)
-        await create_collection(core.catalogs, "returns", parts=1)
-        assert is_as_it_was(catalog, core.catalog)
+        orders = core.catalog.collection("orders")
+        one = with_cuts(orders, {RangeId(P1): Gone(1, 9)})
+        other = with_cuts(orders, {RangeId(P2): Gone(1, 9)})
+        for cut in (one, other):
+            await core.catalogs.change_collection("orders", partial(if_as_it_was, orders, cut))
+        assert core.catalog.collection("orders").gone == one.gone
 
 
 async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before() -> None:
@@ -114,10 +111,9 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
     by_another = list[str]()
 
     async def keep_all(call: str, key: str) -> None:
-        if call == "replace" and key == CATALOG and not by_another:
+        if call == "replace" and key == "collections/orders" and not by_another:
             by_another.append(key)
             catalogs = CatalogStore(store, await open_cluster(store))
-            await catalogs.refresh()
             await retain(catalogs, "orders", seconds=None, bytes_=None)
 
     async with first_broker(store, parts=1, settings=KEEPING) as core:

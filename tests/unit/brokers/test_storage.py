@@ -6,8 +6,8 @@ import pytest
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain, split
-from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import batch, columns, first_broker, put
 from tests.support.watched_store import WatchedStore
@@ -66,7 +66,7 @@ async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> N
 
 async def keep_from(core: BrokerCore, number: int) -> None:
     """Say that the objects of the first era are gone up to one."""
-    await core.catalogs.change(lambda x: with_cuts(x, {}, {(1, "broker-1"): number}))
+    await core.catalogs.change(lambda x: with_kept_from(x, {(1, "broker-1"): number}))
 
 
 async def test_objects_are_counted_without_a_listing_however_many_there_are() -> None:

@@ -11,7 +11,7 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.protocol import Batch
-from changefeed.feeds.brokers.retention import with_cuts
+from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
@@ -51,7 +51,7 @@ class Store(WatchedStore):
 
 async def keep_from(core: BrokerCore, number: int) -> None:
     kept = {(1, "broker-1"): number}
-    await core.catalogs.change(lambda x: with_cuts(x, {}, kept))
+    await core.catalogs.change(lambda x: with_kept_from(x, kept))
 
 
 def record(n: int) -> Record:
