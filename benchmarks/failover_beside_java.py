@@ -110,8 +110,8 @@ async def _ours(world: World, name: str) -> AsyncIterator[_Killable]:
 
 @asynccontextmanager
 async def _theirs(world: World, name: str) -> AsyncIterator[_Killable]:
-    async with world.java("changes", name) as running:
-        yield _Killable(ids=lambda: running.ids, kill=running.kill_now)
+    async with world.java("changes", name) as host:
+        yield _Killable(ids=lambda: host.ids, kill=host.running.process.kill)
 
 
 async def _until(state: Callable[[], bool]) -> None:

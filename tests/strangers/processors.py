@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,10 +14,10 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
 from emulator.tests.clients.endpoint import Endpoint, endpoint
-from emulator.tests.clients.programs import java, started
+from emulator.tests.clients.programs import java
 from tests.support.commands import running
 from tests.support.emulator_process import control
-from tests.support.processes import PATIENCE, Running
+from tests.support.processes import PATIENCE, Running, started
 
 _KEYS: Final = 16
 _QUICK: Final = tuple(
@@ -30,47 +31,37 @@ _QUICK: Final = tuple(
 
 
 class JavaHost:
-    """A process of Java's processor, and what it printed."""
+    """A process of Java's processor, and what it printed.
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.lines: list[dict[str, Any]] = []
-        self._reading = asyncio.create_task(self._read())
+    What it says goes into files: behind a pipe that nobody empties, it would stand still.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
 
     @property
     def ids(self) -> list[str]:
-        return [x["id"] for x in self.lines if "id" in x]
+        return [x["id"] for x in self._lines() if "id" in x]
 
     @property
     def operations(self) -> list[str]:
-        return [x["operation"] for x in self.lines if x.get("operation")]
-
-    async def says(self, word: str) -> None:
-        await reached(lambda: any(word in x for x in self.lines))
+        return [x["operation"] for x in self._lines() if x.get("operation")]
 
     async def stop(self) -> None:
         """End it in order: its leases are released."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self.says("stopped")
-        await self._process.wait()
+        stdin = self.running.process.stdin
+        assert stdin is not None
+        stdin.close()
+        assert await self.running.ends() == 0, self.running.said
+        assert any("stopped" in x for x in self._lines())
 
     async def kill(self) -> None:
-        self.kill_now()
-        await self._process.wait()
+        self.running.process.kill()
+        await self.running.ends()
 
-    def kill_now(self) -> None:
-        self._process.kill()
-
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            if line.startswith(b"{"):
-                self.lines.append(json.loads(line))
-
-    async def close(self) -> None:
-        self._reading.cancel()
-        await asyncio.wait({self._reading})
+    def _lines(self) -> list[dict[str, Any]]:
+        whole = [x for x in self.running.printed.splitlines() if x.endswith("}")]
+        return [json.loads(x) for x in whole if x.startswith("{")]
 
 
 class World:
@@ -136,13 +127,15 @@ class World:
     @asynccontextmanager
     async def java(self, kind: str, name: str) -> AsyncIterator[JavaHost]:
         command = java("Processor", kind, name, self.database.id)
-        async with started(command, self._where.environment) as process:
-            host = JavaHost(process)
+        async with started(
+            *command, cwd=self.cwd, env={**os.environ, **self._where.environment}
+        ) as process:
+            await process.prints('"started"')
             try:
-                await host.says("started")
-                yield host
-            finally:
-                await host.close()
+                yield JavaHost(process)
+            except BaseException as error:
+                error.add_note(f"Java said: {process.said[-2000:]}")
+                raise
 
     @property
     def connection_string(self) -> str:
@@ -179,7 +172,8 @@ class World:
 
     async def all_in(self, ids: Callable[[], list[str]]) -> None:
         """Wait until everything that was written is among some ids."""
-        await reached(lambda: set(self.written) <= set(ids()))
+        with suppress(TimeoutError):
+            await reached(lambda: set(self.written) <= set(ids()))
         assert set(ids()) == set(self.written)
 
 

@@ -1,5 +1,6 @@
 """Java's change feed processor on the emulator: alone, beside our hosts, and before them."""
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from emulator.tests.clients.endpoint import has_account
 from emulator.tests.clients.programs import java
 from tests.strangers.processors import World, a_world, reached
 from tests.support.commands import changefeed
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
 splits = pytest.mark.skipif(
@@ -86,13 +87,10 @@ async def test_java_sees_all_versions_and_deletes(tmp_path: Path) -> None:
 async def reached_all_ranges(world: World) -> None:
     """Wait until every lease has a position: without one, it begins at the next poll."""
     leases = world.database.get_container_client("leases")
-    found: list[str] = []
     text = "SELECT VALUE c.id FROM c WHERE IS_STRING(c.ContinuationToken)"
-    for _ in range(200):
-        found = [str(x) async for x in leases.query_items(text)]
-        if len(found) == 2:
-            return
-    raise AssertionError(f"of two leases, those with a position are {found}")
+    async with asyncio.timeout(PATIENCE):
+        while len([x async for x in leases.query_items(text)]) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 async def test_java_and_python_share_one_lease_container(tmp_path: Path) -> None:
