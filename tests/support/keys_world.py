@@ -47,6 +47,8 @@ class World:
         self.outages = [(at, at + rng.uniform(5, 200)) for at in starts]
         self.handled = Counter[int]()
         self.letters = set[int]()
+        self.away = rng.choice([0.0, 0.0, 0.0, 0.3])  # the dead letters, of so many calls
+        self.refused = 0
 
     def append(self, key: str) -> None:
         change = make.change(len(self.changes) + 1, key=key)
@@ -146,6 +148,10 @@ class Owner:
             (change,) = batch.changes
             always = change.sequence in self.world.always
             assert always or verdict is Verdict.SUSPECTED, f"{change.sequence} would pass"
+            if self.world.rng.random() < self.world.away:
+                self.world.refused += 1
+                self.keys.put_back(change)
+                return
             self.suspicions += not always
             self.world.put_aside(change)
             self._settle(batch)
@@ -180,6 +186,7 @@ class Story:
     with_holes: int = 0
     crashes: int = 0
     letters: int = 0
+    refused: int = 0
     again: int = 0
     suspicions: int = 0
     stands: int = 0
@@ -237,6 +244,6 @@ def run(seed: int) -> Story:
     story.stands = bool(missing)
     assert set(first.values()) <= world.always, f"{missing[:3]} are never handled"
     assert not missing or first, f"{missing[:3]} are lost"
-    story.letters = len(world.letters)
+    story.letters, story.refused = len(world.letters), world.refused
     story.again = sum(n - 1 for n in world.handled.values())
     return story

@@ -264,6 +264,7 @@ async def test_a_segment_that_another_version_wrote_is_taken_if_it_holds_the_sam
         [run] = runs(store)
         wanted = store.objects.pop(run)
         table = pq.read_table(BytesIO(store.objects[key]))
+        assert {x.name for x in table.schema if x.nullable} == {"body", "previous"}
         other = BytesIO()
         pq.write_table(table, other, row_group_size=10, compression="gzip")
         store.objects[key] = other.getvalue()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.producing import log_directory, open_producer
 
 pytestmark = pytest.mark.real_time
@@ -69,3 +70,23 @@ def test_another_address_is_refused_and_nothing_is_made(
 def test_a_log_in_a_home_that_nobody_has_is_refused(address: str) -> None:
     with pytest.raises(FeedRefused, match="there is no home directory for ~nobody-has-it"):
         log_directory(address)
+
+
+def test_a_log_is_made_where_there_is_none_and_only_if_that_is_wanted(here: Path) -> None:
+    async def produce(*, create: bool) -> None:
+        async with open_producer("log", create=create, parts=1) as producer:
+            await producer.send("k", 1)
+
+    (here / "log").mkdir()
+    with pytest.raises(FeedRefused):
+        asyncio.run(produce(create=False))
+    assert list((here / "log").iterdir()) == []
+    for create in (True, True, False):
+        asyncio.run(produce(create=create))
+
+    async def appended() -> int:
+        async with EventLog.open(here / "log") as log:
+            [whole] = await log.ranges()
+            return len((await log.read(whole, await log.start(whole, "beginning"), 9)).changes)
+
+    assert asyncio.run(appended()) == 3

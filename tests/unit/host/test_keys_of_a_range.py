@@ -13,5 +13,6 @@ def test_whatever_fails_each_key_stays_in_order_and_nothing_is_lost_or_done_twic
     assert total["with_holes"] > SEEDS, total
     assert total["crashes"] > SEEDS / 2, total
     assert total["letters"] > SEEDS, total
+    assert total["refused"] > SEEDS / 4, total
     assert total["suspicions"] <= SEEDS / 100, total
     assert total["stands"] < SEEDS / 5, total

@@ -19,6 +19,7 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import (
     FeedRange,
+    Operation,
     Page,
     Position,
     RangeEnded,
@@ -29,6 +30,7 @@ from tests.support import make
 pytestmark = pytest.mark.real_time  # the log has threads
 WHOLE = RangeId("e1.p01.v00-ff")
 RECORDS = 6000
+BODY, BEFORE = b"123", b"12"
 
 
 @asynccontextmanager
@@ -36,7 +38,10 @@ async def filled(path: Path) -> AsyncIterator[tuple[EventLog, FeedRange]]:
     await create_log(path, 1)
     async with EventLogWriter.open(path) as writer:
         for n in range(0, RECORDS, 1000):
-            records = [Record(key=f"k{x}", body=b"%d" % x) for x in range(n, n + 1000)]
+            records = [
+                Record(key=f"k{x}", body=BODY, previous=BEFORE, operation=Operation.REPLACE)
+                for x in range(n, n + 1000)
+            ]
             await writer.append(records)
     async with EventLog.open(path) as log:
         yield log, (await log.ranges())[0]
@@ -63,15 +68,17 @@ async def test_parts_of_a_partition_decode_its_pages_once(tmp_path: Path, into: 
         assert log._parts.decoded == RECORDS
 
 
-async def test_a_part_far_behind_the_others_reads_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", [0, 1])
+async def test_pages_are_kept_for_other_parts_as_long_as_they_fit_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
-    monkeypatch.setattr(parts_of, "_CACHED_BYTES", 1)
+    """A change takes its body, its image before, and as much again as it takes in Python."""
+    size = RECORDS * (parts_of._CHANGE_BYTES + len(BODY) + len(BEFORE))
+    monkeypatch.setattr(parts_of, "_CACHED_BYTES", size - missing)
     async with filled(tmp_path / "log") as (log, whole):
         for part in log.split(whole, 2):
             await read_all(log, part.id)
-        assert log._parts.decoded == 2 * RECORDS
-        assert len(log._parts._pages._kept) == 1
+        assert log._parts.decoded == (2 * RECORDS if missing else RECORDS)
 
 
 def test_ids_of_parts_are_what_leases_keep() -> None:
