@@ -1,4 +1,4 @@
-"""What a replay says of observers that raise what would end a process."""
+"""What a replay says of observers that fail, also by what would end a process."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -85,3 +85,19 @@ async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
     assert all(name in x.text for x in said)
     assert all(x.failed for x in said)
     assert await make.whole(letters) == both
+
+
+async def test_behind_a_letter_that_fails_those_of_its_key_stay_and_others_go() -> None:
+    letters, tried = MemoryDeadLetters(), list[int]()
+    for n, range_id in enumerate(("r1", "r1", "r2", "r2"), start=1):
+        await letters.put(make.letter(n, range_id=range_id))
+
+    async def observer(changes: Sequence[Change]) -> None:
+        tried.extend(x.sequence for x in changes)
+        if changes[0].range_id == "r1":
+            raise ValueError("no such column")
+
+    wanted, made = await letters.list(), adapt(observer, {})
+    said = [x async for x in replay_letters(letters, wanted, made, manual=False)]
+    assert [x.failed for x in said] == [True, True, False, False]
+    assert (tried, len(await letters.list())) == ([1, 3, 4], 2)
