@@ -146,7 +146,7 @@ async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) ->
     async with broker(tmp_path, "broker-1", port, "--set=membership.expiration=60") as process:
         await ready(port, process)
         (tmp_path / "cluster").rename(tmp_path / "elsewhere")
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
             while True:
                 async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
                     if answer.status == 503:

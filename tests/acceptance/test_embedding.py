@@ -18,7 +18,7 @@ from changefeed import FeedRefused, Operation, open_container, open_producer
 from changefeed.feeds.eventlog.log import EventLog
 from samples.embedding.producing import produce
 from tests.support.ports import free_port
-from tests.support.processes import Running, started
+from tests.support.processes import PATIENCE, Running, started
 
 pytestmark = pytest.mark.real_time
 
@@ -52,7 +52,7 @@ async def get(url: str) -> tuple[int, Any]:
 
 
 async def until(url: str, true: Callable[[int, Any], bool]) -> Any:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             status, found = await get(url)
             if true(status, found):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import aiohttp
 import pytest
 
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
-from tests.support.processes import Running
+from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
 
@@ -25,6 +26,14 @@ async def state(url: str) -> Any:
     async with aiohttp.ClientSession() as session, session.get(f"{url}/page/state") as answer:
         assert answer.status == 200, await answer.text()
         return (await answer.json())["view"]
+
+
+async def comes(url: str, so: Callable[[Any], bool]) -> Any:
+    """Return what the page shows once it is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not so(view := await state(url)):  # noqa: ASYNC110 - it has to be asked
+            await asyncio.sleep(0.2)
+    return view
 
 
 async def scale(url: str) -> Any:
@@ -51,14 +60,12 @@ async def test_a_monitor_shows_a_running_fleet_and_one_that_was_stopped(
         look = ("monitor", *PLACES, *QUICK, "--actions", "--lag-per-host=10")
         async with running(*look, cwd=tmp_path, env=env) as board:
             url = await address(board)
-            for _ in range(100):
-                view = await state(url)
-                if (
-                    sum(x["lag"] for x in view["ranges"]) == 0
-                    and view["hosts"][0]["started_at"]
-                ):
-                    break
-                await asyncio.sleep(0.2)
+            view = await comes(
+                url,
+                lambda x: (
+                    bool(x["hosts"][0]["started_at"]) and not any(y["lag"] for y in x["ranges"])
+                ),
+            )
             assert [x["name"] for x in view["hosts"]] == ["anna"]
             assert {x["owner"] for x in view["ranges"]} == {"anna"}
             assert view["acts"] is True
@@ -70,11 +77,7 @@ async def test_a_monitor_shows_a_running_fleet_and_one_that_was_stopped(
             own = await state(await address(anna))
             assert (own["me"], len(own["ranges"])) == ("anna", 4)
             await anna.stops()
-            for _ in range(100):
-                view = await state(url)
-                if not view["hosts"]:
-                    break
-                await asyncio.sleep(0.2)
+            view = await comes(url, lambda x: not x["hosts"])
             assert await scale(url) == {"desired_hosts": 0}, "all is read, one is paused"
             states = sorted(x["state"] for x in view["ranges"])
             assert states == ["paused", "unowned", "unowned", "unowned"]

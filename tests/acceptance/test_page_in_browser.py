@@ -34,6 +34,7 @@ from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
+from tests.support.processes import PATIENCE
 
 pytestmark = [pytest.mark.real_time, needs_browser]
 
@@ -86,11 +87,9 @@ async def a_host(
 
 
 async def until(true: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if true():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not come about")
+    async with asyncio.timeout(PATIENCE):
+        while not true():  # noqa: ASYNC110 - a host does not set events
+            await asyncio.sleep(0.02)
 
 
 def row(page: Page, name: str) -> Any:

@@ -23,6 +23,7 @@ from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
 from changefeed.testing.feed_harness import everything
 from tests.support.damaged_logs import everyone_is_refused
 from tests.support.disks import small_disk_at
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -222,7 +223,7 @@ async def test_a_log_of_another_format_is_refused_with_advice_and_left_as_it_is(
 
 
 async def _open_again_and_again(path: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with EventLogWriter.open(path):
                 await asyncio.sleep(0.05)

@@ -14,6 +14,7 @@ from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Change, FeedRange, RangeId
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -67,7 +68,7 @@ async def test_a_writer_compacts_while_it_writes(
     monkeypatch.setattr("changefeed.feeds.eventlog.upkeep.COMPACTED_AT", 64)
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         count = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not runs(path):
                 await writer.append([record(count)])
                 count += 1

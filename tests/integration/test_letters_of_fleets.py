@@ -8,6 +8,7 @@ import pytest
 
 from changefeed import Change, MemoryFeed, Settings, open_host
 from changefeed.observers.dead_letters import LetterHead, open_dead_letters
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -51,7 +52,7 @@ async def puts_a_letter(
     before = len(await letters_at(place))
     async with open_host(wanted, observer, feed=feed) as host:
         running = asyncio.create_task(host.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(await letters_at(place)) == before:
                 assert not running.done()
                 await asyncio.sleep(0.02)

@@ -23,6 +23,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
+from tests.support.processes import PATIENCE
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replaced_by
 
@@ -46,7 +47,7 @@ def records(first: int, last: int) -> list[Record]:
 
 async def delivered(fleet: Fleet, count: int) -> None:
     """Wait until so many changes have been delivered; check that it is each once, in order."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is a list
             await asyncio.sleep(0.02)
     assert sorted(int(x.body) for x in fleet.log.changes) == list(range(count))
@@ -134,7 +135,7 @@ async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_nam
     )
     async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
         group.create_task(host.run())
-        async with asyncio.timeout(30), SqliteLeases(leases) as container:
+        async with asyncio.timeout(PATIENCE), SqliteLeases(leases) as container:
             while not await all_are_at(container, len(keys)):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         host.stop()

@@ -19,6 +19,7 @@ from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet
 from tests.integration.test_stuck_observer import QUICK
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -48,7 +49,7 @@ async def test_leases_are_renewed_while_observers_are_made() -> None:
     parts = {"leases": QUICK, "feed": {"poll_interval": 0.05}}
     async with Fleet(feed, container, settings=parts, make_observer=make) as fleet:
         fleet.start("a")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             await fleet.caught_up()
     assert LoadsModel.made == 2
     assert set(LoadsModel.seen.values()) == {1}

@@ -22,6 +22,7 @@ from tests.integration.test_store_leases import opening, own, works
 from tests.support.certificates import Authority
 from tests.support.commands import a_log_of, changefeed
 from tests.support.emulator_process import emulator_process
+from tests.support.processes import PATIENCE
 from tests.support.servers import Azurite, Postgres, Redis, free_port
 
 pytestmark = pytest.mark.real_time
@@ -33,7 +34,7 @@ NOT_LOCALHOST = "127.0.0.2"
 
 async def refusal(address: str, options: OpenOptions | None = None) -> str:
     """Return what it is refused for; a server may hang up before its alert comes in."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(StoreUnavailable):
                 with pytest.raises(StoreRefused) as refused:

@@ -33,6 +33,7 @@ from changefeed.stores.store import WHOLE, Record
 from changefeed.testing.lease_cast import not_refused
 from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
+from tests.support.processes import PATIENCE
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
 pytestmark = pytest.mark.real_time
@@ -422,7 +423,7 @@ async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
 async def one_node_cluster(node: Redis) -> None:
     """Give all slots to a node, and wait until it serves them."""
     node.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while "cluster_state:ok" not in node.ask("CLUSTER", "INFO"):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

@@ -28,6 +28,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.web_server import most_connections
+from tests.support.processes import PATIENCE
 from tests.support.web_hosts import quick_host, served
 
 pytestmark = pytest.mark.real_time
@@ -41,11 +42,9 @@ async def get(url: str) -> tuple[int, Any]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if true():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come about")
+    async with asyncio.timeout(PATIENCE):
+        while not true():  # noqa: ASYNC110 - a host does not set events
+            await asyncio.sleep(0.01)
 
 
 async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() -> None:
@@ -125,7 +124,7 @@ async def test_a_connection_is_for_one_request() -> None:
         port = int(url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             answer = await reader.read()
         assert answer.count(b"HTTP/1.1 200") == 1
         writer.close()

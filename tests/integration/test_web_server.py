@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from changefeed.runtime.web_server import WebLimits, serving, take_port
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 _GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -60,7 +61,7 @@ class Client:
         self._writer.writelines(sends)
 
     async def answer(self) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await self._reader.readuntil(b"got ")
 
     async def closed_within(self, seconds: float) -> bool:

@@ -33,6 +33,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -168,7 +169,7 @@ async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_w
     assert status == 200
     gone = {RangeId("e1.p01.v00-ff"): Gone(1, 1)}
     await operations.split(given.core.catalogs, COLLECTION)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while given.core.status().era < 2:
             await given.core.writer.changed.wait()
     await given.core.catalogs.change_collection(COLLECTION, lambda x: with_cuts(x, gone))
@@ -231,7 +232,7 @@ async def test_bodies_that_are_held_take_no_more_than_there_is_memory_for(
     for _, writer in clients:
         writer.close()
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(PATIENCE),
         open_brokers_producer(address_of(given.address), ACCESS) as producer,
     ):
         await producer.send_many([Record(key="k", body=bytes(15 << 20))] * 4)
@@ -283,7 +284,7 @@ async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
 
 async def append_once_open(client: BrokerClient, url: str, log: str) -> Answer:
     """Append a batch; its partition is open a moment after the collection was made."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         (answer,) = await client.append(url, log, [batch()], catalog=0, seconds=5)
         while isinstance(answer, NotAppended) and answer.reason == "moving":
             await asyncio.sleep(answer.retry_after)
@@ -392,7 +393,7 @@ async def test_a_broker_that_does_not_reach_its_store_sends_clients_to_the_other
             status, said = await given.asks("GET", path)
             assert (status, said["error"]) == (503, "store")
             assert "ask another broker" in said["message"]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await given.asks("GET", ""))[0] != 200:  # noqa: ASYNC110 - it may come at any time
             await asyncio.sleep(0.05)
 

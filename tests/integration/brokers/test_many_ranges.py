@@ -20,6 +20,7 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import FeedRange
 from changefeed.runtime.secret import Secret
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 WAITING = BrokerAccess(token=Secret.of(TOKEN), wait=0.05)
@@ -62,7 +63,7 @@ async def test_an_era_that_ends_is_news_of_all_that_it_ends() -> None:
         await asyncio.sleep(0.2)
         assert not news.done()
         await operations.split(core.catalogs, COLLECTION)
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(8):  # a question is held for 10 s
             assert {*await news} == {x.id for x in ends}
 
 
@@ -89,7 +90,7 @@ async def test_what_another_broker_writes_is_answered_as_not_known_here() -> Non
         await operations.create_collection(first.catalogs, COLLECTION, parts=2)
         async with BrokersFeed.open(address_of(one), ACCESS) as feed:
             open_ = await partitions(feed)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while len({x.broker for x in open_}) < 2:
                     await first.writer.changed.wait()
                     open_ = await partitions(feed)

@@ -15,6 +15,7 @@ from changefeed.observers.adapters import adapt
 from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld
 from tests.support.dotnet_estimator import RangeGone, remaining_work
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -36,7 +37,7 @@ class Leases:
 
     async def come_to_nothing(self, count: int) -> None:
         """Wait until so many leases have nothing left to read."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             while await self.work() != [0] * count:  # noqa: ASYNC110 - others write them
                 await asyncio.sleep(0.1)
 

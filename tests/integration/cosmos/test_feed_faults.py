@@ -16,6 +16,7 @@ from changefeed.runtime.secret import Secret
 from cosmos_emulator import EmulatorSettings
 from cosmos_emulator.testing import running
 from tests.support.cosmos_feeds import CosmosWorld
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 ZERO = RangeId("0")
@@ -119,7 +120,7 @@ async def test_a_dropped_connection_may_be_asked_again(
     world: CosmosWorld, feed: CosmosFeed
 ) -> None:
     await world.put("a")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await world.fault(effect="drop", operation="change_feed", times=1)
         try:
             page = await feed.read(FeedRange(id=ZERO), BEGINNING, 5)

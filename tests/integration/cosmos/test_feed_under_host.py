@@ -19,6 +19,7 @@ from changefeed.host.wiring import open_host
 from changefeed.observers.adapters import adapt
 from changefeed.runtime.errors import StoreRefused
 from tests.support.cosmos_feeds import CosmosWorld
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 KEYS = [f"key-{n}" for n in range(12)]
@@ -39,7 +40,7 @@ class Seen:
 
     async def reach(self, step: int) -> None:
         """Wait until every key has got so far."""
-        async with asyncio.timeout(20), self._more:
+        async with asyncio.timeout(PATIENCE), self._more:
             await self._more.wait_for(
                 lambda: all(x and x[-1] >= step for x in self.steps.values())
             )

@@ -35,7 +35,7 @@ from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.looking import until
-from tests.support.processes import started
+from tests.support.processes import PATIENCE, started
 
 pytestmark = pytest.mark.real_time
 ROOT = Path(__file__).parents[3]
@@ -83,7 +83,7 @@ class Program:
         def arrived() -> bool:
             return {*ids} <= {x for who, x in self.seen if by in {None, who}}
 
-        async with asyncio.timeout(20), self._more:
+        async with asyncio.timeout(PATIENCE), self._more:
             await self._more.wait_for(arrived)
 
 

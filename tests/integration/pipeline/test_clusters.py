@@ -19,6 +19,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
 from tests.support.emulator_process import free_port
+from tests.support.processes import PATIENCE
 from tests.support.spark_queries import drain
 from tests.support.stored_segments import segment_of
 
@@ -77,7 +78,7 @@ class Cluster:
         (place / key).write_bytes(data)
 
     async def has_era(self, number: int) -> None:
-        async with asyncio.timeout(30), self.client() as client:
+        async with asyncio.timeout(PATIENCE), self.client() as client:
             while True:
                 topology = (await client.routes()).topology
                 if topology.era >= number and not topology.ending:
@@ -100,7 +101,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         "broker-1", int(found.brokers.rpartition(":")[2].partition("/")[0])
     ):
         async with found.client() as client:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 await client.create(3)
         await found.has_era(1)
         yield found

@@ -13,12 +13,14 @@ from changefeed.cli.host_flags import HostFlags
 from changefeed.cli.hosts import arguments_of
 from changefeed.host.child_start import ChildStart
 from changefeed.host.settings import Settings
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
 ALL = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 SLEEPS = """
 import signal, sys, time
+from tests.support.processes import PATIENCE
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 open(sys.argv[1], "w")
 time.sleep(60)
@@ -43,7 +45,7 @@ async def test_whatever_asks_the_supervisor_to_stop_stops_its_children(
         running = asyncio.create_task(
             supervise(["a", "b"], lambda x: [*line, str(tmp_path / x.name)], stop_timeout=5.0)
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             for one in ready:
                 while not one.exists():  # noqa: ASYNC110 - another process makes it
                     await asyncio.sleep(0.02)

@@ -9,6 +9,7 @@ import pytest
 
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.signals import on_stop_signals
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -28,7 +29,7 @@ async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.S
     heard = asyncio.Event()
     with on_stop_signals(heard.set):
         os.kill(os.getpid(), number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await heard.wait()
     assert [signal.getsignal(x) for x in ALL] == [
         signal.SIG_DFL,

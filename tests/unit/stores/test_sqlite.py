@@ -19,6 +19,7 @@ from changefeed.runtime import open_database
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support import make
 from tests.support.disks import small_disk_at
+from tests.support.processes import PATIENCE
 from tests.support.sqlite_leases import SqliteLeases
 
 pytestmark = pytest.mark.real_time
@@ -180,7 +181,7 @@ async def test_changes_are_written_though_every_task_is_cancelled(path: Path) ->
             task.cancel()
         await asyncio.wait([lost])
         assert lost.cancelled()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await leases.create(make.lease("r1", at="c0"))
         assert await leases.read(NEW.range_id) is not None
 
@@ -194,7 +195,7 @@ async def test_who_gave_up_waiting_leaves_those_that_share_its_transaction_their
         ]
         await asyncio.sleep(0)  # the first is being written, the others are the next
         gave_up.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert (await first).range_id == "r0"
             assert (await shares).range_id == "r2"
         assert gave_up.cancelled()
