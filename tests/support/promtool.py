@@ -39,12 +39,17 @@ def check_expressions(
     series: Mapping[str, str],
     minutes: int,
     expected: Mapping[str, Sequence[Mapping[str, object]]],
+    *,
+    each: str = "1m",
 ) -> None:
-    """Assert what expressions give at the end of these minutes, over these series."""
+    """Assert what expressions give at the end of these minutes, over these series.
+
+    Rules are evaluated once in ``each``: five minutes at most, for so long a value counts.
+    """
     file = folder / "rules.test.json"
     document = {
         "rule_files": [str(RULES)],
-        "evaluation_interval": "1m",
+        "evaluation_interval": each,
         "tests": [
             {
                 "interval": "1m",

@@ -291,7 +291,7 @@ def test_the_job_that_is_gone_is_named_while_another_lives(
     }
     firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
     expected = {f"group by (job) ({firing})": [{"labels": '{job="bank"}', "value": 1}]}
-    check_expressions(tmp_path, ALIVE | series, 3000, expected)
+    check_expressions(tmp_path, ALIVE | series, 3000, expected, each="5m")
 
 
 def test_a_prometheus_that_has_never_seen_a_host_says_so(tmp_path: Path) -> None:
