@@ -40,7 +40,7 @@ from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.spark import freeze_gc
-from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema
+from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema, compact
 from changefeed.runtime.quantities import seconds
 
 NAME: Final = "changefeed_delta"
@@ -134,7 +134,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         files = [x for done in messages if isinstance(done, Written) for x in done.files]
         append_once(self._uri, files, app_id=self._query(), batch=batchId)
         if self._upkeep is not None:
-            self._upkeep.maintain(self._uri, batchId)
+            self._upkeep.maintain(self._uri, batchId, compact)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave the files there: the batch may be in the table.

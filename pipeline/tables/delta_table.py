@@ -1,6 +1,7 @@
 """A Delta table as such: its columns, what it was made for, and its upkeep.
 
-``deltalake`` creates and inspects the tables, whichever engine writes them afterwards. The
+``deltalake`` creates and inspects the tables; of the rows of a table one engine takes care,
+which writes and compacts them: ``deltalake``, or Spark's own Delta (``merge``). The
 properties of a table say what it was made for (``changefeed.definition``), where its
 columns do not: figures by the hour and by the day look alike.
 
@@ -11,6 +12,7 @@ batch and the longest query over the table. Which batches were added (``txn``) i
 the log, through its checkpoints, and is not forgotten.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -42,9 +44,9 @@ class Upkeep:
     every: int
     keep_files: float
 
-    def maintain(self, uri: str, batch: int) -> None:
-        """Compact the table, if it is due after this batch. A failure does not fail the
-        batch: the next compaction includes what this one could not.
+    def maintain(self, uri: str, batch: int, compact: Callable[[str, float], None]) -> None:
+        """Compact the table, if it is due after this batch, by the engine that writes it. A
+        failure does not fail the batch: the next compaction includes what this one could not.
         """
         if batch % self.every != self.every - 1:
             return
@@ -131,9 +133,12 @@ def compact(uri: str, keep_files: float) -> None:
     """
     table = DeltaTable(uri)
     table.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
-    table.vacuum(
-        ceil(keep_files / _HOUR), dry_run=False, enforce_retention_duration=False, full=True
-    )
+    hours = whole_hours(keep_files)
+    table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+def whole_hours(seconds: float) -> int:
+    return ceil(seconds / _HOUR)
 
 
 def _columns(schema: Schema) -> str:

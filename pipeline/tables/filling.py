@@ -31,7 +31,7 @@ from changefeed.pipeline.tables.delta_sink import (
     is_added,
     query_id,
 )
-from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep
+from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, compact
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -98,7 +98,7 @@ class AppendedFiles:
         if not is_added(DeltaTable(self.uri), app_id=query, batch=number):
             files = write_files(self.uri, rows)
             append_once(self.uri, files, app_id=query, batch=number)
-        self.upkeep.maintain(self.uri, number)
+        self.upkeep.maintain(self.uri, number, compact)
 
 
 def write_files(uri: str, rows: DataFrame) -> list[File]:

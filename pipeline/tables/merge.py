@@ -3,7 +3,7 @@
 Two ways to the same table. Where the session has Delta (its jar, and both settings that
 Delta asks for), Spark's own MERGE runs on the executors. Else a batch passes through the
 driver, and ``deltalake`` merges it there: enough for one machine, where a batch has at most
-``max_changes`` rows.
+``max_changes`` rows. The engine that merges a table compacts it, too.
 
 A merge writes every file again in which a row changes. Files whose least and greatest keys
 are away from those of the batch are not even read, which is why keys are compared by plain
@@ -12,6 +12,7 @@ equality where none can be null.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from deltalake import DeltaTable, WriterProperties
 from pyspark.sql import DataFrame, SparkSession
 
 from changefeed.pipeline.delta_jar import DELTA, EXTENSION
-from changefeed.pipeline.tables.delta_table import Upkeep
+from changefeed.pipeline.tables.delta_table import Upkeep, compact, whole_hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,10 @@ class MergedTable:
         spark, rows = batch.sparkSession, self.rows(batch)
         if has_delta(spark):
             merge_in_spark(self.uri, rows, self.merge)
+            self.upkeep.maintain(self.uri, number, partial(compact_in_spark, spark))
         else:
             merge_here(self.uri, rows.toArrow(), self.merge)
-        self.upkeep.maintain(self.uri, number)
+            self.upkeep.maintain(self.uri, number, compact)
 
 
 def merge_here(uri: str, rows: pa.Table, how: Merge) -> None:
@@ -96,6 +98,13 @@ def merge_in_spark(uri: str, rows: DataFrame, how: Merge) -> None:
         f"WHEN MATCHED {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
         rows=rows,
     )
+
+
+def compact_in_spark(spark: SparkSession, uri: str, keep_files: float) -> None:
+    """Do on the executors what ``compact`` does."""
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.sql(f"OPTIMIZE {_named(uri)}")
+    spark.sql(f"VACUUM {_named(uri)} RETAIN {whole_hours(keep_files)} HOURS")
 
 
 def has_delta(spark: SparkSession) -> bool:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NAMES: Final = ("latest", "hourly")
 DIRECTORIES: Final = ("spark", "here")
 _CONF: Final = {
+    "spark.databricks.delta.vacuum.logging.enabled": "true",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
