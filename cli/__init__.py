@@ -3,11 +3,13 @@
 import errno
 import signal
 import sys
+from types import FrameType
+from typing import Final
 
 from changefeed.cli.streams import discard_output, prepare_streams, write_error
 
 _FAILED = 1
-_INTERRUPTED = 130  # as shells have it: 128, and the number of SIGINT
+_received: Final = [signal.SIGINT]
 
 
 def main() -> None:
@@ -26,7 +28,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(interrupted_code())
     except OSError as error:
         discard_output(sys.stdout)
         if error.errno != errno.EPIPE:  # who reads our output has enough of it
@@ -35,6 +37,23 @@ def main() -> None:
 
 
 def raise_interrupts() -> None:
-    """Let Ctrl-C be ``KeyboardInterrupt`` from here on: all has been imported."""
+    """Let Ctrl-C, and what else asks a process to stop, be ``KeyboardInterrupt`` from here on:
+    all has been imported. So files are closed, and a terminal is as it was before.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def interrupted_code() -> int:
+    """Return the exit code of a command that was asked to stop, as shells have it."""
+    return 128 + _received[-1]
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does now: ``asyncio`` cancels its main task first."""
+    _received.append(signal.Signals(number))
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    (on_ctrl_c if callable(on_ctrl_c) else signal.default_int_handler)(number, frame)

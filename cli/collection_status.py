@@ -10,13 +10,12 @@ import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from changefeed.brokers.core import CoreStatus
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.tables import a_table, plain, print_whole
+from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
 from changefeed.cli.on_brokers import client_of
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import BrokerInfo
@@ -92,11 +91,10 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def show(address: str, *, json: bool, watch: bool, all_: bool) -> None:
     """Print a status as tables or as JSON, once or until Ctrl-C."""
-    with suppress(KeyboardInterrupt):
-        if watch and not json:
-            asyncio.run(_watch(address, all_=all_))
-        else:
-            asyncio.run(_print(address, json=json, watch=watch, all_=all_))
+    if watch and not json:
+        asyncio.run(_watch(address, all_=all_))
+    else:
+        asyncio.run(_print(address, json=json, watch=watch, all_=all_))
 
 
 async def _print(address: str, *, json: bool, watch: bool, all_: bool) -> None:
@@ -117,13 +115,14 @@ async def _watch(address: str, *, all_: bool) -> None:
     async with client_of(address) as client:
         inspector = Inspector(client)
         first = rendered(await inspector.look(), all_=all_)
-        with Live(first, auto_refresh=False, screen=True) as live:
+        with refreshed() as show_look:
+            show_look(first)
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
-                    live.update(rendered(await inspector.look(), all_=all_), refresh=True)
+                    show_look(rendered(await inspector.look(), all_=all_))
                 except FeedUnavailable as error:
-                    live.update(plain(str(error), "red"), refresh=True)
+                    show_look(plain(str(error), "red"))
 
 
 class Inspector:

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from changefeed.cli.io.files import write_out
 from changefeed.cli.io.report import say
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
@@ -51,17 +52,14 @@ def settings_text(kind: str) -> str:
     return f"{text}\n{_PROCESSORS}" if model.of_processors else text
 
 
-def write_config(file: Path, text: str, *, force: bool) -> None:
+def write_config(file: str, text: str, *, force: bool) -> None:
     """Write the file and say so. Raise ``UserError`` if it is there already, unless forced."""
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as out:
-            out.write(text)
-    except FileExistsError:
-        more = " already; --force overwrites it" if file.is_file() else ", and is not a file"
-        raise UserError(f"{file} is there{more}") from None
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror}") from error
-    say(f"wrote {file}")
+    there = file != "-" and Path(file).exists()
+    if there and not (force and Path(file).is_file()):
+        more = " already; --force overwrites it" if Path(file).is_file() else " and is no file"
+        raise UserError(f"{file} is there{more}")
+    if write_out(file, text.encode()):
+        say(f"wrote {file}")
 
 
 def config_text(head: str, model: type) -> str:

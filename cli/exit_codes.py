@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from changefeed.cli import raise_interrupts
+from changefeed.cli import interrupted_code, raise_interrupts
 from changefeed.cli.streams import discard_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
@@ -57,6 +57,8 @@ def exit_on_error() -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
+    except KeyboardInterrupt:
+        raise typer.Exit(interrupted_code()) from None
     except Exception as error:
         ended = exit_message(error)
         if ended is None:

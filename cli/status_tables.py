@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from changefeed.cli.commands.status import Sort
 from changefeed.cli.existing import existing_fleet
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.tables import a_table, plain, print_whole
+from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
 from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import (
     BAD,
@@ -91,14 +90,15 @@ async def watch_tables(settings: Settings, view: View) -> None:
     """Look each second, until Ctrl-C."""
     async with existing_fleet(settings, rates=True) as fleet:
         seen = await fleet.look(None)
-        with Live(as_tables(seen, view), auto_refresh=False, screen=True) as live:
+        with refreshed() as show:
+            show(as_tables(seen, view))
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
                     seen = await fleet.look(seen)
-                    live.update(as_tables(seen, view), refresh=True)
+                    show(as_tables(seen, view))
                 except StoreUnavailable as error:
-                    live.update(plain(str(error), "red"), refresh=True)
+                    show(plain(str(error), "red"))
 
 
 def as_tables(seen: FleetStatus, view: View = _ALL) -> RenderableType:

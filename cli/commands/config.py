@@ -1,7 +1,6 @@
 """``changefeed config``: a file with all settings, each with what is said about it."""
 
 import enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,8 +19,11 @@ class Kind(enum.StrEnum):
 def config(
     kind: Annotated[Kind, typer.Argument(help="Whose settings.", show_choices=True)],
     file: Annotated[
-        Path | None,
-        typer.Argument(help="The file to write.", show_default="changefeed.toml, KIND.toml"),
+        str | None,
+        typer.Argument(
+            help="The file to write; - is standard output.",
+            show_default="changefeed.toml, KIND.toml",
+        ),
     ] = None,
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
@@ -31,5 +33,5 @@ def config(
 
     with exit_on_error():
         names = {Kind.HOST: "changefeed.toml"}
-        path = file or Path(names.get(kind, f"{kind}.toml"))
-        write_config(path, settings_text(kind.value), force=force)
+        name = file or names.get(kind, f"{kind}.toml")
+        write_config(name, settings_text(kind.value), force=force)

@@ -2,7 +2,6 @@
 
 import asyncio
 import enum
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -51,9 +50,8 @@ def status(
         view = tables.View(sort, filter_)
         tables.refuse_contradictions(view, json=json, watch=watch)
         settings = flags.settings()
-        with suppress(KeyboardInterrupt):
-            if json:
-                asyncio.run(tables.print_json(settings, watch=watch))
-            else:
-                show = tables.watch_tables if watch else tables.print_tables
-                asyncio.run(show(settings, view))
+        if json:
+            asyncio.run(tables.print_json(settings, watch=watch))
+        else:
+            show = tables.watch_tables if watch else tables.print_tables
+            asyncio.run(show(settings, view))

@@ -1,9 +1,12 @@
 """Tables of commands, in which no name is ever cut: a name that is copied must be whole."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import typer
 from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -33,3 +36,15 @@ def print_whole(shown: RenderableType) -> None:
     with console.capture() as captured:  # a console has a way of its own to end the process
         console.print(shown)
     typer.echo(captured.get(), nl=False)
+
+
+@contextmanager
+def refreshed() -> Iterator[Callable[[RenderableType], None]]:
+    """Yield what shows one look in the place of the one before on a terminal, and below it
+    anywhere else.
+    """
+    if not Console().is_terminal:
+        yield print_whole
+        return
+    with Live(auto_refresh=False, screen=True) as live:
+        yield partial(live.update, refresh=True)

@@ -1,15 +1,13 @@
 """``changefeed pipeline status``: how far each table is, range by range."""
 
 import time
-from contextlib import suppress
 from typing import Final
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 
 from changefeed.cli.io.documents import as_json
-from changefeed.cli.io.tables import a_table, plain, print_whole
+from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.status import TablesStatus, TableStatus, tables_status
 
@@ -18,20 +16,20 @@ _EVERY: Final = 1.0
 
 def show(settings: PipelineSettings, *, json: bool, watch: bool) -> None:
     """Print how far each table is, as tables or as JSON, once or until Ctrl-C."""
-    with suppress(KeyboardInterrupt):
-        found = tables_status(settings)
-        if json:
-            typer.echo(as_json(found, indented=not watch))
-            while watch:
+    found = tables_status(settings)
+    if json:
+        typer.echo(as_json(found, indented=not watch))
+        while watch:
+            time.sleep(_EVERY)
+            typer.echo(as_json(tables_status(settings)))
+    elif not watch:
+        print_whole(as_tables(found))
+    else:
+        with refreshed() as show_look:
+            show_look(as_tables(found))
+            while True:
                 time.sleep(_EVERY)
-                typer.echo(as_json(tables_status(settings)))
-        elif not watch:
-            print_whole(as_tables(found))
-        else:
-            with Live(as_tables(found), auto_refresh=False, screen=True) as live:
-                while True:
-                    time.sleep(_EVERY)
-                    live.update(as_tables(tables_status(settings)), refresh=True)
+                show_look(as_tables(tables_status(settings)))
 
 
 def as_tables(seen: TablesStatus) -> RenderableType:

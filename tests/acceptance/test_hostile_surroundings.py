@@ -24,13 +24,10 @@ def run(arguments: str, cwd: Path, **environ: str) -> CompletedProcess[str]:
     return ended(*shell, cwd=cwd, env={**os.environ, **environ})
 
 
-@pytest.mark.parametrize(
-    ("command", "unbuffered"), [("--version", ""), ("--help", "1"), (f"status {PLACES}", "")]
-)
+@pytest.mark.parametrize(("command", "unbuffered"), [("--version", ""), ("--help", "1")])
 def test_a_full_output_is_said_in_one_line(
     tmp_path: Path, command: str, unbuffered: str
 ) -> None:
-    asyncio.run(make_leased_log(tmp_path))
     done = run(f"{command} >/dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (
         1,

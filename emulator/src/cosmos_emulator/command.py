@@ -120,7 +120,10 @@ async def _serve_until_stopped(settings: EmulatorSettings) -> None:
 
 
 def _say_ready(url: str) -> None:
-    typer.echo(f"serving Cosmos DB at {url}")
+    try:
+        typer.echo(f"serving Cosmos DB at {url}")
+    except OSError:  # nobody reads it, or there is no room: it serves nevertheless
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(text: str, cause: Exception) -> None:

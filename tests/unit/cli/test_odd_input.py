@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
 from changefeed.cli.diagnosing import look_at_disks
-from changefeed.cli.position_export import write_file
+from changefeed.cli.io.files import write_file
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
@@ -65,7 +65,9 @@ def test_positions_are_not_saved_to_links_in_a_circle(
 
 def test_a_file_system_without_a_size_is_no_full_disk() -> None:
     leases = {"address": "sqlite:/proc/nowhere/leases.db"}
-    assert look_at_disks(Settings.model_validate({"leases": leases})) == []
+    letters = {"dead_letters": "sqlite:/proc/nowhere/letters.db"}
+    settings = Settings.model_validate({"leases": leases, "observer": letters})
+    assert look_at_disks(settings) == []
 
 
 @pytest.mark.parametrize(

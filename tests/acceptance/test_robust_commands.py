@@ -1,0 +1,228 @@
+"""Every command, whose output is not taken, and that is stopped while it waits."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from socket import create_connection
+from typing import Final, Literal, NamedTuple
+
+import pytest
+from typer.main import get_command
+
+from changefeed.cli.app import app
+from changefeed.cli.position_export import export
+from changefeed.host.settings import Settings
+from changefeed.observers.dead_letters import open_dead_letters
+from tests.support import make
+from tests.support.commands import COMMAND, running
+from tests.support.leased_log import make_leased_log, stored
+from tests.support.pipeline_feeds import a_checkpoint
+from tests.support.ports import free_port
+from tests.support.processes import PATIENCE, ended, until
+from tests.support.silence import Silent
+from tests.unit.cli.test_surface import commands
+
+pytestmark = pytest.mark.real_time
+
+
+class Case(NamedTuple):
+    """Arguments with which a command prints something, where that takes no more than files, and
+    those with which it waits for a server that never answers.
+    """
+
+    does: Literal["looks", "acts", "serves"]
+    prints: str | None
+    waits: str | None
+
+
+STORE: Final = "--leases=sqlite:leases.db"
+LETTERS: Final = "--set=observer.dead_letters=sqlite:letters.db"
+FLEET: Final = f"--feed=eventlog:log {STORE}"
+SILENT: Final = "--leases=redis://{server}"
+SILENT_LETTERS: Final = "--set=observer.dead_letters=redis://{server}"
+SILENT_FLEET: Final = f"--feed=eventlog:log {SILENT}"
+SILENT_LOG: Final = "brokers://{server}/orders"
+RANGE: Final = "e1.p01.v00-ff"
+
+CASES: Final[Mapping[str, Case]] = {
+    "run": Case(
+        "serves",
+        f"{FLEET} --observer=log --set=web.port={{port}}",
+        f"{SILENT_FLEET} --observer=log",
+    ),
+    "status": Case("looks", FLEET, SILENT_FLEET),
+    "monitor": Case("serves", f"{FLEET} --set=web.port={{port}}", SILENT_FLEET),
+    "pause": Case("acts", f"--all {STORE}", f"--all {SILENT}"),
+    "resume": Case("acts", f"{RANGE} {STORE}", f"{RANGE} {SILENT}"),
+    "reset": Case("acts", f"--all --to=now --yes {FLEET}", f"--all --to=now {SILENT_FLEET}"),
+    "range split": Case("acts", f"{RANGE} {FLEET}", f"{RANGE} {SILENT_FLEET}"),
+    "range merge": Case("acts", None, f"{RANGE}~00-7f {RANGE}~80-ff {SILENT_FLEET}"),
+    "positions export": Case("acts", f"file {FLEET}", f"file {SILENT_FLEET}"),
+    "positions import": Case("acts", f"saved --yes {FLEET}", f"saved {SILENT_FLEET}"),
+    "dead-letters list": Case("looks", LETTERS, SILENT_LETTERS),
+    "dead-letters replay": Case(
+        "acts", f"--all --observer=log {LETTERS}", f"--all --observer=log {SILENT_LETTERS}"
+    ),
+    "dead-letters discard": Case("acts", f"--all {LETTERS}", f"--all {SILENT_LETTERS}"),
+    "dead-letters park": Case("acts", None, f"{RANGE} k1 {SILENT}"),
+    "dead-letters release": Case("acts", None, f"{RANGE} k1 {SILENT}"),
+    "doctor": Case("looks", f"--watch=0 {FLEET}", f"--watch=60 {SILENT_FLEET}"),
+    "config": Case("acts", "host file", None),
+    "produce": Case("acts", "log lines --key=k", f"{SILENT_LOG} lines --key=k"),
+    "log create": Case("acts", "fresh", SILENT_LOG),
+    "log status": Case("looks", None, SILENT_LOG),
+    "log split": Case("acts", f"log {RANGE}", f"{SILENT_LOG} {RANGE}"),
+    "log merge": Case("acts", None, f"{SILENT_LOG} {RANGE}"),
+    "log retain": Case("acts", "log --for=1h", f"{SILENT_LOG} --for=1h"),
+    "log compact": Case("acts", "log", SILENT_LOG),
+    "emulator": Case("serves", "--port={port}", None),
+    "broker": Case(
+        "serves", "--name=a --cluster=file:///{place}/cluster --set=web.port={port}", None
+    ),
+    "pipeline status": Case("looks", "--feed=eventlog:shop/log --directory=shop/tables", None),
+}
+PRINTING: Final = [x for x, one in CASES.items() if one.prints is not None]
+WAITING: Final = [x for x, one in CASES.items() if one.waits is not None]
+
+
+def test_no_command_is_left_out() -> None:
+    spark = "pipeline run"  # tests/acceptance/test_pipeline_command.py
+    assert {*dict(commands(get_command(app)))} == {*CASES, spark}
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> Path:
+    await make_leased_log(tmp_path)
+    (tmp_path / "shop").mkdir()
+    await asyncio.to_thread(a_checkpoint, tmp_path / "shop")
+    async with open_dead_letters(f"sqlite:{tmp_path / 'letters.db'}") as letters:
+        await letters.put(make.letter(1))
+    (tmp_path / "lines").write_text('{"k": 1}\n{"k": 2}\n')
+    leases = {"address": f"sqlite:{tmp_path / 'leases.db'}"}
+    feed = {"address": f"eventlog:{tmp_path / 'log'}"}
+    settings = Settings.model_validate({"feed": feed, "leases": leases})
+    await export(settings, str(tmp_path / "saved"))
+    return tmp_path
+
+
+@contextmanager
+def started(words: Sequence[str], cwd: Path, out: int) -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def unread() -> Iterator[int]:
+    """A pipe that no process reads."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        yield write
+    finally:
+        os.close(write)
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    handle = os.open("/dev/full", os.O_WRONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError), create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+UNREAD: Final = "Broken pipe"
+OUTPUTS: Final = {UNREAD: unread, "No space left on device": full}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [(x, y) for x in PRINTING for y in OUTPUTS if y == UNREAD or CASES[x].does == "looks"],
+)
+def test_output_that_is_not_taken_fails_only_what_looks(
+    name: str, reason: str, place: Path
+) -> None:
+    does, prints, _ = CASES[name]
+    port = free_port()
+    words = f"{name} {prints}".format(port=port, place=place).split()
+    with OUTPUTS[reason]() as out, started(words, place, out) as process:
+        if does == "serves":
+            until(partial(answers, port), process)
+            process.terminate()
+        _, written = process.communicate(timeout=PATIENCE)
+    said = written.decode()
+    assert process.returncode == (1 if does == "looks" else 0), said
+    assert "Traceback" not in said
+    if does != "serves":
+        assert (reason in said) == (does == "acts" or reason != UNREAD), said
+    if does == "acts":
+        assert len(said.splitlines()) > 1, "what was done is said here"
+
+
+def files(place: Path) -> set[str]:
+    return {x.name for x in place.iterdir() if not x.name.startswith("stderr-")}
+
+
+STOPPED: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+@pytest.mark.parametrize("name", WAITING)
+async def test_a_command_that_waits_ends_at_once_when_it_is_asked_to(
+    name: str, place: Path
+) -> None:
+    does, _, waits = CASES[name]
+    before = files(place)
+    for number, code in STOPPED.items():
+        with Silent() as silent:
+            words = f"{name} {waits}".format(server=f"127.0.0.1:{silent.port}").split()
+            async with running(*words, cwd=place) as process:
+                await process.reaches(silent.asked.is_set)
+                process.process.send_signal(number)
+                assert await process.ends() == (0 if does == "serves" else code), process.said
+                assert "Traceback" not in process.said
+    assert files(place) == before
+
+
+def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path) -> None:
+    before = stored(place, "position")
+    words = f"reset --all --to=beginning {FLEET}".split()
+    with unread() as out, started(words, place, out) as process:
+        _, said = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, stored(place, "position")) == (1, before)
+    assert b"Move 2 ranges?" in said
+    assert b"nothing was changed" in said
+
+
+def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
+    words = f"positions export - {FLEET}".split()
+    with unread() as out, started(words, place, out) as process:
+        assert process.wait(PATIENCE) == 1
+    shell = ("sh", "-c", 'exec "$@" >&-', "sh")
+    closed = ended(*shell, *COMMAND, *words, cwd=place)
+    says = "changefeed: standard output is closed: let it go to a file, or name one\n"
+    assert (closed.returncode, closed.stderr) == (2, says)
+
+
+async def test_a_watch_that_no_terminal_shows_prints_each_look(place: Path) -> None:
+    async with running("status", "--watch", *FLEET.split(), cwd=place) as process:
+        await process.prints(RANGE, times=2)
