@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from changefeed.observers.observer import CloseReason, Context, Observer
     from changefeed.observers.registry import observer
     from changefeed.observers.retry import RetrySettings
-    from changefeed.processor import ChangeFeedProcessor
+    from changefeed.processor import ChangeFeedProcessor, ProcessorGroup
     from changefeed.runtime.errors import (
         Failure,
         StoreError,
@@ -110,6 +110,7 @@ _GROUPS = {
         "open_host": "host.wiring",
         "endpoints": "host.endpoints",
         "ChangeFeedProcessor": "processor",
+        "ProcessorGroup": "processor",
         "asgi_endpoints": "host.endpoints",
         "AsgiApp": "host.endpoints",
     },
@@ -210,6 +211,7 @@ __all__ = [
     "Operation",
     "Page",
     "Position",
+    "ProcessorGroup",
     "Producer",
     "ProducerOptions",
     "RangeEnded",

@@ -12,9 +12,8 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
-
-from structlog.contextvars import bound_contextvars
 
 from changefeed.host.child_start import ChildStart
 from changefeed.host.endpoints import Answers, application, application_of, path_of
@@ -25,7 +24,6 @@ from changefeed.host.shared import Process
 from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
-from changefeed.runtime.cancellation import CancelledByStranger
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.garbage import freeze_startup_objects
@@ -33,6 +31,7 @@ from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
+from changefeed.runtime.together import Together
 from changefeed.runtime.watchdog import Watchdog
 from changefeed.runtime.web_server import WebLimits, serving
 
@@ -131,80 +130,36 @@ async def _be_hosts(
 
 
 class _Hosts:
-    """The hosts of a process, each in a task that first opens what it needs."""
+    """The hosts of a process by their processors, from when each is open."""
 
     def __init__(self, processors: Mapping[str, Settings]) -> None:
         expiration = min(x.leases.expiration for x in processors.values())
         self.watchdog = Watchdog(expiration, self._in_hand)
         self._names = [*processors]
         self._open = dict[str, Host]()
-        self._tasks = dict[str, asyncio.Task[None]]()
+        self._together = Together()
         self._watching: asyncio.Task[None] | None = None
-        self._stopping = False
 
     def stop(self) -> None:
         """Ask all to stop in order; asked again, to stop at once. Returns immediately."""
-        self._stopping = True
-        for name, task in self._tasks.items():
-            if name in self._open:
-                self._open[name].stop()
-            else:
-                task.cancel()
+        self._together.stop()
 
     async def run(self, name: str, host: Host) -> None:
         """Run the host of a processor, which is open now."""
         self._open[name] = host
         if self._watching is None:
             self._watching = asyncio.create_task(self.watchdog.run())
-        if len(self._open) == len(self._names):
+        if self._together.opened(name, host.stop):
             freeze_startup_objects()
         await host.run()
 
     async def until_all_end(self, be_host: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Run ``be_host`` for each processor until all have ended, which they do together.
-
-        Raise what the first failed of, or all that failed; ``CancelledError`` where a stop was
-        asked for before any was open.
-        """
-        for name in self._names:
-            self._tasks[name] = asyncio.create_task(self._named(name, be_host))
-        ended = asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        """Run ``be_host`` for each processor; see ``Together.run``."""
         try:
-            await ended
+            await self._together.run({name: partial(be_host, name) for name in self._names})
         finally:
-            if not self._stopping:
-                self.stop()
-            await asyncio.wait(self._tasks.values())
             if self._watching is not None:
                 self._watching.cancel()
-        failed = [x.exception() for x in self._tasks.values() if not x.cancelled()]
-        errors = [x for x in failed if x is not None]
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise BaseExceptionGroup("processors failed", errors)
-        if not self._open:
-            raise asyncio.CancelledError
-
-    async def _named(
-        self, name: str, be_host: Callable[[str], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Let all logs of a processor, those of its observer too, and what it fails of, name
-        it.
-        """
-        own = {"processor": name} if name else {}
-        try:
-            with bound_contextvars(**own):
-                await be_host(name)
-        except asyncio.CancelledError as error:
-            if self._stopping:
-                raise
-            what = f"the task of processor {name}" if name else "the main task"
-            raise CancelledByStranger.of_tasks(what, "other code") from error
-        except Exception as error:
-            if name:
-                error.add_note(f"processor {name}")
-            raise
 
     def _in_hand(self) -> Mapping[str, str]:
         return {

@@ -64,7 +64,9 @@ def _members(cls: type) -> Iterator[str]:
     fields = list(_fields(cls))
     if fields:
         yield "".join(f"* `{x}`\n" for x in fields)
-    for name, member in vars(cls).items():
+    bases = [x for x in cls.__mro__ if x is cls or x.__name__.startswith("_")]
+    members = {name: member for x in reversed(bases) for name, member in vars(x).items()}
+    for name, member in members.items():
         if name.startswith("_"):
             continue
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member

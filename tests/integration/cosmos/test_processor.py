@@ -21,6 +21,7 @@ from changefeed import (
     FeedRefused,
     ObserverError,
     ObserverSettings,
+    ProcessorGroup,
     RangeId,
     RetrySettings,
     Settings,
@@ -198,6 +199,61 @@ async def test_it_lives_as_long_as_an_application(program: Program) -> None:
         await program.put("tea")
         await program.until("tea")
     assert not processor.host.leases
+
+
+async def test_a_group_starts_and_stops_all_of_its_processors(program: Program) -> None:
+    names = ("to-search", "to-mail")
+    both = [program.processor(x, processor_name=x) for x in names]
+    group = ProcessorGroup(*both)
+    async with group:
+        await program.put(*KEYS)
+        for name in names:
+            await program.until(*KEYS, by=name)
+    assert [len(x.host.leases) for x in both] == [0, 0]
+    await group.wait()  # they have ended, in order
+    with pytest.raises(UserError, match="make another"):
+        await group.start()
+
+
+async def test_one_that_fails_in_a_group_stops_the_others_and_is_raised(
+    program: Program,
+) -> None:
+    async def fail(_: Sequence[Change]) -> None:
+        raise MemoryError
+
+    once = ObserverSettings(retry=RetrySettings(attempts=1))
+    good = program.processor("good", processor_name="good")
+    bad = program.processor(
+        "bad", fail, processor_name="bad", settings=Settings(leases=QUICK.leases, observer=once)
+    )
+
+    async def block() -> None:
+        async with ProcessorGroup(good, bad):
+            await program.put(*KEYS)
+            await asyncio.sleep(20)
+            raise AssertionError("the block was not cancelled")
+
+    with pytest.raises(ObserverError, match="ran out of memory") as caught:
+        await block()
+    assert caught.value.__notes__ == ["processor bad"]
+    assert not good.host.leases
+    await good.wait()
+
+
+async def test_a_group_in_which_one_cannot_start_starts_none(program: Program) -> None:
+    good = program.processor("good", processor_name="good")
+    bad = ChangeFeedProcessor(program.feed, program.feed, print, processor_name="bad")
+    with pytest.raises(StoreRefused, match="partition key"):
+        await ProcessorGroup(good, bad).start()
+    with pytest.raises(UserError, match="make another"):
+        await good.start()
+
+
+async def test_two_of_one_name_are_no_group(program: Program) -> None:
+    with pytest.raises(UserError, match="processor to-search, processor to-search"):
+        ProcessorGroup(program.processor("a"), program.processor("b"))
+    with pytest.raises(UserError, match="none"):
+        ProcessorGroup()
 
 
 async def test_what_is_no_async_container_is_refused(program: Program) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from random import Random
 from typing import Any, cast
 
@@ -16,7 +16,11 @@ from changefeed.host.care import Care
 from changefeed.host.child_start import ChildStart
 from changefeed.host.drain import Drain
 from changefeed.host.events import HostEvents
+from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
+from changefeed.host.settings import Settings
+from changefeed.host.shared import Process
+from changefeed.host.wiring import guest_host
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -46,6 +50,20 @@ class Killer:
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         """Have nothing to close."""
+
+
+class Counting:
+    """Counts the calls, and how many there were at once."""
+
+    def __init__(self) -> None:
+        self.calls = self.now = self.most = 0
+
+    async def process(self, _: Sequence[Change]) -> None:
+        self.calls += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(1)
+        self.now -= 1
 
 
 class Never:
@@ -223,6 +241,40 @@ async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() 
         reason = paused.paused or ""
         assert "killed its process 4 times (SIGSEGV)" in reason
         assert "observer.on_failure" in reason
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_all_hosts_of_a_process_deliver_one_such_change_at_a_time(
+    together: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    process, counting = Process(), Counting()
+    async with AsyncExitStack() as stack:
+        for _ in "ab":
+            feed, container = MemoryFeed(1), MemoryLeases()
+            (found,) = await feed.ranges()
+            dead = HostName("z"), Incarnation("z-1"), NO_DEATHS.died(read=0)
+            await container.create(make.lease(found, at="0").taken_by(*dead))
+            for _ in range(20):
+                feed.append(KEY, range_id=found.id)
+            opening = open_host_of(feed, container, counting, process if together else None)
+            host = await stack.enter_async_context(opening)
+            stack.push_async_callback(host.ended)
+            stack.callback(host.stop)
+            asyncio.create_task(host.run())  # noqa: RUF006 - it ends with the block
+        await asyncio.sleep(300)
+    assert (counting.most, counting.calls >= 40) == (1 if together else 2, True)
+
+
+def open_host_of(
+    feed: MemoryFeed, container: MemoryLeases, counting: Counting, process: Process | None
+) -> AbstractAsyncContextManager[Host]:
+    return guest_host(
+        Settings(),
+        counting.process,
+        feed=lambda: nullcontext(feed),
+        leases=lambda: nullcontext(container),
+        process=process,
+    )
 
 
 async def test_a_lease_of_a_start_that_died_is_handed_on_with_its_death() -> None:
