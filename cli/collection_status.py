@@ -1,35 +1,46 @@
-"""``changefeed log status``: a collection as its brokers have it, once or again and again."""
+"""``changefeed log status``: a collection or an event log as it is, once or again and again."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import typer
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
 from changefeed.brokers.core import CoreStatus
+from changefeed.brokers.storage import storage_of
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
-from changefeed.cli.on_brokers import client_of
+from changefeed.cli.on_brokers import client_of, is_on_brokers
 from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.protocol import BrokerInfo
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.row_readers import ahead_readers
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.directory import COLLECTION, answers_of_feeds, open_directory
 from changefeed.feeds.feed import RangeId
+from changefeed.feeds.producing import log_directory
 from changefeed.runtime.gather import gather_or_cancel
 
 _EVERY = 1.0
 _STORAGE_EVERY = 10
 """So many looks: what is stored is listed, and object stores charge for that."""
 _ALL_AT_ONCE = 32
+_CACHE_BYTES = 16 * 1024 * 1024
+_AHEAD = 512
 
 
 class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +73,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection, and the brokers that have it.
+    """A collection, and the brokers that have it; an event log has none.
 
     ``flushes`` and ``flush_bytes`` are of the objects that all collections of the cluster
     share. Where no broker could say how much is stored (``storage_known``), sizes and producers
@@ -98,8 +109,7 @@ def show(address: str, *, json: bool, watch: bool, all_: bool) -> None:
 
 
 async def _print(address: str, *, json: bool, watch: bool, all_: bool) -> None:
-    async with client_of(address) as client:
-        inspector = Inspector(client)
+    async with inspector_of(address) as inspector:
         while True:
             found = await inspector.look()
             if json:
@@ -112,8 +122,7 @@ async def _print(address: str, *, json: bool, watch: bool, all_: bool) -> None:
 
 
 async def _watch(address: str, *, all_: bool) -> None:
-    async with client_of(address) as client:
-        inspector = Inspector(client)
+    async with inspector_of(address) as inspector:
         first = rendered(await inspector.look(), all_=all_)
         with refreshed() as show_look:
             show_look(first)
@@ -125,7 +134,43 @@ async def _watch(address: str, *, all_: bool) -> None:
                     show_look(plain(str(error), "red"))
 
 
-class Inspector:
+class Inspector(Protocol):
+    async def look(self) -> LogStatus:
+        """Raise ``FeedUnavailable`` if it may be seen later, ``FeedRefused`` if never."""
+        ...
+
+
+@asynccontextmanager
+async def inspector_of(address: str) -> AsyncIterator[Inspector]:
+    """Look at a collection of a cluster, or at the event log in a directory."""
+    if not is_on_brokers(address):
+        yield LogInspector(log_directory(address))
+        return
+    async with client_of(address) as client:
+        yield CollectionInspector(client)
+
+
+class LogInspector:
+    """Looks at the files of an event log, whoever writes it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    async def look(self) -> LogStatus:
+        store, catalogs = await open_directory(self._home)
+        catalog = catalogs.newest
+        readers = ahead_readers(store, catalog.identity, _CACHE_BYTES, _AHEAD)
+        try:
+            with answers_of_feeds():
+                storage = await storage_of(catalog, COLLECTION, readers, store)
+        except RowDamaged as error:
+            raise FeedUnavailable(f"{self._home} cannot be read: {error}") from error
+        topology = replace(topology_of(catalog, COLLECTION), brokers=())
+        ends = {x.range: End(start=x.start, last=x.last) for x in storage.ranges}
+        return log_status(Routes(topology, ""), ends, {}, replace(storage, producers=()))
+
+
+class CollectionInspector:
     """Looks at a collection through its brokers, whichever of them answer."""
 
     def __init__(self, client: BrokerClient) -> None:
@@ -135,7 +180,6 @@ class Inspector:
         self._stored: dict[RangeId, RangeStorage] = {}
 
     async def look(self) -> LogStatus:
-        """Raise ``FeedUnavailable`` if no broker answers, ``FeedRefused`` if that is final."""
         routes = await self._client.routes()
         if self._looks % _STORAGE_EVERY == 0:
             self._storage = await self._ask_storage(routes)
@@ -253,8 +297,9 @@ def _brokers(
 def rendered(found: LogStatus, *, all_: bool = False) -> RenderableType:
     """Return a status as tables; with ``all_``, also the ranges that have ended."""
     ending = " (ending)" if found.ending else ""
+    name = f"collection {found.collection}" if found.brokers else "event log"
     title = (
-        f"collection {found.collection}: era {found.era}{ending}, {found.parts} parts, "
+        f"{name}: era {found.era}{ending}, {found.parts} parts, "
         f"{found.records:,} records, {found.at:%Y-%m-%d %H:%M:%S} UTC"
     )
     ranges = [x for x in found.ranges if all_ or x.open]
@@ -267,10 +312,10 @@ def rendered(found: LogStatus, *, all_: bool = False) -> RenderableType:
     return Group(
         plain(title, "bold"),
         plain(_storage_in_words(found)),
-        _broker_table(found),
+        *([_broker_table(found)] if found.brokers else []),
         _range_table(found, ranges),
         *below,
-        plain(_producers_in_words(found)),
+        *([plain(_producers_in_words(found))] if found.brokers else []),
     )
 
 
@@ -293,9 +338,11 @@ def _broker_row(name: str, broker: BrokerStatus) -> Sequence[str]:
 
 
 def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
-    columns = ("range", "state", "broker", "home", "first", "last", "size", "segments")
-    rows = (_row(x, storage_known=found.storage_known) for x in ranges)
-    return a_table(*columns, "producers", rows=rows)
+    columns = ["range", "state", "broker", "home", "first", "last", "size", "segments"]
+    if found.brokers:
+        columns.append("producers")
+    rows = (_row(x, storage_known=found.storage_known)[: len(columns)] for x in ranges)
+    return a_table(*columns, rows=rows)
 
 
 def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
@@ -309,9 +356,10 @@ def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
 def _storage_in_words(found: LogStatus) -> str:
     if not found.storage_known:
         return "no broker could say how much is stored"
+    objects = "objects that collections share" if found.brokers else "frames"
     return (
         f"{decimal(found.bytes)} of records; in segments: {found.segments:,} with "
-        f"{decimal(found.segment_bytes)}; in objects that collections share: "
+        f"{decimal(found.segment_bytes)}; in {objects}: "
         f"{found.flushes:,} with {decimal(found.flush_bytes)}"
     )
 

@@ -14,9 +14,6 @@ log = typer.Typer(
     add_completion=False,
 )
 
-Address = Annotated[
-    str, typer.Argument(metavar="ADDRESS", help=f"The collection: {PLAIN}:{FORM}.")
-]
 LogAddress = Annotated[
     str,
     typer.Argument(metavar="LOG", help=f"A collection, {PLAIN}:{FORM}, or an event log's DIR."),
@@ -45,7 +42,7 @@ def create(
 
 @log.command()
 def status(
-    address: Address,
+    address: LogAddress,
     *,
     json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh each second.")] = False,
@@ -55,7 +52,8 @@ def status(
 ) -> None:
     """Show the brokers, the era, the ranges and their homes, producers, and what is stored.
 
-    With --json and --watch, each look is one line.
+    An event log has no brokers; it may be looked at while it is written. With --json and
+    --watch, each look is one line.
     """
     from changefeed.cli import collection_status
 

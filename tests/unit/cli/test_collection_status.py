@@ -2,16 +2,21 @@
 
 import io
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from changefeed.brokers.core import CoreStatus
-from changefeed.cli.collection_status import LogStatus, log_status, rendered
+from changefeed.cli.collection_status import LogStatus, inspector_of, log_status, rendered
 from changefeed.feeds.brokers.protocol import BrokerInfo, Topology
 from changefeed.feeds.brokers.ranges import EraShape
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 
 OLD, NEW = RangeId("e1.p01.v00-ff"), RangeId("e2.p01.v00-ff")
@@ -126,3 +131,21 @@ def test_where_what_is_stored_is_not_known_the_rest_is_shown() -> None:
     assert "no broker could say how much is stored" in text
     assert "0 bytes" not in text
     assert "producer" not in text.rpartition("┘")[2]
+
+
+@pytest.mark.real_time  # the log has threads
+async def test_a_log_in_a_directory_is_shown_without_brokers(tmp_path: Path) -> None:
+    home = tmp_path / "log"
+    await create_log(home, 1)
+    async with EventLogWriter.open(home) as writer:
+        await writer.append([Record(key="a", body=b"1"), Record(key="b", body=b"2")])
+        await writer.begin_era()
+        await writer.append([Record(key="c", body=b"3")])
+        async with inspector_of(str(home)) as inspector:  # while it is written
+            status = await inspector.look()
+    text = text_of(status, all_=True)
+    assert "event log: era 2, 1 parts, 3 records" in text
+    assert row(text, OLD)[:6] == [OLD, "ended", "local", "local", "1", "2"]
+    assert row(text, NEW)[:6] == [NEW, "open", "local", "local", "1", "1"]
+    assert "does not answer" not in text
+    assert "producer" not in text
