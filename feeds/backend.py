@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.cosmos.spending import Budgets
 from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address, BackendT, BackendTable, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
@@ -27,7 +28,7 @@ class OpenOptions:
     each write is on the disk when it returns, and a file that is made is for its user alone.
     ``backends`` are the settings of backends by
     their names, as the user wrote them; a backend finds its own, checked by its model, in
-    ``settings``.
+    ``settings``. ``budgets`` are what feeds that are opened with the same share.
     """
 
     only_look: bool = False
@@ -39,6 +40,7 @@ class OpenOptions:
         default_factory=lambda: backend_sections(os.environ)
     )
     settings: Any = None
+    budgets: Budgets = field(default_factory=Budgets)
 
 
 def backend_sections(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:

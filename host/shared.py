@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from changefeed.feeds.cosmos.spending import Budgets
 from changefeed.feeds.feed import Feed
 from changefeed.host.care import Care
 from changefeed.host.events import HostEvents
@@ -23,10 +24,11 @@ other for longer than the call timeout, and each would count as one without an a
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """What its hosts share, one for each processor: ``turn`` is to deliver a change alone, as
-    ``care`` does.
+    ``care`` does; ``budgets`` are what their feeds may spend.
     """
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    budgets: Budgets = field(default_factory=Budgets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

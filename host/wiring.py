@@ -204,9 +204,11 @@ async def wire_host(
 
             return await retrier.call(name, attempt)
 
+        process = process or Process()
+        options = replace(settings.open_options, budgets=process.budgets)
         changes = await opened(
             "open feed",
-            feed or (lambda: open_feed(settings.feed.address, settings.open_options)),
+            feed or (lambda: open_feed(settings.feed.address, options)),
             FeedUnavailable,
         )
         container = await opened(

@@ -22,7 +22,9 @@ def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager
     mode = read.options.get("mode", "latest-version")
     if mode not in MODES:
         raise FeedRefused(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")
-    return open_cosmos(read, options.cosmos, mode=MODES[mode], shares=shares)
+    return open_cosmos(
+        read, options.cosmos, mode=MODES[mode], shares=shares, budgets=options.budgets
+    )
 
 
 def position_traits() -> PositionTraits:

@@ -44,7 +44,7 @@ from changefeed.feeds.cosmos.requests import (
     Requests,
     answering,
 )
-from changefeed.feeds.cosmos.spending import ANY_SHARE, Shares
+from changefeed.feeds.cosmos.spending import ANY_SHARE, Budgets, Shares
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import (
     FeedError,
@@ -92,12 +92,14 @@ async def open_cosmos(
     mode: Mode = "latest-version",
     timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
     shares: Shares = ANY_SHARE,
+    budgets: Budgets | None = None,
 ) -> AsyncIterator["CosmosFeed"]:
     """Open the change feed of a container, as long as the block lasts.
 
-    ``timeout`` is for each request, in seconds; ``shares`` is what it may take of its account.
-    Raise ``FeedRefused`` if there is no such
-    container or no access to it, and ``FeedUnavailable`` if it does not answer.
+    ``timeout`` is for each request, in seconds; ``shares`` is what it may take of its account,
+    together with other feeds of the container that have the same ``budgets``. Raise
+    ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable``
+    if it does not answer.
     """
     async with answering(str(address), timeout):
         account = account_of(address, access)
@@ -107,7 +109,8 @@ async def open_cosmos(
             client = await stack.enter_async_context(client_of(account, **shares.options))
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
-        requests = Requests(container, where=where, timeout=timeout, max_ru=shares.max_ru)
+        budget = shares.budget(where, {} if budgets is None else budgets)
+        requests = Requests(container, where=where, timeout=timeout, budget=budget)
         yield await _feed_of(requests, mode)
 
 

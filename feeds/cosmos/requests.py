@@ -32,7 +32,7 @@ from changefeed.feeds.cosmos.errors import (
     problem_in,
     problem_of,
 )
-from changefeed.feeds.cosmos.spending import Spending
+from changefeed.feeds.cosmos.spending import Budget, Spending
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
@@ -91,8 +91,8 @@ class RangeList:
 
 
 class Requests:
-    """Asks one container. Every request ends within ``timeout`` seconds; pages cost at most
-    ``max_ru`` request units a second, and wait for their turn.
+    """Asks one container. Every request ends within ``timeout`` seconds; pages are paid
+    of a ``budget``, if there is one, and wait for their turn.
 
     Raises ``FeedUnavailable``, ``FeedRefused`` and ``RangeMoved``.
     """
@@ -103,9 +103,9 @@ class Requests:
         *,
         where: str,
         timeout: float,
-        max_ru: float | None = None,
+        budget: Budget | None = None,
     ) -> None:
-        self.spending = Spending(max_ru)
+        self.spending = Spending(budget)
         self._container = container
         self._where = where
         self._timeout = timeout

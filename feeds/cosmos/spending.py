@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from changefeed.feeds.cosmos.address import AddressWrong
 from changefeed.feeds.errors import FeedUnavailable
@@ -33,7 +33,7 @@ class Shares:
     throughput_bucket: int | None = None
     """One of the buckets that the account shares its throughput out by: 1 to 5."""
     max_ru: float | None = None
-    """Request units in a second, of one process."""
+    """Request units in a second, of all feeds of the container in one process."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "Shares":
@@ -49,6 +49,12 @@ class Shares:
         """What a client takes, for all its requests."""
         given = {"priority": self.priority, "throughput_bucket": self.throughput_bucket}
         return {name: x for name, x in given.items() if x is not None}
+
+    def budget(self, where: str, budgets: "Budgets") -> "Budget | None":
+        """Return what all feeds of the container at ``where`` with this share spend of."""
+        if self.max_ru is None:
+            return None
+        return budgets.setdefault((where, self.max_ru), Budget(self.max_ru))
 
 
 ANY_SHARE: Final = Shares()
@@ -72,45 +78,63 @@ def _units(given: str | None) -> float | None:
     )
 
 
-class Spending:
-    """``most`` request units a second, or any number of them."""
+class Budget:
+    """``most`` request units a second, of all feeds that spend of it."""
 
-    def __init__(self, most: float | None = None) -> None:
-        self.spent = 0.0
-        """Request units, since the feed was opened."""
+    def __init__(self, most: float) -> None:
         self._most = most
         self._likely = 0.0
         self._paid_at = 0.0  # when all that was asked so far is paid, on the clock of the loop
         self._turn = asyncio.Lock()
 
+    async def reserve(self) -> float:
+        """Wait until it is time for a request; return what is put down for it.
+
+        Raise ``FeedUnavailable`` where it is not time for longer than a reader should wait.
+        """
+        clock = asyncio.get_running_loop().time
+        async with self._turn:
+            while (seconds := self._paid_at - clock()) > 0:
+                if seconds > _MAX_WAIT:
+                    text = f"max_ru={self._most:g} of the feed is spent for {seconds:.0f} s"
+                    raise FeedUnavailable(text, seconds)
+                await asyncio.sleep(seconds)
+            self._pay(self._likely)
+            return self._likely
+
+    def charged(self, units: float, reserved: float) -> None:
+        """Pay for a request what it has cost, less what was put down for it."""
+        self._likely = units
+        self._pay(units - reserved)
+
+    def _pay(self, units: float) -> None:
+        now = asyncio.get_running_loop().time()
+        self._paid_at = max(self._paid_at, now) + units / self._most
+
+
+Budgets: TypeAlias = dict[tuple[str, float], Budget]
+"""Those of a process: feeds of one container that may spend the same spend of one."""
+
+
+class Spending:
+    """What one feed has spent: of a budget, or as it likes."""
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self.spent = 0.0
+        """Request units, since the feed was opened."""
+        self._budget = budget
+
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[Callable[[Mapping[str, str]], None]]:
         """Send a request when it is time to; what is yielded takes the headers of its answer.
 
-        Raise ``FeedUnavailable`` where it is not time for longer than a reader should wait.
+        Raise ``FeedUnavailable`` as ``Budget.reserve``.
         """
-        reserved = 0.0
-        if self._most is not None:
-            async with self._turn:
-                await self._wait(self._most)
-                reserved = self._likely
-                self._pay(reserved)
+        reserved = 0.0 if self._budget is None else await self._budget.reserve()
         yield partial(self._charged, reserved)
 
     def _charged(self, reserved: float, headers: Mapping[str, str]) -> None:
-        self._likely = float(headers.get(_CHARGE) or 0)
-        self.spent += self._likely
-        self._pay(self._likely - reserved)
-
-    async def _wait(self, most: float) -> None:
-        clock = asyncio.get_running_loop().time
-        while (seconds := self._paid_at - clock()) > 0:
-            if seconds > _MAX_WAIT:
-                text = f"max_ru={most:g} of the feed is spent for {seconds:.0f} s"
-                raise FeedUnavailable(text, seconds)
-            await asyncio.sleep(seconds)
-
-    def _pay(self, units: float) -> None:
-        if self._most is not None:
-            now = asyncio.get_running_loop().time()
-            self._paid_at = max(self._paid_at, now) + units / self._most
+        units = float(headers.get(_CHARGE) or 0)
+        self.spent += units
+        if self._budget is not None:
+            self._budget.charged(units, reserved)

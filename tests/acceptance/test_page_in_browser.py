@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,7 +17,7 @@ from playwright.async_api import Page, expect
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.status import Point, Totals
-from changefeed.host.endpoints import Answers, application
+from changefeed.host.endpoints import Answers, application, application_of
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.page.page import Page as PageOf
@@ -86,6 +86,20 @@ async def a_host(
                 await running
 
 
+@asynccontextmanager
+async def two_processors() -> AsyncIterator[str]:
+    """Serve the hosts of two processors, with 1 and with 3 ranges; yield the address."""
+    answers = {x: Answers("anna", None) for x in ("orders", "to-search")}
+    app = application_of(Answers("anna", None), answers)
+    async with AsyncExitStack() as stack:
+        listening = stack.enter_context(listening_socket(WebSettings()))
+        await stack.enter_async_context(serving(app, WebLimits(), listening))
+        for each, ranges in zip(answers.values(), (1, 3), strict=True):
+            running = a_host(settings_of("anna"), MemoryFeed(ranges), MemoryLeases())
+            each.host, _ = await stack.enter_async_context(running)
+        yield url_of(listening)
+
+
 async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not true():  # noqa: ASYNC110 - a host does not set events
@@ -94,6 +108,20 @@ async def until(true: Callable[[], bool]) -> None:
 
 def row(page: Page, name: str) -> Any:
     return page.locator("#range-table tbody tr", has=page.get_by_role("button", name=name))
+
+
+async def test_each_processor_of_a_process_has_a_page_that_leads_to_the_others(
+    chromium: str,
+) -> None:
+    async with two_processors() as url, browsing(chromium, url) as page:
+        await expect(page.locator("#title")).to_have_text("Changefeed Host anna orders")
+        await expect(page.locator("#range-table tbody tr")).to_have_count(1)
+        here = page.locator("#processors a[aria-current=page]")
+        await expect(here).to_have_text("orders")
+        await page.get_by_role("link", name="to-search").click()
+        await expect(page.locator("#title")).to_have_text("Changefeed Host anna to-search")
+        await expect(page.locator("#range-table tbody tr")).to_have_count(3)
+        await expect(here).to_have_text("to-search")
 
 
 async def test_what_happens_to_a_fleet_shows_without_a_reload(chromium: str) -> None:
