@@ -1,10 +1,11 @@
-"""Whether a batch is what it says it is. Pure; a broker looks at sizes, never at a record."""
+"""Whether a request is what it says it is. Pure; a broker looks at sizes, never at a record."""
 
 import re
 from typing import Final
 
 from changefeed.feeds.brokers.errors import BatchRefused
-from changefeed.feeds.brokers.protocol import PRODUCER_NAME, Batch
+from changefeed.feeds.brokers.protocol import PRODUCER_NAME, AppendRequest, Batch
+from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, RECORD_BYTES
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US
 
@@ -14,23 +15,44 @@ _KINDS: Final = {
     for code in range(len(OPERATIONS))
     for more in (0, HAS_ID, HAS_PREVIOUS, HAS_ID | HAS_PREVIOUS)
 }
-_LAST_SEQUENCE: Final = 2**62
+_LAST_NUMBER: Final = 2**62
 
 
-def check_batch(batch: Batch) -> None:
-    """Raise ``BatchRefused``, with the reason, for a batch that readers could not read."""
-    if _PRODUCER.fullmatch(batch.producer) is None:
+def check_request(request: AppendRequest) -> None:
+    """Raise ``BatchRefused``, with the reason, for a request that readers could not read."""
+    if _PRODUCER.fullmatch(request.producer) is None:
         raise BatchRefused(
             f"a producer's id is 1 to {PRODUCER_NAME} printable characters of ASCII without "
-            f"a space, not {batch.producer[:80]!r}"
+            f"a space, not {request.producer[:80]!r}"
         )
-    if batch.count < 1 or not 1 <= batch.sequence <= _LAST_SEQUENCE - batch.count:
+    if not 1 <= request.number <= _LAST_NUMBER:
+        raise BatchRefused(f"requests are numbered from 1, {request.number} is none")
+    if not 0 <= request.generation <= _LAST_NUMBER:
+        raise BatchRefused(f"generations are counted from 0, {request.generation} is none")
+    if not 0 <= request.check < 2**32:
+        raise BatchRefused(f"a checksum has 32 bits, {request.check} is none")
+    names = {x.partition for x in request.batches}
+    if not names or len(names) != len(request.batches):
         raise BatchRefused(
-            f"a batch has one record or more, numbered from 1, not {batch.count} from "
-            f"{batch.sequence}"
+            f"a request has one batch for each of its ranges, not {len(request.batches)} for "
+            f"{len(names)}. Nothing was written"
         )
-    if not 0 <= batch.generation <= _LAST_SEQUENCE:
-        raise BatchRefused(f"generations are counted from 0, {batch.generation} is none")
+    for batch in request.batches:
+        _check_batch(batch)
+
+
+def check_row(one: Partition, other: Partition) -> None:
+    """Raise ``BatchRefused`` for partitions that no request can be for at once."""
+    if (one.era, one.broker) != (other.era, other.broker):
+        raise BatchRefused(
+            f"a request is for ranges of one broker in one era, and {one.id!r} is not with "
+            f"{other.id!r}. Nothing was written"
+        )
+
+
+def _check_batch(batch: Batch) -> None:
+    if batch.count < 1:
+        raise BatchRefused(f"a batch has one record or more, not {batch.count}")
     columns, count = batch.columns, batch.count
     found = {kind: columns.kinds.count(kind) for kind in _KINDS}
     if len(columns.kinds) != count or sum(found.values()) != count:

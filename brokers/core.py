@@ -8,17 +8,16 @@ the first in name of those alive.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
-from changefeed.brokers.batches import check_batch
+from changefeed.brokers.batches import check_request, check_row
 from changefeed.brokers.catalog_watch import CatalogWatch
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.homes import HomeWarmer
 from changefeed.brokers.members import Members, Sign
-from changefeed.brokers.producers import Taken
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.storage import storage_of
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
@@ -30,13 +29,14 @@ from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import (
     Answer,
-    Batch,
+    Appended,
+    AppendRequest,
     NotAppended,
     ReadResult,
     Reason,
     Topology,
 )
-from changefeed.feeds.brokers.ranges import KnownRanges
+from changefeed.feeds.brokers.ranges import KnownRanges, Partition
 from changefeed.feeds.brokers.retention import Retention
 from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.segment_reader import SegmentReader
@@ -44,7 +44,7 @@ from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End, Storage
 from changefeed.feeds.brokers.work import Work, in_thread
-from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
+from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreError, StoreUnavailable
 
@@ -173,67 +173,50 @@ class BrokerCore:
         """The newest catalog that this broker knows."""
         return self.catalogs.newest
 
-    async def append(self, collection: str, batches: Sequence[Batch]) -> list[Answer]:
-        """Store batches of one collection; return the answer to each, in order.
+    async def append(self, collection: str, request: AppendRequest) -> Answer:
+        """Store a request for partitions of one row, all of it or nothing.
 
-        Returns once the objects that hold the accepted ones exist. Raise ``BatchRefused``,
-        and store none of them, if one is not what it says it is. If the call is cancelled it
-        is open which of them are stored.
+        Returns once the object that holds it exists. Raise ``BatchRefused``, with nothing
+        stored, if a batch is not what it says it is. If the call is cancelled it is open
+        whether the request is stored.
         """
-        for batch in batches:
-            check_batch(batch)
-        await self.look_for(collection, *(x.partition for x in batches))
+        check_request(request)
+        names = [x.partition for x in request.batches]
+        await self.look_for(collection, *names)
         await self._follow()
-        answers: list[Awaitable[Answer]] = [self._submit(collection, x) for x in batches]
-        try:
-            return [await x for x in answers]
-        finally:
-            for x in answers:
-                if asyncio.iscoroutine(x):
-                    x.close()  # of a call that was cancelled: Python would warn of it
-
-    def _submit(self, collection: str, batch: Batch) -> Awaitable[Answer]:
-        """Give a batch its place at once, where it has one: so batches stay in order."""
-        try:
-            partition = self.ranges.of(collection).partition(batch.partition)
-        except RangeUnknown:
-            return self._not(batch, "unknown")
+        ranges = self.ranges.of(collection)
+        if not all(ranges.has(x) for x in names):
+            return self._not("unknown")
+        partition = ranges.partition(names[0])
+        for x in map(ranges.partition, names):
+            check_row(x, partition)
         era = self.catalog.era
         if era is not None and partition.era < era.number:
-            return self._moved(collection, batch)
+            return await self._of_closed(collection, partition, request)
         writer = self.writer.writer(partition.era)
-        if writer is not None and writer.has(collection, batch.partition):
-            return writer.submit(collection, batch)
+        if writer is not None and partition.broker == self.name:
+            return await writer.append(collection, request)
         is_open = era is not None and era.state == "open"
-        return self._not(
-            batch, "elsewhere" if is_open and partition.broker != self.name else "moving"
-        )
+        return self._not("elsewhere" if is_open and partition.broker != self.name else "moving")
 
-    async def _not(self, batch: Batch, reason: Reason) -> Answer:
-        return NotAppended(
-            partition=batch.partition,
-            reason=reason,
-            retry_after=self.settings.catalog_interval,
-            catalog=self.catalog.number,
-        )
+    def _not(self, reason: Reason) -> NotAppended:
+        delay, catalog = self.settings.catalog_interval, self.catalog.number
+        return NotAppended(reason=reason, retry_after=delay, catalog=catalog)
 
-    async def _moved(self, collection: str, batch: Batch) -> Answer:
+    async def _of_closed(
+        self, collection: str, partition: Partition, request: AppendRequest
+    ) -> Answer:
         try:
-            reached = await self._reads.reached(collection, batch)
+            verdict = await self._reads.verdict(collection, partition, request)
         except (RangeDamaged, StoreError) as error:
-            # It may be restored, or answer by then; batches beside this one go on.
+            # It may be restored, or answer by then; requests beside this one go on.
             _log.warning(
                 "broker.failed", extra={"doing": "look up a producer", "error": str(error)}
             )
-            return await self._not(batch, "moving")
-        if isinstance(reached, Taken):
-            return NotAppended(partition=batch.partition, reason="taken")
-        return NotAppended(
-            partition=batch.partition,
-            reason="moved",
-            reached=reached,
-            catalog=self.catalog.number,
-        )
+            return self._not("moving")
+        if verdict == "stored":
+            return Appended(duplicate=True)
+        return self._not("taken" if verdict == "taken" else "moved")
 
     async def read(
         self,

@@ -1,13 +1,12 @@
 """What a broker counts, in OpenTelemetry's words; docs/cluster.md lists it."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from changefeed.brokers.core import CoreStatus
-from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, ReadResult
+from changefeed.feeds.brokers.protocol import Answer, Appended, AppendRequest, ReadResult
 
 _Value = Callable[[CoreStatus], float]
 
@@ -69,7 +68,7 @@ class BrokerMeters:
         )
         self._bytes = meter.create_counter("changefeed.broker.bytes", "By", "Bytes appended")
         self._refusals = meter.create_counter(
-            "changefeed.broker.refusals", "{batch}", "Batches not appended, by reason"
+            "changefeed.broker.refusals", "{request}", "Requests not appended, by reason"
         )
         self._read = meter.create_counter(
             "changefeed.broker.read.records", "{record}", "Records sent to readers"
@@ -83,27 +82,16 @@ class BrokerMeters:
         )
 
     def appended(
-        self,
-        collection: str,
-        batches: Sequence[Batch],
-        answers: Sequence[Answer],
-        seconds: float,
+        self, collection: str, request: AppendRequest, answer: Answer, seconds: float
     ) -> None:
         where = {"collection": collection}
-        refused: Counter[str] = Counter()
-        records = size = 0
-        for batch, answer in zip(batches, answers, strict=True):
-            if not isinstance(answer, Appended):
-                refused[answer.reason] += 1
-            elif not answer.duplicate:
-                records += batch.count
-                size += sum(map(len, batch.columns))
         assert seconds >= 0, f"{collection} answered {-seconds} s before it was asked"
         self._duration.record(seconds, where)
-        self._records.add(records, where)
-        self._bytes.add(size, where)
-        for reason, count in refused.items():
-            self._refusals.add(count, {**where, "reason": reason})
+        if not isinstance(answer, Appended):
+            self._refusals.add(1, {**where, "reason": answer.reason})
+        elif not answer.duplicate:
+            self._records.add(sum(x.count for x in request.batches), where)
+            self._bytes.add(request.bytes, where)
 
     def read(self, collection: str, result: ReadResult, behind: int | None) -> None:
         """Count a read that has left so many records; ``None`` where that is not known."""

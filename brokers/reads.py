@@ -7,13 +7,13 @@ when somebody reads; and those of eras that are over do not change.
 import asyncio
 
 from changefeed.brokers.era_writer import EraWriter
-from changefeed.brokers.producers import Taken, check_closed
+from changefeed.brokers.producers import Verdict, key_of, verdict_on
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import PositionGone, RowDamaged, position_beyond
 from changefeed.feeds.brokers.extents import Extent, extent_of
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.partition_reader import PartitionReader
-from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
+from changefeed.feeds.brokers.protocol import AppendRequest, Block, ReadResult
 from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
@@ -108,14 +108,17 @@ class Reads:
         assert found.start <= found.last, f"{partition.id!r} is gone beyond its end: {found}"
         return found
 
-    async def reached(self, collection: str, batch: Batch) -> int | Taken:
-        """Return the last of its producer's numbers that a closed partition has.
-
-        ``Taken`` where it has other records than those of the batch under its numbers.
-        """
-        partition = self._ranges.of(collection).partition(batch.partition)
-        end = (await self._ends(partition)).get((collection, partition.id))
-        return check_closed(end, batch)
+    async def verdict(
+        self, collection: str, partition: Partition, request: AppendRequest
+    ) -> Verdict:
+        """Say what a request is to the closed row of a partition: as an open row would."""
+        row = await self._row(partition)
+        try:
+            producers = await row.producers()
+        except RowDamaged as error:
+            text = f"what {partition.id!r} has of a producer cannot be read: {error}"
+            raise RangeDamaged(partition.id, text) from error
+        return verdict_on(request, producers.get(key_of(collection, request)))
 
     async def before(self, collection: str, wanted: RangeId, time_us: int) -> int | None:
         """See ``BrokerCore.sequence_before``."""

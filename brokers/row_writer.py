@@ -1,4 +1,4 @@
-"""One broker's writing in one era: many batches become one object, objects become a row.
+"""One broker's writing in one era: many requests become one object, objects become a row.
 
 Records wait for others for ``linger`` seconds, or until there is an object full of them.
 Several objects are under way at once; what is in one is acknowledged once it and all before
@@ -14,27 +14,42 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from changefeed.brokers.open_partition import Accepted, OpenPartition
-from changefeed.brokers.producers import Gap, Taken
+from changefeed.brokers.producers import key_of, stored_request, verdict_on
 from changefeed.brokers.pulse import Pulse
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     Key,
     PartitionEnd,
+    ProducerKey,
+    Reached,
+    StoredRequest,
     encode_flush,
     has_table,
+    reached_after,
 )
 from changefeed.feeds.brokers.names import flush_key
-from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
+from changefeed.feeds.brokers.protocol import (
+    Answer,
+    Appended,
+    AppendRequest,
+    NotAppended,
+    Reason,
+)
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
+
+_EARLY = 1.0
+"""How long a request waits for those before it, in seconds."""
 
 
 class WriterPlace(NamedTuple):
@@ -47,10 +62,6 @@ class WriterPlace(NamedTuple):
     began_us: int = 0
 
 
-async def _at_once(answer: Answer) -> Answer:
-    return answer
-
-
 class _Group:
     """What goes into one object. ``done`` becomes whether it exists and is ours."""
 
@@ -58,6 +69,7 @@ class _Group:
         self.began = began
         self.bytes = 0
         self.batches: dict[Key, list[Accepted]] = {}
+        self.requests: list[StoredRequest] = []
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
 
@@ -99,7 +111,9 @@ class RowWriter:
         self._written_us = place.began_us
         self._buffered = 0
         self._closing = False
-        self._heard: dict[str, float] = {}
+        self._accepted: dict[ProducerKey, Reached] = {}
+        self._written: dict[ProducerKey, Reached] = {}
+        self._heard: dict[ProducerKey, float] = {}
         self._changed = Pulse()
         self._ended = asyncio.Event()
 
@@ -114,11 +128,11 @@ class RowWriter:
 
     def end(self, collection: str, partition: RangeId) -> PartitionEnd:
         """Return how far a partition of this row has come in objects, durable or under way."""
-        return self._partitions[collection, partition].end()
+        return self._partitions[collection, partition].end
 
     def last(self, collection: str, partition: RangeId) -> int:
         """Return the last sequence of ``end``."""
-        return self._partitions[collection, partition].written
+        return self._partitions[collection, partition].end.last
 
     @property
     def is_open(self) -> bool:
@@ -134,70 +148,70 @@ class RowWriter:
         """How many have sent something in this era, and not been silent for too long since."""
         return len(self._heard)
 
-    async def append(self, collection: str, batches: Sequence[Batch]) -> list[Answer]:
-        """Store batches for partitions of this row; return once it is known of each."""
-        submitted = [self.submit(collection, x) for x in batches]
-        return [await x for x in submitted]
+    async def append(self, collection: str, request: AppendRequest) -> Answer:
+        """Store a request that was checked; return once it is known what became of it.
 
-    def submit(self, collection: str, batch: Batch) -> Awaitable[Answer]:
-        """Give a batch that was checked its place at once; the answer is for who waits.
-
-        What is submitted is written, whether or not anybody waits.
+        One that comes too early waits a moment for those before it. What has got its place is
+        written, whether or not anybody waits.
         """
-        partition = self._partitions.get((collection, batch.partition))
-        if not self.is_open or partition is None:
-            return _at_once(self._unknown(batch.partition))
-        size = sum(map(len, batch.columns))
-        if self._buffered and self._buffered + size > self._settings.buffer_bytes:
-            delay = self._settings.max_retry_delay
-            busy = NotAppended(partition=batch.partition, reason="busy", retry_after=delay)
-            return _at_once(busy)
-        now = asyncio.get_running_loop().time()
-        placed = partition.accept(batch, now)
-        self._heard[batch.producer] = now
-        if isinstance(placed, Taken):
-            return _at_once(NotAppended(partition=batch.partition, reason="taken"))
-        if isinstance(placed, Gap):
-            gap = NotAppended(partition=batch.partition, reason="gap", reached=placed.reached)
-            return self._after_all(gap)  # the producer takes it for stored up to there
-        assert placed.first > 0, f"sequences count from 1: {placed}"
-        answer = Appended(
-            partition=batch.partition,
-            first=placed.first,
-            count=batch.count,
-            duplicate=not isinstance(placed, Accepted),
+        key = key_of(collection, request)
+        until = asyncio.get_running_loop().time() + _EARLY
+        while self.is_open and verdict_on(request, self._accepted.get(key)) == "early":
+            if not await self._changed.wait(until):
+                return self._not("gap")
+        if not (
+            self.is_open and all(self.has(collection, x.partition) for x in request.batches)
+        ):
+            return self._not("moving")
+        size, most = request.bytes, self._settings.buffer_bytes
+        if self._buffered and self._buffered + size > most:
+            return self._not("busy", self._settings.max_retry_delay)
+        self._heard[key] = asyncio.get_running_loop().time()
+        verdict = verdict_on(request, self._accepted.get(key))
+        if verdict == "taken":
+            return self._not("taken")
+        if verdict == "stored":
+            return await self._settled(Appended(duplicate=True), self._last_accepted())
+        assert verdict == "new", f"{request.number} of {request.producer} is {verdict}"
+        group = self._accept(collection, request, size)
+        firsts = tuple(
+            group.batches[collection, x.partition][-1].first for x in request.batches
         )
-        if isinstance(placed, Accepted):
-            return self._settled(answer, self._add(collection, placed, size))
-        return self._after_all(answer)
+        assert min(firsts) > 0, f"sequences count from 1: {firsts}"
+        return await self._settled(Appended(firsts=firsts), group)
 
-    def _after_all(self, answer: Answer) -> Awaitable[Answer]:
-        """Give an answer that rests on what was accepted before: once that is stored."""
+    def _last_accepted(self) -> _Group | None:
+        """Return what holds the newest records that are not durable yet."""
         if self._groups:
-            return self._settled(answer, self._groups[-1].done)
-        if self._under_way:
-            return self._settled(answer, self._under_way[-1].group.done)
-        return _at_once(answer)
+            return self._groups[-1]
+        return self._under_way[-1].group if self._under_way else None
 
-    def _add(self, collection: str, accepted: Accepted, size: int) -> "asyncio.Future[bool]":
+    def _accept(self, collection: str, request: AppendRequest, size: int) -> _Group:
+        """Give a request its place, whole in one object."""
         if not self._groups or self._groups[-1].bytes >= self._settings.flush_bytes:
             self._groups.append(_Group(asyncio.get_running_loop().time()))
-        group = self._groups[-1]
-        group.batches.setdefault((collection, accepted.batch.partition), []).append(accepted)
-        assert size > 0, f"a batch for {accepted.batch.partition} without bytes"
+        group, key = self._groups[-1], key_of(collection, request)
+        assert self.is_open, f"{self.place} takes nothing more"
+        for batch in request.batches:
+            placed = self._partitions[collection, batch.partition].accept(batch)
+            group.batches.setdefault((collection, batch.partition), []).append(placed)
+        stored = stored_request(collection, request)
+        group.requests.append(stored)
+        self._accepted[key] = reached_after(self._accepted.get(key), stored, 0)
+        assert size > 0, f"a request of {request.producer} without bytes"
         group.bytes += size
         self._buffered += size
         self._changed.beat()
-        return group.done
+        return group
 
-    async def _settled(self, answer: Answer, done: "asyncio.Future[bool]") -> Answer:
-        if await asyncio.shield(done):
+    async def _settled(self, answer: Answer, group: _Group | None) -> Answer:
+        if group is None or await asyncio.shield(group.done):
             return answer
-        return self._unknown(answer.partition)
+        return self._not("moving")
 
-    def _unknown(self, partition: RangeId) -> Answer:
-        delay = self._settings.catalog_interval
-        return NotAppended(partition=partition, reason="moving", retry_after=delay)
+    def _not(self, reason: Reason, delay: float | None = None) -> NotAppended:
+        delay = self._settings.catalog_interval if delay is None else delay
+        return NotAppended(reason=reason, retry_after=delay)
 
     async def run(self) -> None:
         """Write and acknowledge until the row is sealed or lost.
@@ -260,6 +274,11 @@ class RowWriter:
         sections = [
             self._partitions[k].section(v, now_us) for k, v in sorted(group.batches.items())
         ]
+        assert group.requests, f"object {number} of {self.place} has records of no producer"
+        for x in group.requests:
+            key = (x.collection, x.producer)
+            self._written[key] = reached_after(self._written.get(key), x, now_us)
+        header = replace(header, requests=tuple(group.requests))
         data = encode_flush(header, sections)
         task = tasks.create_task(self._create(number, data))
         self._under_way.append(_UnderWay(number, data, group, task))
@@ -270,13 +289,11 @@ class RowWriter:
 
     def _header(self, number: int, now_us: int, *, seal: bool = False) -> FlushHeader:
         assert number > self.durable, f"object {number} of {self.place} is there already"
-        table = None
+        table, producers = None, tuple[Reached, ...]()
         if has_table(number) or seal:
-            before = asyncio.get_running_loop().time() - self._settings.producer_memory
-            for partition in self._partitions.values():
-                partition.forget(before)
-            self._heard = {x: heard for x, heard in self._heard.items() if heard >= before}
-            table = tuple(x.end() for x in self._partitions.values())
+            self._forget_the_silent()
+            table = tuple(x.end for x in self._partitions.values())
+            producers = tuple(self._written.values())
         return FlushHeader(
             cluster=self.place.cluster,
             era=self.place.era,
@@ -286,7 +303,18 @@ class RowWriter:
             written_us=now_us,
             seal=seal,
             table=table,
+            producers=producers,
         )
+
+    def _forget_the_silent(self) -> None:
+        """Forget producers that were silent for long, and have nothing waiting."""
+        before = asyncio.get_running_loop().time() - self._settings.producer_memory
+        for key in [x for x, heard in self._heard.items() if heard < before]:
+            accepted, written = self._accepted.get(key), self._written.get(key)
+            if accepted is None or (written is not None and accepted[:4] == written[:4]):
+                self._accepted.pop(key, None)
+                self._written.pop(key, None)
+                del self._heard[key]
 
     def _now_us(self) -> int:
         """Return the wall-clock time; in a row it never goes back, nor before its era.

@@ -3,7 +3,7 @@
     GET  /livez  /readyz  /metrics                       open to all who reach the address
     GET  /v1/status                                      the cluster as this broker sees it
     GET  /v1/collections/C                               the topology; waits for a newer one
-    POST /v1/collections/C/records                       append batches
+    POST /v1/collections/C/records                       append a request, all of it or nothing
     POST /v1/collections/C/ends                          which of many partitions have more
     GET  /v1/collections/C/partitions/P/records          read, and wait for a first record
     GET  /v1/collections/C/partitions/P/end              the last sequence, and what is gone
@@ -237,13 +237,11 @@ class BrokerServer:
         collection = await self._checked(request)
         self._core.watch.hear_of(number_in(request.query, "catalog", 0))
         began = asyncio.get_running_loop().time()
-        batches = parsed_append(await read_body(request))
-        if not batches:
-            raise Refused(400, "bad-body", "there is no batch in the request")
-        answers = await self._core.append(collection, batches)
+        asked = parsed_append(await read_body(request))
+        answer = await self._core.append(collection, asked)
         elapsed = asyncio.get_running_loop().time() - began
-        self._meters.appended(collection, batches, answers, elapsed)
-        return _json(answers)
+        self._meters.appended(collection, asked, answer, elapsed)
+        return _json(answer)
 
     async def _read(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)

@@ -8,16 +8,15 @@ no gaps, so the catalog and the ends say how many there are.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import Extent, extent_of
-from changefeed.feeds.brokers.flush import Ends, PartitionEnd, Reached
+from changefeed.feeds.brokers.flush import Ends, Reached
 from changefeed.feeds.brokers.names import SEGMENTS
-from changefeed.feeds.brokers.protocol import producer_of
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
@@ -29,10 +28,11 @@ _AT_ONCE = 1024
 
 
 class _RowEnd(NamedTuple):
-    """The number of the last object of a row, and how far its partitions have come."""
+    """The number of the last object of a row, and how far all have come."""
 
     number: int
     ends: Ends
+    producers: Iterable[Reached]
 
 
 _Rows = Mapping[tuple[int, str], _RowEnd]
@@ -50,23 +50,17 @@ async def storage_of(
     for key, size in segments:
         by_range[key.split("/")[-2]].append(size)
     ranges: list[RangeStorage] = []
-    open_ends: dict[RangeId, PartitionEnd] = {}
-    known = ranges_of(catalog, name)
-    for x in known.all():
+    for x in ranges_of(catalog, name).all():
         if len(ranges) % _AT_ONCE == 0:
             await asyncio.sleep(0)  # of many eras: the broker has other things to do
-        ends = rows[x.era, x.broker].ends
-        end = ends.get((name, x.id))
-        if end is not None and x.era == known.newest:
-            open_ends[x.id] = end
-        there = extent_of(collection, x, ends)
+        there = extent_of(collection, x, rows[x.era, x.broker].ends)
         assert there.gone <= there.stored, f"more of {x.id} is gone than there was: {there}"
-        ranges.append(_range(x.id, there, open_ends.get(x.id), by_range[x.id]))
+        ranges.append(_range(x.id, there, by_range[x.id]))
     flushes, flush_bytes = await _flushes(catalog, rows, readers)
     assert flushes >= 0 <= flush_bytes, f"{flushes} objects of {flush_bytes} bytes"
     return Storage(
         ranges=tuple(ranges),
-        producers=_producers(open_ends),
+        producers=_producers(name, rows),
         flushes=flushes,
         flush_bytes=flush_bytes,
     )
@@ -79,7 +73,8 @@ async def _rows(catalog: Catalog, readers: RowReaders[RowReader]) -> _Rows:
         for x in era.rows:
             row = readers.row(catalog, era.number, x.broker)
             await row.tail()
-            found[era.number, x.broker] = _RowEnd(row.known, await row.ends())
+            producers = (await row.producers()).values() if era is catalog.era else ()
+            found[era.number, x.broker] = _RowEnd(row.known, await row.ends(), producers)
     return found
 
 
@@ -90,7 +85,7 @@ async def _flushes(
     number = size = 0
     for era in catalog.eras:
         for row in era.rows:
-            last, ends = rows[era.number, row.broker]
+            last, ends, _ = rows[era.number, row.broker]
             stored = sum(x.stored for x in ends.values())
             assert row.sealed_at is None or row.kept_from <= last, f"the seal stays: {row}"
             number += max(last - row.kept_from + 1, 0)
@@ -113,9 +108,7 @@ async def _stored_before(reader: RowReader, row: Row) -> int:
     return 0
 
 
-def _range(
-    name: RangeId, there: Extent, end: PartitionEnd | None, segments: Sequence[int]
-) -> RangeStorage:
+def _range(name: RangeId, there: Extent, segments: Sequence[int]) -> RangeStorage:
     return RangeStorage(
         range=name,
         start=there.start,
@@ -123,23 +116,15 @@ def _range(
         bytes=there.bytes,
         segments=len(segments),
         segment_bytes=sum(segments),
-        producers=0 if end is None else len({producer_of(x.producer) for x in end.producers}),
     )
 
 
-def _producers(ends: Mapping[RangeId, PartitionEnd]) -> tuple[ProducerSeen, ...]:
-    """Return who has written to open partitions, the last one first."""
-    found: dict[str, list[tuple[RangeId, Reached]]] = defaultdict(list)
-    for name, end in ends.items():
-        for reached in end.producers:
-            found[producer_of(reached.producer)].append((name, reached))
-    seen = (
-        ProducerSeen(
-            id=producer,
-            ranges=len({name for name, _ in there}),
-            records=sum(x.sequence for _, x in there),
-            seen_us=max(x.seen_us for _, x in there),
-        )
-        for producer, there in found.items()
-    )
-    return tuple(sorted(seen, key=lambda x: (-x.seen_us, x.id)))
+def _producers(collection: str, rows: _Rows) -> tuple[ProducerSeen, ...]:
+    """Return who has written to a collection in this era, the last one first."""
+    seen: dict[str, int] = {}
+    for row in rows.values():
+        for x in row.producers:
+            if x.collection == collection:
+                seen[x.producer] = max(seen.get(x.producer, 0), x.seen_us)
+    found = (ProducerSeen(id=name, seen_us=seen_us) for name, seen_us in seen.items())
+    return tuple(sorted(found, key=lambda x: (-x.seen_us, x.id)))

@@ -60,7 +60,6 @@ class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     segments: int = 0
     segment_bytes: int = 0
-    producers: int = 0
 
 
 class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,7 +271,6 @@ def _range(partition: Partition, routes: Routes, end: End, stored: RangeStorage)
         bytes=stored.bytes,
         segments=stored.segments,
         segment_bytes=stored.segment_bytes,
-        producers=stored.producers,
     )
 
 
@@ -338,19 +336,16 @@ def _broker_row(name: str, broker: BrokerStatus) -> Sequence[str]:
 
 
 def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
-    columns = ["range", "state", "broker", "home", "first", "last", "size", "segments"]
-    if found.brokers:
-        columns.append("producers")
-    rows = (_row(x, storage_known=found.storage_known)[: len(columns)] for x in ranges)
+    columns = ("range", "state", "broker", "home", "first", "last", "size", "segments")
+    rows = (_row(x, storage_known=found.storage_known) for x in ranges)
     return a_table(*columns, rows=rows)
 
 
 def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
     state = "open" if x.open else "ended"
-    producers = str(x.producers) if x.open else ""
     sequences = f"{x.first:,}", f"{x.last:,}"
-    stored = decimal(x.bytes), str(x.segments), producers
-    return x.id, state, x.broker, x.home, *sequences, *(stored if storage_known else ("",) * 3)
+    stored = decimal(x.bytes), str(x.segments)
+    return x.id, state, x.broker, x.home, *sequences, *(stored if storage_known else ("",) * 2)
 
 
 def _storage_in_words(found: LogStatus) -> str:
@@ -371,4 +366,4 @@ def _producers_in_words(found: LogStatus) -> str:
         return "no producer has sent anything in this era"
     newest = found.producers[0]
     ago = max(found.at.timestamp() - newest.seen_us / 1e6, 0)
-    return f"producers in this era: {len(found.producers)}, the last record {ago:,.0f} s ago"
+    return f"producers in this era: {len(found.producers)}, the last request {ago:,.0f} s ago"

@@ -68,12 +68,13 @@ class Cluster:
         """Start brokers; return once all that run have a place in the newest era."""
         for name in names:
             port = free_port()
-            command = [sys.executable, "-P", "-m", self._module, "broker", f"--port={port}"]
+            command = [sys.executable, "-P", "-m", self._module, "broker"]
             with (self.folder / f"{name}.log").open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *command,
                     f"--cluster=file://{self.folder / 'cluster'}",
                     f"--name={name}",
+                    f"--set=web.port={port}",
                     *(f"--set={key}={value}" for key, value in self._settings.items()),
                     cwd=_ROOT,
                     env={**_environment(), "BENCH_PUTS": str(self.folder / "puts")},

@@ -19,10 +19,10 @@ from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed, Versioned
-from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.block_format import check_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
 
@@ -153,15 +153,18 @@ async def _append(core: BrokerCore, partition: RangeId, size: int, every: float)
         n = 0
         while True:
             n += 1
-            batch = Batch(
-                partition=partition, producer="p", sequence=n, count=1, columns=columns
+            asked = AppendRequest(
+                producer="p",
+                number=n,
+                check=check_of(columns),
+                batches=(Batch(partition=partition, count=1, columns=columns),),
             )
-            group.create_task(_stored(core, batch))
+            group.create_task(_stored(core, asked))
             await asyncio.sleep(began + n * every - loop.time())
 
 
-async def _stored(core: BrokerCore, batch: Batch) -> None:
-    [answer] = await core.append(COLLECTION, [batch])
+async def _stored(core: BrokerCore, asked: AppendRequest) -> None:
+    answer = await core.append(COLLECTION, asked)
     assert isinstance(answer, Appended), answer
 
 

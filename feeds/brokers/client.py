@@ -18,7 +18,7 @@ import msgspec
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import PLAIN, TLS, BrokersAddress
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
-from changefeed.feeds.brokers.protocol import Answer, Batch, ReadResult, Topology
+from changefeed.feeds.brokers.protocol import Answer, AppendRequest, ReadResult, Topology
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
@@ -118,24 +118,22 @@ class BrokerClient:
         return found
 
     async def append(
-        self, url: str, log: str, batches: Sequence[Batch], *, catalog: int, seconds: float
-    ) -> Sequence[Answer]:
-        """Send batches to one broker; return what became of each.
+        self, url: str, log: str, request: AppendRequest, *, catalog: int, seconds: float
+    ) -> Answer:
+        """Send a request to one broker; return what became of it.
 
         ``catalog`` is the newest that is known here: a broker that knows an older one looks for
-        it. Raise ``FeedUnavailable`` where the fate of batches is unknown.
+        it. Raise ``FeedUnavailable`` where the fate of the request is unknown.
         """
-        assert batches, f"nothing to append at {url}"
+        assert request.batches, f"nothing to append at {url}"
         answer = await self._once(
             "POST",
             f"{url}{self._path('records')}",
             {"log": log, "catalog": str(catalog)},
-            body=BytesIO(b"".join(framed_append(batches))),
+            body=BytesIO(b"".join(framed_append(request))),
             seconds=seconds,
         )
-        found = _decoded(answer, list[Answer])
-        if [x.partition for x in found] != [x.partition for x in batches]:
-            raise FeedRefused(f"{url} answered {len(found)} of {len(batches)} batches")
+        found: Answer = _decoded(answer, Answer)  # type: ignore[arg-type]
         return found
 
     async def read(

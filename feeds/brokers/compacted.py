@@ -45,6 +45,7 @@ from changefeed.feeds.brokers.flush import (
     FlushDamaged,
     Gathered,
     PartitionEnd,
+    Reached,
     Section,
     packed,
     packed_header,
@@ -153,9 +154,9 @@ class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Objects of a row whose records are in a run, both numbers included.
 
     ``written_us`` is when the last of them was written. ``final``: what follows is the seal.
-    ``ends`` are those of all partitions of the row after them, with their producers if
-    it is final. Segments and sections are in the order of collections, partitions and
-    sequences; sections have no batches, and what they hold may have been in many objects.
+    ``ends`` are those of all partitions of the row after them, and ``producers`` how far
+    each has come, if it is final. Segments and sections are in the order of collections,
+    partitions and sequences; what a section holds may have been in many objects.
     """
 
     cluster: str
@@ -168,6 +169,7 @@ class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ends: tuple[PartitionEnd, ...]
     segments: tuple[Segment, ...]
     sections: tuple[Section, ...] = ()
+    producers: tuple[Reached, ...] = ()
 
 
 class Packed(NamedTuple):
@@ -221,11 +223,9 @@ def _section(found: Gathered, offset: int) -> Section:
         count=found.last - found.first + 1,
         latest_us=found.latest_us,
         stored=found.stored,
-        batches=(),
         offset=offset,
         sizes=tuple(map(len, found.columns)),
         check=check_of(found.columns),
-        checks=(),
     )
 
 

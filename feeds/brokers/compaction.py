@@ -5,15 +5,13 @@ partitions are known there, or to the seal. Where it ends follows from what is i
 from the settings: so a run that was begun and not finished is made the same way again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec.structs import replace
-
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.flush import Ends, Key, PartitionEnd
+from changefeed.feeds.brokers.flush import Ends, Key
 
 GROUP_BYTES: Final = 8 * 1024 * 1024
 GROUP_RECORDS: Final = 64 * 1024
@@ -102,9 +100,3 @@ def shares(before: Ends, after: Ends, starts: Mapping[Key, int], most: int) -> l
 
 def _last(ends: Ends, key: Key) -> int:
     return ends[key].last if key in ends else 0
-
-
-def without_producers(ends: Iterable[PartitionEnd]) -> Iterator[PartitionEnd]:
-    """Yield ends as runs have them that are followed by others."""
-    for end in ends:
-        yield replace(end, producers=(), last_batches=())

@@ -18,7 +18,6 @@ from changefeed.feeds.brokers.compaction import (
     bytes_between,
     is_whole,
     rows_of,
-    without_producers,
 )
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused, RowDamaged
@@ -188,7 +187,8 @@ class Compactor:
         made: Made,
     ) -> None:
         """Write a run, unless another broker has written it meanwhile."""
-        ends, segments = border.ends.values(), made.segments
+        segments = made.segments
+        producers = await reader.producers() if border.final else {}
         assert all(x.groups for x in segments), "no reader takes a segment without records"
         run = CompactedRun(
             cluster=catalog.identity,
@@ -198,7 +198,8 @@ class Compactor:
             last=border.last,
             written_us=(await reader.there(border.last)).written_us,
             final=border.final,
-            ends=tuple(ends if border.final else without_producers(ends)),
+            ends=tuple(border.ends.values()),
+            producers=tuple(producers.values()),
             segments=tuple(segments),
         )
         key = compacted_key(reader.era, reader.broker, first)

@@ -188,7 +188,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         range_id = partition.id
         if last <= self._reached.get(range_id, 0) or not self._routes.is_open(partition):
             return  # of what is closed any broker knows, and has refused it
-        writer = self._routes.to_write(partition)
+        writer = self._routes.url_of(partition.broker)
         if not writer:
             raise FeedUnavailable(f"the broker that writes range {range_id!r} is not there")
         end = (await self._client.end([writer], self.identity, range_id)).last

@@ -8,13 +8,14 @@
 
 The header says where the object belongs (cluster, era, broker, number) and who wrote it, so
 that one that was copied elsewhere is none of that place. A section holds the records of one
-partition, with the CRC-32 of its columns.
+partition, with the CRC-32 of its columns. The requests of producers that an object holds, it
+holds whole.
 
 Every 64th object of a row, from the first, has a table: the end of every partition of the
-row *before* this flush, and how far each producer had come. What holds after a flush is the
-last table and the sections since; so the end of a row is known from a few reads, and a
-sequence or a time is found in it by halving. The seal that a living broker writes has a
-table, too; one that a master wrote for a dead broker has none.
+row *before* this flush, and beside it how far each producer had come. What holds after a
+flush is the last table and what came since; so the end of a row is known from a few reads,
+and a sequence or a time is found in it by halving. The seal that a living broker writes has
+a table, too; one that a master wrote for a dead broker has none.
 """
 
 import struct
@@ -32,7 +33,7 @@ MAGIC: Final = b"CFWAL1\r\n"
 TABLE_EVERY: Final = 64
 """Numbers of a row that have a table: 1, 65, 129 ..."""
 REMEMBERED: Final = 5
-"""The batches of a producer that may be under way to one partition, and are known again."""
+"""The requests of a producer that may be under way to one row, and are known again."""
 MAX_IN_FLIGHT: Final = 32
 """The most flushes of one broker that may be under way: readers of a row rely on it."""
 
@@ -56,23 +57,28 @@ class Place(NamedTuple):
     number: int
 
 
-class StoredBatch(NamedTuple):
-    """Records of one producer that follow each other: where they began and how many.
+class StoredRequest(NamedTuple):
+    """A request of a producer whose records are all in one object: see ``AppendRequest``."""
 
-    ``sequence`` is the producer's own number of the first of them.
+    collection: str
+    producer: str
+    generation: int
+    number: int
+    check: int
+
+
+class Reached(NamedTuple):
+    """The last request of a producer that a row has, and when it came.
+
+    ``checks`` are those of its last five, the newest last.
     """
 
+    collection: str
     producer: str
-    sequence: int
-    records: int
-
-
-class LastBatch(NamedTuple):
-    """One of the last batches of a producer. ``check`` is the CRC-32 of its columns."""
-
-    sequence: int
-    records: int
-    check: int
+    generation: int
+    number: int
+    seen_us: int
+    checks: tuple[int, ...]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -80,8 +86,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     ``first`` is the sequence of the first, ``latest_us`` the latest commit time in the
     partition and ``stored`` the bytes of its columns, both from its beginning up to the end
-    of this section. ``offset`` counts from the end of the header. ``checks`` are the CRC-32
-    of the columns of each batch.
+    of this section. ``offset`` counts from the end of the header.
     """
 
     collection: str
@@ -90,11 +95,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     count: int
     latest_us: int
     stored: int
-    batches: tuple[StoredBatch, ...]
     offset: int
     sizes: tuple[int, ...]
     check: int
-    checks: tuple[int, ...]
 
     @property
     def last(self) -> int:
@@ -131,19 +134,8 @@ def gathered(section: Section, columns: Layout) -> Gathered:
     )
 
 
-class Reached(NamedTuple):
-    """The last of a producer's own numbers that a partition has, and when it came."""
-
-    producer: str
-    sequence: int
-    seen_us: int
-
-
 class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far a partition has come: see ``Section``. ``written_us`` is of its last flush.
-
-    ``last_batches`` has the last five of each of ``producers``, in the same order.
-    """
+    """How far a partition has come: see ``Section``. ``written_us`` is of its last flush."""
 
     collection: str
     partition: RangeId
@@ -151,17 +143,13 @@ class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     latest_us: int = 0
     stored: int = 0
     written_us: int = 0
-    producers: tuple[Reached, ...] = ()
-    last_batches: tuple[tuple[LastBatch, ...], ...] = ()
-
-    def batches_of(self, numbering: str) -> tuple[LastBatch, ...]:
-        """Return the last batches of a producer; none if there is nothing of it."""
-        known = zip(self.producers, self.last_batches, strict=True)
-        return next((x for reached, x in known if reached.producer == numbering), ())
 
 
 class FlushHeader(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What an object of a row holds. ``written_us`` is its writer's wall clock."""
+    """What an object of a row holds. ``written_us`` is its writer's wall clock.
+
+    ``producers`` go with the table: how far each had come before this object.
+    """
 
     cluster: str
     era: int
@@ -171,6 +159,8 @@ class FlushHeader(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     written_us: int
     seal: bool = False
     table: tuple[PartitionEnd, ...] | None = None
+    producers: tuple[Reached, ...] = ()
+    requests: tuple[StoredRequest, ...] = ()
     sections: tuple[Section, ...] = ()
 
     @property
@@ -187,9 +177,7 @@ class NewSection(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     latest_us: int
     stored: int
-    batches: tuple[StoredBatch, ...]
     columns: Layout
-    checks: tuple[int, ...]
 
 
 def has_table(number: int) -> bool:
@@ -212,10 +200,7 @@ def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> by
     for new in sections:
         name = f"{new.partition!r} from {new.first} on"
         assert new.first > 0, f"{name}: sequences count from 1"
-        assert new.count == sum(x.records for x in new.batches), (
-            f"{name}: {new.count} records are not those of {new.batches}"
-        )
-        assert len(new.checks) == len(new.batches), f"{name}: a checksum for each batch"
+        assert new.count == len(new.columns.kinds), f"{name}: a kind for each record"
         sizes = tuple(map(len, new.columns))
         placed.append(
             Section(
@@ -325,35 +310,43 @@ def ends_after(headers: Iterable[FlushHeader]) -> dict[Key, PartitionEnd]:
             ends = by_key(header.table)
         for section in header.sections:
             key = (section.collection, section.partition)
-            ends[key] = _end_after(ends.get(key), section, header.written_us)
+            ends[key] = PartitionEnd(
+                collection=section.collection,
+                partition=section.partition,
+                last=section.last,
+                latest_us=section.latest_us,
+                stored=section.stored,
+                written_us=header.written_us,
+            )
     return ends
 
 
-def _end_after(before: PartitionEnd | None, section: Section, now_us: int) -> PartitionEnd:
-    reached: dict[str, Reached] = {}
-    last: dict[str, tuple[LastBatch, ...]] = {}
-    if before is not None:
-        reached = {x.producer: x for x in before.producers}
-        last = dict(zip(reached, before.last_batches, strict=True))
-    for (producer, sequence, records), check in zip(
-        section.batches, section.checks, strict=True
-    ):
-        last[producer] = with_batch(last.get(producer, ()), sequence, records, check)
-        reached[producer] = Reached(producer, sequence + records - 1, now_us)
-    return PartitionEnd(
-        collection=section.collection,
-        partition=section.partition,
-        last=section.last,
-        latest_us=section.latest_us,
-        stored=section.stored,
-        written_us=now_us,
-        producers=tuple(reached.values()),
-        last_batches=tuple(last[x] for x in reached),
+ProducerKey = tuple[str, str]
+"""A producer by its collection and its id."""
+
+
+def producers_after(headers: Iterable[FlushHeader]) -> dict[ProducerKey, Reached]:
+    """Return how far producers have come after objects as those of ``ends_after``."""
+    found: dict[ProducerKey, Reached] = {}
+    for header in headers:
+        if header.table is not None:
+            found = producers_by_key(header.producers)
+        for request in header.requests:
+            key = (request.collection, request.producer)
+            found[key] = reached_after(found.get(key), request, header.written_us)
+    return found
+
+
+def producers_by_key(producers: Iterable[Reached]) -> dict[ProducerKey, Reached]:
+    return {(x.collection, x.producer): x for x in producers}
+
+
+def reached_after(before: Reached | None, request: StoredRequest, now_us: int) -> Reached:
+    """Return how far a producer has come with a request; a generation begins anew."""
+    is_next = before is not None and before.generation == request.generation
+    assert is_next or request.number == 1, f"{request} does not begin a generation"
+    known = before.checks if before is not None and is_next else ()
+    assert before is None or not is_next or request.number == before.number + 1, (
+        f"{request} does not follow on {before}"
     )
-
-
-def with_batch(
-    known: tuple[LastBatch, ...], sequence: int, records: int, check: int
-) -> tuple[LastBatch, ...]:
-    """Return the last batches of a producer after one more."""
-    return (*known, LastBatch(sequence, records, check))[-REMEMBERED:]
+    return Reached(*request[:4], now_us, (*known, request.check)[-REMEMBERED:])

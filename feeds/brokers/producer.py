@@ -1,16 +1,16 @@
 """Producing through brokers: batched, idempotent, in the order of each key.
 
-Records are hashed and encoded as they are handed over, and wait in queues, one for each
-partition (``partition_queues``). Each broker gets one request at a time, with a batch of every
-queue that has something for it: what comes meanwhile makes up the next one, so no clock is
-needed.
+Records are hashed and encoded as they are handed over, and wait in queues, one for each row of
+a broker (``row_queues``). What waits goes at once as one request if none is under way; what
+comes meanwhile makes up the next one, so no clock is needed. Where much comes, up to five are
+under way.
 
-A batch whose fate is unknown is sent again under the same number, so it is stored once. Where
-its partition was closed meanwhile, the answer says how much of it is stored, and the rest goes
-to the partitions that follow: nothing is lost, stored twice or overtaken by later records of
-its key, through any number of eras, splits and merges (``sender``).
+A request whose fate is unknown is sent again under the same number, so it is stored once.
+Where its row was closed meanwhile, the answer says whether it is stored; if not, its records
+go to the partitions that follow: nothing is lost, stored twice or overtaken by later records
+of its key, through any number of eras, splits and merges (``sender``).
 
-Limits: a process that dies does not know the fate of its last batches. Records that were given
+Limits: a process that dies does not know the fate of its last requests. Records that were given
 up after ``delivery_timeout`` may be stored all the same.
 """
 
@@ -22,8 +22,8 @@ from time import time_ns
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.partition_queues import Delivery, PartitionQueues, Placed, size_of
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.row_queues import Delivery, Placed, RowQueues, size_of
 from changefeed.feeds.brokers.sender import ProducerOptions, Sender
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.hashing import place_of
@@ -52,7 +52,7 @@ class BrokersProducer(Producer):
         self._room = asyncio.Event()
         self._entering = asyncio.Lock()
         self._closing = False
-        self._queues = PartitionQueues(routes)
+        self._queues = RowQueues(routes)
         self._sender = Sender(client, self._queues, options, freed=self._free)
 
     async def submit(self, records: Sequence[Record]) -> asyncio.Future[None]:
@@ -102,12 +102,13 @@ class BrokersProducer(Producer):
         return encoded
 
     def _enter(self, encoded: Sequence[Placed], size: int) -> asyncio.Future[None]:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
         if not encoded:
             done.set_result(None)
             return done
         assert size > 0, f"{len(encoded)} records have bytes"
-        self._sender.put(encoded, Delivery(len(encoded), done))
+        self._sender.put(encoded, Delivery(len(encoded), done, loop.time()))
         self._used += size
         return done
 

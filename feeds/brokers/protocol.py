@@ -1,24 +1,23 @@
 """What producers, consumers and tools say to a broker, and what it answers: plain values.
 
-**Producing.** A producer cuts its records into batches, one for each open partition that it
-has records for, lays them out by columns (``eventlog.block_format.lay_out``) and sends them
-to the broker that the topology names. It numbers its records for each partition from 1
-without a gap; a batch carries the number of its first record. A broker stores what follows
-on what it has, answers a batch that it has as before, and refuses the rest with ``reached``,
-the last number that it has. So a producer that got no answer sends the same again. No more
-than five batches of a partition are on their way.
+**Producing.** A producer gathers records for the partitions of one broker, lays them out by
+columns (``eventlog.block_format.lay_out``), one batch for each partition, and sends them as
+one request. All of a request is stored, in one object, or nothing of it. The partitions that
+a broker has in an era make up its *row*. A producer numbers its requests to a row from 1
+without a gap, and has no more than five of them under way. A broker stores the request that
+follows on what it has, keeps one that comes too early for a second, and answers one that it
+has as before. So a producer that got no answer sends the same again.
 
-A producer that gives a batch up numbers from 1 again, as its next *generation*. The batch
-may still be on its way, and must not be read after what followed on it: a partition that has
-records of a generation takes none of an earlier one.
+A producer that gives a request up numbers from 1 again, as its next *generation*. The request
+may still be on its way, and must not be read after what followed on it: a row that has
+a request of a generation takes none of an earlier one.
 
-**Eras.** Numbers begin again at 1 in each partition, and partitions are new in each era.
-What a producer must know when an era ends is how much of what it sent to an old partition is
-stored: it sends the batch again, to any broker, and the answer ``moved`` has ``reached``,
-which is final. Records up to there are stored; the others it cuts anew for the partitions
-that the topology has now: one of the catalog that the answer names, or a later one, for in
-an older one the old partition is still open, and its numbers would begin again. This holds
-across splits and merges, and no broker has to look into a record.
+**Eras.** Rows are new in each era, and numbers begin at 1 again. What a producer must know
+when an era ends is which of its requests to the old row are stored: it sends them again, to
+any broker. The answer ``moved`` is final: the request is not stored. Its records are cut anew
+for the partitions that the topology has now: one of the catalog that the answer names, or a
+later one, for in an older one the old row is still open. This holds across splits and merges,
+and no broker has to look into a record.
 
 **Consuming.** Sequences of a partition are dense from 1. A read asks for what follows after
 a sequence, and may get records before it, since whole sections are sent.
@@ -38,40 +37,39 @@ PRODUCER_NAME = 64
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of one producer for one partition, in order.
-
-    ``sequence`` is the producer's number of the first of them in this partition, from 1 in
-    each ``generation``.
-    """
+    """Records of one producer for one partition, in order."""
 
     partition: RangeId
-    producer: str
-    generation: int = 0
-    sequence: int
     count: int
     columns: Layout
 
+
+class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches for partitions of one row, one for each.
+
+    ``number`` counts the producer's requests to the row, from 1 in each ``generation``.
+    ``check`` is the CRC-32 of all columns, one after the other.
+    """
+
+    producer: str
+    generation: int = 0
+    number: int
+    check: int
+    batches: tuple[Batch, ...]
+
     @property
-    def numbering(self) -> str:
-        """The name under which what was reached is stored."""
-        return f"{self.producer}.{self.generation}"
-
-
-def producer_of(numbering: str) -> str:
-    """Return whose numbering it is."""
-    return numbering.rpartition(".")[0]
+    def bytes(self) -> int:
+        return sum(len(column) for x in self.batches for column in x.columns)
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A batch is stored: the flush object that holds it exists.
+    """A request is stored: the object that holds it exists.
 
-    ``first`` is the sequence of its first record in the partition, ``None`` where a
-    broker does not know it any more. ``duplicate``: it was stored before.
+    ``firsts`` are the sequences of the first record of each batch in its partition; none for
+    a ``duplicate``, which was stored before.
     """
 
-    partition: RangeId
-    first: int | None
-    count: int
+    firsts: tuple[int, ...] = ()
     duplicate: bool = False
 
 
@@ -79,21 +77,19 @@ Reason = Literal["moved", "moving", "elsewhere", "gap", "taken", "unknown", "bus
 
 
 class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A batch was not stored by this call, and what to do about it.
+    """A request was not stored by this call, and what to do about it.
 
-    moved      the partition is closed for good. Records of the batch up to the producer's
-               number ``reached`` are stored; send the others to partitions of the topology
-               now (catalog ``catalog`` or later), numbered from 1 there. ``reached`` is
-               ``None`` where that is not known any more: the era was too long ago.
-    moving     the era is ending, or this broker has lost its place in it. Whether the batch
+    moved      the row is closed for good, and does not have it. Send the records to partitions
+               of the topology now (catalog ``catalog`` or later).
+    moving     the era is ending, or this broker has lost its place in it. Whether the request
                is stored is not known yet: send it again after ``retry_after`` seconds, best
                to the broker that the topology names by then.
-    elsewhere  the partition is open at another broker: look at the topology (catalog
-               ``catalog`` or later) and send it there. Not stored.
-    gap        numbers are missing: the partition has those up to ``reached``. Send again
-               from ``reached + 1``. Not stored. A producer that was silent for longer than
-               brokers remember, and has no batch without an answer, takes a new id.
-    taken      other records have these numbers: another producer has the same id, or a batch
+    elsewhere  the row is open at another broker: look at the topology (catalog ``catalog`` or
+               later) and send it there. Not stored.
+    gap        the request before it did not come. Not stored: send both again. A row that has
+               forgotten the producer, which was silent for longer than brokers remember,
+               answers so, too: then its next generation begins at 1.
+    taken      another request has this number: another producer has the same id, or the request
                was not sent again as it was, is older than the last five of its producer, or of
                an earlier generation. Not stored. Take a new id, of chance: none is for two.
     unknown    there is no such partition in the catalog this broker knows. Not stored.
@@ -101,9 +97,7 @@ class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                stored. Send it again after ``retry_after`` seconds.
     """
 
-    partition: RangeId
     reason: Reason
-    reached: int | None = None
     retry_after: float = 0.0
     catalog: int = 0
 

@@ -73,9 +73,9 @@ class Routes:
             )
         return found
 
-    def to_write(self, partition: Partition) -> str:
-        """Return the URL of the broker that takes its records, empty if none does now."""
-        return self._urls.get(partition.broker, "") if self.is_open(partition) else ""
+    def url_of(self, broker: str) -> str:
+        """Return the URL of a broker of the newest era, empty if it is none."""
+        return self._urls.get(broker, "")
 
     def home(self, partition: Partition) -> str:
         """Return the broker that takes its keys now, or its writer where none does."""

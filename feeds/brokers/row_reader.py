@@ -8,11 +8,11 @@ Where a sequence lies is known for the newest objects, from their headers; for o
 is found by halving among the tables, and by reading on from there.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.compacted_row import HEAD_BYTES, CompactedRow
+from changefeed.feeds.brokers.compacted_row import HEAD_BYTES, CompactedRow, KnownRun
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     MAX_IN_FLIGHT,
@@ -23,12 +23,16 @@ from changefeed.feeds.brokers.flush import (
     Gathered,
     Key,
     Place,
+    ProducerKey,
+    Reached,
     Section,
     cut_columns,
     decode_header,
     ends_after,
     gathered,
     header_bytes,
+    producers_after,
+    producers_by_key,
     section_columns,
     table_before,
 )
@@ -219,20 +223,31 @@ class RowReader:
         return await self._cache.ends.get(self.key(self.known), self._read_ends) or {}
 
     async def _read_ends(self) -> Ends:
+        end = await self._end()
+        return end.ends if isinstance(end, KnownRun) else ends_after(end)
+
+    async def producers(self) -> Mapping[ProducerKey, Reached]:
+        """Return how far producers have come after all that is known; as ``ends``."""
+        end = await self._end()
+        if isinstance(end, KnownRun):
+            return producers_by_key(end.run.producers)
+        return producers_after(end)
+
+    async def _end(self) -> KnownRun | Sequence[FlushHeader]:
+        """Return what says how all ends: the final run, or the last table and what follows."""
         last = self.known
         if last == self.sealed_at:
             seal = await self.there(last)
             if seal.table is not None:
-                return ends_after([seal])
+                return [seal]
             last -= 1
         if last < 1:
-            return {}
+            return []
         if table_before(last) < self.kept_from:
             final = await self.compacted.final_run(self.kept_from)
             if final is not None:
-                return final.ends
-        numbers = range(table_before(last), last + 1)
-        return ends_after([await self.there(x) for x in numbers])
+                return final
+        return [await self.there(x) for x in range(table_before(last), last + 1)]
 
     async def last_table(self, holds: Callable[[FlushHeader], bool]) -> FlushHeader | None:
         """Return the last object with a table of which something holds, if there is one.

@@ -12,13 +12,13 @@ A broker joins columns and reads no record. Everything else is JSON.
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 import msgspec
 
 from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
-from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
+from changefeed.feeds.brokers.protocol import AppendRequest, Batch, Block, ReadResult
 from changefeed.feeds.eventlog.block_format import Layout, check_of
 from changefeed.feeds.feed import FeedRange, RangeId
 
@@ -35,15 +35,12 @@ class WireDamaged(ValueError):
     """A body is not what this page says. The text says where."""
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The head of one batch: ``sequence`` is the producer's number for its first record."""
+class BatchHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The head of one batch of a request."""
 
     partition: RangeId
-    producer: str
-    sequence: int
     count: int
     sizes: tuple[int, ...]
-    generation: int = 0
 
 
 class BlockHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -55,8 +52,13 @@ class BlockHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class AppendHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """See ``protocol.AppendRequest``."""
+
     check: int
-    batches: tuple[Sent, ...]
+    producer: str
+    generation: int
+    number: int
+    batches: tuple[BatchHead, ...]
 
 
 class ReadHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -105,15 +107,12 @@ class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     segments: int = 0
     segment_bytes: int = 0
-    producers: int = 0
 
 
 class ProducerSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A producer that brokers remember: its records in this era, and when the last came."""
+    """A producer that brokers remember in this era, and when its last request came."""
 
     id: str
-    ranges: int
-    records: int
     seen_us: int
 
 
@@ -160,7 +159,7 @@ class Since(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Head = TypeVar("_Head", AppendHead, ReadHead)
-_Sized = TypeVar("_Sized", Sent, BlockHead)
+_Sized = TypeVar("_Sized", BatchHead, BlockHead)
 
 
 def _frame(head: msgspec.Struct, columns: Iterable[bytes]) -> list[bytes]:
@@ -169,37 +168,35 @@ def _frame(head: msgspec.Struct, columns: Iterable[bytes]) -> list[bytes]:
     return [_SIZE.pack(len(encoded)), encoded, *columns]
 
 
-def framed_append(batches: Sequence[Batch]) -> list[bytes]:
-    """Return the pieces of a body that appends some batches."""
-    columns = [column for x in batches for column in x.columns]
+def framed_append(request: AppendRequest) -> list[bytes]:
+    """Return the pieces of a body that appends a request."""
     heads = tuple(
-        Sent(
-            partition=x.partition,
-            producer=x.producer,
-            generation=x.generation,
-            sequence=x.sequence,
-            count=x.count,
-            sizes=tuple(map(len, x.columns)),
-        )
-        for x in batches
+        BatchHead(partition=x.partition, count=x.count, sizes=tuple(map(len, x.columns)))
+        for x in request.batches
     )
-    return _frame(AppendHead(check=check_of(columns), batches=heads), columns)
+    head = AppendHead(
+        check=request.check,
+        producer=request.producer,
+        generation=request.generation,
+        number=request.number,
+        batches=heads,
+    )
+    return _frame(head, (column for x in request.batches for column in x.columns))
 
 
-def parsed_append(body: bytes | bytearray) -> list[Batch]:
-    """Raise ``WireDamaged`` for what is no body of batches. What is in them is unchecked."""
+def parsed_append(body: bytes | bytearray) -> AppendRequest:
+    """Raise ``WireDamaged`` for what is no body of a request. What is in it is unchecked."""
     head, columns = _split(body, AppendHead)
-    return [
-        Batch(
-            partition=sent.partition,
-            producer=sent.producer,
-            generation=sent.generation,
-            sequence=sent.sequence,
-            count=sent.count,
-            columns=layout,
-        )
-        for sent, layout in _cut(columns, head.check, head.batches)
-    ]
+    return AppendRequest(
+        producer=head.producer,
+        generation=head.generation,
+        number=head.number,
+        check=head.check,
+        batches=tuple(
+            Batch(partition=x.partition, count=x.count, columns=layout)
+            for x, layout in _cut(columns, head.check, head.batches)
+        ),
+    )
 
 
 def framed_read(result: ReadResult) -> list[bytes]:

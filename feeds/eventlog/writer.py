@@ -25,7 +25,6 @@ from changefeed.feeds.brokers.flush import (
     FlushHeader,
     NewSection,
     PartitionEnd,
-    StoredBatch,
     encode_flush,
     has_table,
 )
@@ -37,7 +36,7 @@ from changefeed.feeds.brokers.stores.file_rows import RowWritten
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.transitions import begin_ending, close_and_open
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import check_of, lay_out
+from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.directory import (
     COLLECTION,
     WRITER,
@@ -420,9 +419,7 @@ class EventLogWriter:
             count=count,
             latest_us=latest_us if before is None else max(latest_us, before.latest_us),
             stored=sum(map(len, columns)) + (0 if before is None else before.stored),
-            batches=(StoredBatch(WRITER, first, count),),
             columns=columns,
-            checks=(check_of(columns),),
         )
 
     def _now_us(self) -> int:

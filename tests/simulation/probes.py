@@ -126,12 +126,12 @@ class BrokerProbe(StrEnum):
     DAMAGED_AND_DELETED = "a damaged object was deleted"
 
     # producers
-    SENT_AGAIN = "a batch that was stored was sent again"
-    MOVED_STORED = "a producer learned after an era that records were stored"
-    MOVED_NOT_STORED = "a producer learned after an era that none was stored"
-    GAP = "a batch came before the one that it follows"
-    MOVING = "a batch came while an era ended"
-    ELSEWHERE = "a batch came to a broker that had no place for it"
+    SENT_AGAIN = "a request that was stored was sent again"
+    MOVED_STORED = "a producer learned after an era that a request was stored"
+    MOVED_NOT_STORED = "a producer learned after an era that a request was not stored"
+    GAP = "a request came before the one that it follows"
+    MOVING = "a request came while an era ended"
+    ELSEWHERE = "a request came to a broker that had no place for it"
     BUSY = "a broker that had too much to write refused a batch"
     BATCH_REFUSED = "a batch that was wrong was refused"
     OLD_TOPOLOGY = "a producer was shown an older catalog than it knew of"

@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Batch, NotAppended
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.eventlog.block_format import Layout, changes_of, lay_out
+from changefeed.feeds.eventlog.block_format import Layout, changes_of, check_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
 
@@ -52,29 +53,36 @@ def columns(*keys: str, at_us: int = 1) -> Layout:
     return lay_out([encode_record(Record(key=x, body=f'"{x}"'.encode()), at_us) for x in keys])
 
 
-def batch(
-    partition: str,
-    *keys: str,
-    producer: str = "p",
-    generation: int = 0,
-    sequence: int = 1,
-    at_us: int = 1,
-) -> Batch:
+def batch(partition: str, *keys: str, at_us: int = 1) -> Batch:
     return Batch(
-        partition=RangeId(partition),
-        producer=producer,
-        generation=generation,
-        sequence=sequence,
-        count=len(keys),
-        columns=columns(*keys, at_us=at_us),
+        partition=RangeId(partition), count=len(keys), columns=columns(*keys, at_us=at_us)
     )
 
 
-async def put(core: BrokerCore, collection: str, *batches: Batch) -> list[int | None]:
-    """Append batches, and return the first sequence of each."""
-    answers = await core.append(collection, batches)
-    assert all(isinstance(x, Appended) for x in answers), answers
-    return [x.first for x in answers if isinstance(x, Appended)]
+def request(
+    *batches: Batch, number: int = 1, producer: str = "p", generation: int = 0
+) -> AppendRequest:
+    return AppendRequest(
+        producer=producer,
+        generation=generation,
+        number=number,
+        check=check_of(column for x in batches for column in x.columns),
+        batches=batches,
+    )
+
+
+async def put(core: BrokerCore, collection: str, *batches: Batch) -> list[int]:
+    """Append a request of a producer of its own; return the first sequence of each batch."""
+    answer = await core.append(collection, request(*batches, producer=uuid4().hex))
+    assert isinstance(answer, Appended), answer
+    return [*answer.firsts]
+
+
+async def refused(core: BrokerCore, asked: AppendRequest) -> str:
+    """Return why a request of the collection orders is not appended."""
+    answer = await core.append("orders", asked)
+    assert isinstance(answer, NotAppended), answer
+    return answer.reason
 
 
 async def keys_of(

@@ -1,7 +1,7 @@
 """Brokers as the protocol describes them, in memory and at fault on purpose.
 
 A fake at the place of the client: what a producer is tested against for any number of eras.
-It stores batches, numbers included, and answers as ``feeds.brokers.protocol`` says.
+It stores requests, numbers included, and answers as ``feeds.brokers.protocol`` says.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ from random import Random
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
-    Batch,
+    AppendRequest,
     BrokerInfo,
     NotAppended,
+    Reason,
     Topology,
 )
 from changefeed.feeds.brokers.ranges import EraShape, Ranges
@@ -27,13 +28,21 @@ from changefeed.feeds.feed import Change, RangeId
 IDENTITY = "f" * 32
 
 
+@dataclass
+class ModelReached:
+    """The last request of a producer in a row."""
+
+    generation: int
+    number: int = 0
+
+
 @dataclass(kw_only=True)
 class ModelPartition:
     id: RangeId
+    era: int
     broker: str
     closed: bool = False
     changes: list[Change] = field(default_factory=list)
-    reached: dict[str, int] = field(default_factory=dict)
 
 
 class ModelCluster:
@@ -54,7 +63,8 @@ class ModelCluster:
         """So many of the next topologies are older: their broker has not seen the last era."""
         self.asked_for: list[int] = []
         self.lost_answers = 0
-        """So many of the next answers to batches are lost."""
+        """So many of the next answers to requests are lost."""
+        self.rows: dict[tuple[int, str], dict[str, ModelReached]] = {}
         self._before: Topology | None = None
         self._random = random
         self._era = 0
@@ -82,7 +92,7 @@ class ModelCluster:
         cuts = tuple(tuple(x) for x in self.cuts)
         self._eras.append(EraShape(era=self._era, brokers=tuple(names), cuts=cuts))
         opened = Ranges(IDENTITY, self.parts, self._eras).open
-        self.partitions += [ModelPartition(id=x.id, broker=x.broker) for x in opened]
+        self.partitions += [ModelPartition(id=x.id, era=x.era, broker=x.broker) for x in opened]
 
     def reshape(self) -> None:
         """Cut some parts in pieces, and make others whole."""
@@ -131,8 +141,8 @@ class ModelCluster:
         )
 
     async def append(
-        self, url: str, log: str, batches: Sequence[Batch], *, catalog: int, seconds: float
-    ) -> Sequence[Answer]:
+        self, url: str, log: str, request: AppendRequest, *, catalog: int, seconds: float
+    ) -> Answer:
         assert log == IDENTITY
         assert catalog <= self.catalog
         self.requests += 1
@@ -140,34 +150,45 @@ class ModelCluster:
             await asyncio.sleep(seconds)
             raise FeedUnavailable("frozen")
         await self._travel()
-        answers = [self._append(url.removeprefix("http://"), x) for x in batches]
+        answer = self._append(url.removeprefix("http://"), request)
         await self._travel()  # the answer may be lost, too
         if self.lost_answers:
             self.lost_answers -= 1
             raise FeedUnavailable("lost on the way back")
-        return answers
+        return answer
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._random.random() * 0.02)
         if self._random.random() < self.faults:
             raise FeedUnavailable("lost on the way")
 
-    def _append(self, broker: str, batch: Batch) -> Answer:
-        found = next(x for x in self.partitions if x.id == batch.partition)
-        reached = found.reached.get(batch.numbering, 0)
-        if found.closed:
-            return NotAppended(
-                partition=found.id, reason="moved", reached=reached, catalog=self.catalog
-            )
-        if found.broker != broker:
-            return NotAppended(partition=found.id, reason="elsewhere")
+    def _append(self, broker: str, request: AppendRequest) -> Answer:
+        named = {x.id: x for x in self.partitions}
+        found = [named[x.partition] for x in request.batches]
+        ((era, owner, closed),) = {(x.era, x.broker, x.closed) for x in found}
+        row = self.rows.setdefault((era, owner), {})
+        reached = row.get(request.producer, ModelReached(request.generation))
+        if request.generation > reached.generation:
+            reached = ModelReached(request.generation)
+        if request.generation < reached.generation:
+            return NotAppended(reason="taken")
+        if request.number <= reached.number:
+            return Appended(duplicate=True)
+        reason = self._reason(request.number - reached.number, owner == broker, closed)
+        if reason is not None:
+            return NotAppended(reason=reason, catalog=self.catalog if closed else 0)
+        firsts = [len(x.changes) + 1 for x in found]
+        for into, first, batch in zip(found, firsts, request.batches, strict=True):
+            into.changes += changes_of(into.id, first, batch.count, batch.columns)
+        reached.number = request.number
+        row[request.producer] = reached
+        return Appended(firsts=tuple(firsts))
+
+    def _reason(self, step: int, is_owner: bool, closed: bool) -> Reason | None:  # noqa: FBT001
+        if closed:
+            return "moved"
+        if not is_owner:
+            return "elsewhere"
         if self._random.random() < self.faults:
-            return NotAppended(partition=found.id, reason="busy")
-        if batch.sequence + batch.count - 1 <= reached:
-            return Appended(partition=found.id, first=None, count=batch.count, duplicate=True)
-        if batch.sequence != reached + 1:
-            return NotAppended(partition=found.id, reason="gap", reached=reached)
-        first = len(found.changes) + 1
-        found.changes += changes_of(found.id, first, batch.count, batch.columns)
-        found.reached[batch.numbering] = batch.sequence + batch.count - 1
-        return Appended(partition=found.id, first=first, count=batch.count)
+            return "busy"
+        return "gap" if step > 1 else None

@@ -33,6 +33,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
+from tests.support.brokers import request
 from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
@@ -73,18 +74,12 @@ async def given() -> AsyncIterator[Given]:
 
 def batch(columns: Layout | None = None, **other: Any) -> Batch:
     laid = lay_out([encode_record(Record(key="k", body=b"1"), 7)])
-    fields = {
-        "partition": RangeId("e1.p01.v00-ff"),
-        "producer": "p",
-        "sequence": 1,
-        "count": 1,
-        "columns": columns or laid,
-    }
+    fields = {"partition": RangeId("e1.p01.v00-ff"), "count": 1, "columns": columns or laid}
     return Batch(**{**fields, **other})
 
 
-def body(*batches: Batch) -> bytes:
-    return b"".join(framed_append(batches))
+def body(*batches: Batch, **other: Any) -> bytes:
+    return b"".join(framed_append(request(*batches, **other)))
 
 
 RECORDS = {"Content-Type": CONTENT_TYPE}
@@ -98,13 +93,13 @@ HUGE = LAID._replace(bodies=bytes(17 << 20), body_sizes=(17 << 20).to_bytes(4, "
     [
         (b"", "bad-body"),
         (b"gibberish and more of it", "bad-body"),
-        (body(), "bad-body"),
+        (body(), "bad-batch"),
         (body(batch())[:-1], "bad-body"),
         (body(batch(count=2)), "bad-batch"),
         (body(batch(count=0)), "bad-batch"),
-        (body(batch(sequence=0)), "bad-batch"),
-        (body(batch(producer="")), "bad-batch"),
-        (body(batch(producer="a b")), "bad-batch"),
+        (body(batch(), number=0), "bad-batch"),
+        (body(batch(), producer=""), "bad-batch"),
+        (body(batch(), producer="a b"), "bad-batch"),
         (body(batch(LAID._replace(keys=b"\xff"))), "bad-batch"),
         (body(batch(LAID._replace(kinds=b"\x07"))), "bad-batch"),
         (body(batch(LAID._replace(times=b""))), "bad-batch"),
@@ -112,7 +107,7 @@ HUGE = LAID._replace(bodies=bytes(17 << 20), body_sizes=(17 << 20).to_bytes(4, "
         (body(batch(LAID._replace(times=b"\xff" * 7 + b"\x80"))), "bad-batch"),
         (body(batch(HUGE)), "bad-batch"),
         (body(batch(LAID._replace(ids=b"more"))), "bad-batch"),
-        (body(batch(), batch(sequence=2, count=9)), "bad-batch"),
+        (body(batch(), batch(partition=RangeId("e1.p02.v00-ff"), count=9)), "bad-batch"),
     ],
     ids=lambda x: str(x)[:80],
 )
@@ -276,8 +271,8 @@ async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
             sent[random.randrange(len(sent))] = random.randrange(256)
         status, _ = await given.asks("POST", "/records", bytes(sent), **RECORDS)
         assert status in (200, 400)
-    status, (answer,) = await given.asks(
-        "POST", "/records", body(batch(producer="fresh")), **RECORDS
+    status, answer = await given.asks(
+        "POST", "/records", body(batch(), producer="fresh"), **RECORDS
     )
     assert (status, answer["type"]) == (200, "Appended")
 
@@ -285,10 +280,10 @@ async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
 async def append_once_open(client: BrokerClient, url: str, log: str) -> Answer:
     """Append a batch; its partition is open a moment after the collection was made."""
     async with asyncio.timeout(PATIENCE):
-        (answer,) = await client.append(url, log, [batch()], catalog=0, seconds=5)
+        answer = await client.append(url, log, request(batch()), catalog=0, seconds=5)
         while isinstance(answer, NotAppended) and answer.reason == "moving":
             await asyncio.sleep(answer.retry_after)
-            (answer,) = await client.append(url, log, [batch()], catalog=0, seconds=5)
+            answer = await client.append(url, log, request(batch()), catalog=0, seconds=5)
     return answer
 
 
@@ -421,7 +416,7 @@ async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Give
         )
         storage = await client.storage(routes.identity)
         assert [x.bytes > 0 for x in storage.ranges] == [True, False]
-        assert [(x.records, x.ranges) for x in storage.producers] == [(1, 1)]
+        assert [x.id for x in storage.producers] == ["p"]
         assert storage.flushes == 1
         assert (await client.status(routes.urls[0], CoreStatus)).writing
 
@@ -430,8 +425,8 @@ async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) 
     partition = given.core.ranges.of(COLLECTION).open[0].id
     for n in range(1, 131):
         columns = lay_out([encode_record(Record(key=f"k{n}", body=b"1"), n)])
-        one = Batch(partition=partition, producer="p", sequence=n, count=1, columns=columns)
-        while not isinstance((await given.core.append(COLLECTION, [one]))[0], Appended):  # noqa: ASYNC110
+        one = request(Batch(partition=partition, count=1, columns=columns), number=n)
+        while not isinstance(await given.core.append(COLLECTION, one), Appended):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # it is not open yet
     status, made = await given.asks("POST", "/compact")
     assert status == 200

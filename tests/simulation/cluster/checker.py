@@ -66,14 +66,6 @@ class Checker:
     def unknown(self, sent: Sent) -> None:
         self.fates_unknown.add(sent)
 
-    def reached(self, producer: str, partition: RangeId, first: int, reached: int) -> None:
-        """What a producer was answered as reached never falls behind what it knows."""
-        if reached < first - 1:
-            raise Violation(
-                f"{producer} has {first - 1} records acknowledged in {partition}, and is "
-                f"answered that {reached} are stored"
-            )
-
     def read(self, reader: str, collection: str, change: Change) -> None:
         sent = Sent(collection, change.key, int(change.body))
         spot = (collection, change.range_id, change.sequence)

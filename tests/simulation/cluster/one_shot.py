@@ -1,14 +1,20 @@
-"""Batches that are sent once and never again: what was refused must not appear."""
+"""Requests that are sent once and never again: what was refused must not appear."""
 
 from typing import TYPE_CHECKING
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, Topology
+from changefeed.feeds.brokers.protocol import (
+    Answer,
+    Appended,
+    AppendRequest,
+    Batch,
+    Topology,
+)
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.block_format import check_of, lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreError
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class OneShot:
-    """Sends each batch, often a wrong one or to a wrong place, under a new name and once."""
+    """Sends each request, often a wrong one or to a wrong place, under a new name and once."""
 
     def __init__(self, world: "World", collection: str, number: int) -> None:
         self.collection = collection
@@ -65,16 +71,20 @@ class OneShot:
             checker.sent(x)
         batch = Batch(
             partition=random.choice([to.id, to.id, RangeId("e99.p01.v00-ff")]),
-            producer=name,
-            sequence=random.choice([1, 1, 1, 2]),
             count=len(sent) + random.choice([0, 0, 0, 1]),
             columns=lay_out([encode_record(x.record(), self._world.wall_us()) for x in sent]),
+        )
+        asked = AppendRequest(
+            producer=name,
+            number=random.choice([1, 1, 1, 2]),
+            check=check_of(batch.columns),
+            batches=(batch,),
         )
         writer = self._world.process_named(to.broker)
         if writer is not None and random.random() < 0.7:
             process = writer
         try:
-            answers = await process.ask(lambda x: x.append(self.collection, [batch]), 5.0)
+            answer = await process.ask(lambda x: x.append(self.collection, asked), 5.0)
         except (Unreachable, FeedUnavailable, StoreError):
             self._note(sent, None)
         except FeedRefused:
@@ -82,21 +92,18 @@ class OneShot:
             for x in sent:
                 checker.refused(x)
         else:
-            self._note(sent, answers[0])
+            self._note(sent, answer, batch.partition)
 
-    def _note(self, sent: list[Sent], answer: Answer | None) -> None:
+    def _note(
+        self, sent: list[Sent], answer: Answer | None, partition: RangeId | None = None
+    ) -> None:
         checker = self._world.checker
         if answer is not None:
-            self._world.answered(answer, 1)
+            self._world.answered(answer)
         for n, x in enumerate(sent):
             if isinstance(answer, Appended):
-                assert answer.first is not None
-                checker.acknowledged(x, answer.partition, answer.first + n)
-            elif (
-                answer is None
-                or answer.reason == "moving"
-                or (answer.reason == "moved" and answer.reached is None)
-            ):
+                checker.acknowledged(x, partition, answer.firsts[0] + n)
+            elif answer is None or answer.reason == "moving":
                 checker.unknown(x)
             else:
                 checker.refused(x)

@@ -1,4 +1,4 @@
-"""A producer as the protocol describes it: batches for partitions, sent until answered."""
+"""A producer as the protocol describes it: requests to rows, sent until answered."""
 
 import asyncio
 from collections import deque
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
+    AppendRequest,
     Batch,
     Topology,
 )
@@ -15,7 +16,7 @@ from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.block_format import check_of, lay_out
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
@@ -31,29 +32,40 @@ if TYPE_CHECKING:
     from .world import World
 
 
-class _Lane:
-    """What is on its way to one partition. ``first`` is the number of the first of it.
+class _Row(NamedTuple):
+    era: int
+    broker: str
 
-    ``cuts`` has the size of each batch that was sent, by the number of its first record.
+
+class _Target(NamedTuple):
+    sent: Sent
+    partition: RangeId
+
+
+class _Lane:
+    """What is on its way to one row. ``first`` is the number of the first request of it.
+
+    ``requests`` are cut once: what was sent under a number is sent again as it was.
     """
 
     def __init__(self) -> None:
         self.first = 1
-        self.cuts: dict[int, int] = {}
-        self.waiting: deque[Sent] = deque()
+        self.waiting: deque[_Target] = deque()
+        self.requests: list[list[_Target]] = []
 
-    def done(self, reached: int) -> list[Sent]:
-        """Take away what is stored, up to a number."""
-        found = []
-        while self.waiting and self.first <= reached:
-            found.append(self.waiting.popleft())
-            self.first += 1
-        return found
+    @property
+    def is_empty(self) -> bool:
+        return not self.waiting and not self.requests
 
+    def cut(self, most: int) -> None:
+        """Make one more request of what waits, if anything does."""
+        if self.waiting:
+            count = min(most, len(self.waiting))
+            self.requests.append([self.waiting.popleft() for _ in range(count)])
 
-class _Piece(NamedTuple):
-    sequence: int
-    records: tuple[Sent, ...]
+    def records(self) -> list[Sent]:
+        found = [x for request in self.requests for x in request]
+        return [x.sent for x in (*found, *self.waiting)]
 
 
 class SimProducer:
@@ -67,9 +79,9 @@ class SimProducer:
         self._keys = [f"{number}-{x}" for x in range(world.random.choice([1, 5, 30]))]
         self._counts = dict.fromkeys(self._keys, 0)
         self._new: deque[Sent] = deque()
-        self._lanes: dict[RangeId, _Lane] = {}
+        self._lanes: dict[_Row, _Lane] = {}
         self._topology: Topology | None = None
-        self._least = 0  # an older catalog has partitions that are known to be closed
+        self._least = 0  # an older catalog has rows that are known to be closed
         self.stopping = False
         self.idle = False
 
@@ -82,7 +94,7 @@ class SimProducer:
         self.idle = True
 
     def _is_empty(self) -> bool:
-        return not self._new and not any(x.waiting for x in self._lanes.values())
+        return not self._new and all(x.is_empty for x in self._lanes.values())
 
     def _write(self) -> None:
         for _ in range(self._random.choice([0, 1, 3, 20])):
@@ -100,18 +112,15 @@ class SimProducer:
             self._topology = None
             self._world.probes.hit(BrokerProbe.OLD_TOPOLOGY, where=topology is not None)
             return
-        ranges = Routes(topology, "http").partitions
-        now = {x.id: x for x in ranges.all()}
         least = self._least
-        era = topology.era
-        for old in [x for x in self._lanes if (p := now.get(x)) is None or p.era < era]:
+        for old in [x for x in self._lanes if x.era < topology.era]:
             if not await self._resolve(old):
                 return  # what follows on its keys must wait
         if self._least > least:
             return
-        self._route(topology, ranges.in_era(era))
-        lanes = [x for x, y in self._lanes.items() if y.waiting]
-        await asyncio.gather(*(self._send(x, now[x]) for x in lanes))
+        opened = Routes(topology, "http").partitions.in_era(topology.era)
+        self._route(topology, opened)
+        await asyncio.gather(*(self._send(x) for x, y in self._lanes.items() if not y.is_empty))
 
     async def _look(self) -> None:
         """Ask any broker for the topology; never go back to an older one."""
@@ -132,95 +141,105 @@ class SimProducer:
         if topology.ending:
             return
         for _ in range(len(self._new)):
-            sent = self._new[0]
-            target = _target(opened, sent.key, topology.parts)
-            if target is None:
+            found = _partition(opened, self._new[0].key, topology.parts)
+            if found is None:
                 return
-            self._new.popleft()
-            self._lanes.setdefault(target, _Lane()).waiting.append(sent)
+            lane = self._lanes.setdefault(_Row(found.era, found.broker), _Lane())
+            lane.waiting.append(_Target(self._new.popleft(), found.id))
 
-    async def _resolve(self, old: RangeId) -> bool:
-        """Find out what of a closed partition is stored; return whether it is settled."""
+    async def _resolve(self, old: _Row) -> bool:
+        """Find out which requests a closed row has; return whether that is settled."""
         lane = self._lanes[old]
-        if not lane.waiting:
-            del self._lanes[old]
+        if not lane.requests:
+            self._move(old)
             return True
         process = self._world.any_process()
         if process is None:
             return False
-        await self._exchange(old, process.name, [_piece(lane, 0, 1)])
+        await self._exchange(old, process.name, 1)
         return old not in self._lanes
 
-    async def _send(self, target: RangeId, info: Partition) -> None:
+    async def _send(self, target: _Row) -> None:
         lane = self._lanes[target]
-        pieces = [_piece(lane, 0, self._random.choice([1, 3, 10]))]
-        cut = len(pieces[0].records)
-        if len(lane.waiting) > cut:
-            pieces.append(_piece(lane, cut, 5))
-        await self._exchange(target, info.broker, pieces)
+        while len(lane.requests) < self._random.choice([1, 2, 5]) and lane.waiting:
+            lane.cut(self._random.choice([1, 3, 10]))
+        await self._exchange(target, target.broker, len(lane.requests))
 
-    async def _exchange(self, target: RangeId, broker: str, pieces: list[_Piece]) -> None:
-        """Send pieces side by side, as an eager client does; take answers in their order."""
-        asked = [self._ask(target, broker, x) for x in pieces]
-        for piece, answer in zip(pieces, await asyncio.gather(*asked), strict=True):
-            if answer is None or not self._take(target, piece, answer):
+    async def _exchange(self, target: _Row, broker: str, count: int) -> None:
+        """Send requests side by side, as an eager client does; take answers in their order."""
+        lane = self._lanes[target]
+        asked = [self._ask(lane, n, broker) for n in range(count)]
+        for answer in await asyncio.gather(*asked):
+            if answer is None or not self._take(target, answer):
                 await self._look()
                 return
 
-    async def _ask(self, target: RangeId, broker: str, piece: _Piece) -> Answer | None:
+    async def _ask(self, lane: _Lane, n: int, broker: str) -> Answer | None:
         process = self._world.process_named(broker)
         if process is None:
             await asyncio.sleep(0.1)
             return None
-        encoded = [encode_record(x.record(), 1) for x in piece.records]
-        batch = Batch(
-            partition=target,
-            producer=self.id,
-            sequence=piece.sequence,
-            count=len(piece.records),
-            columns=lay_out(encoded),
-        )
+        if self._random.random() < 0.3:
+            await asyncio.sleep(self._random.choice([0.0, 0.1, 0.7]))  # another overtakes it
+        asked = request_of(self.id, lane.first + n, lane.requests[n])
         try:
-            answers = await process.ask(
-                lambda core: core.append(self.collection, [batch]),
+            return await process.ask(
+                lambda core: core.append(self.collection, asked),
                 self._random.choice([0.5, 3.0, 10.0]),
             )
         except (Unreachable, FeedError, StoreError):
             return None
-        return answers[0]
 
-    def _take(self, target: RangeId, piece: _Piece, answer: Answer) -> bool:
-        """Return whether the answer says that the piece is stored."""
+    def _take(self, target: _Row, answer: Answer) -> bool:
+        """Take the answer to the oldest request; return whether it is stored."""
         lane = self._lanes.get(target)
         if lane is None:
             return False
-        self._world.answered(answer, lane.first)
-        acknowledged = self._world.checker.acknowledged
+        is_over = self._topology is not None and target.era < self._topology.era
+        self._world.answered(answer, is_over=is_over)
         if isinstance(answer, Appended):
-            for n, sent in enumerate(lane.done(piece.sequence + len(piece.records) - 1)):
-                place = None if answer.first is None else answer.first + n
-                acknowledged(sent, target, place)
+            lane.first += 1
+            stored, places = lane.requests.pop(0), dict[RangeId, int]()
+            if answer.firsts:
+                names = dict.fromkeys(x.partition for x in stored)
+                places = dict(zip(names, answer.firsts, strict=True))
+            for sent, partition in stored:
+                place = places.get(partition)
+                self._world.checker.acknowledged(sent, partition, place)
+                if place is not None:
+                    places[partition] = place + 1
             return True
-        if answer.reason in ("moved", "gap"):
-            assert answer.reached is not None
-            if answer.reason == "moved":  # a gap may have been seen before what filled it
-                self._world.checker.reached(self.id, target, lane.first, answer.reached)
-            for sent in lane.done(answer.reached):
-                acknowledged(sent, target, None)
         if answer.reason == "moved":
             self._least = max(self._least, answer.catalog)
-            self._new.extendleft(reversed(lane.waiting))
-            del self._lanes[target]
+            self._move(target)
         return False
 
-
-def _piece(lane: _Lane, skip: int, count: int) -> _Piece:
-    """Cut a piece; what was sent before from the same number on is sent again as it was."""
-    first = lane.first + skip
-    count = lane.cuts.setdefault(first, min(count, len(lane.waiting) - skip))
-    return _Piece(first, tuple(lane.waiting)[skip : skip + count])
+    def _move(self, old: _Row) -> None:
+        """Cut anew what a closed row does not have: its oldest request, and all behind it."""
+        self._new.extendleft(reversed(self._lanes.pop(old).records()))
 
 
-def _target(opened: Sequence[Partition], key: str, parts: int) -> RangeId | None:
+def request_of(producer: str, number: int, targets: list[_Target]) -> AppendRequest:
+    """Lay out records, one batch for each partition in the order of its first record."""
+    grouped: dict[RangeId, list[Sent]] = {}
+    for sent, partition in targets:
+        grouped.setdefault(partition, []).append(sent)
+    batches = tuple(
+        Batch(
+            partition=name,
+            count=len(records),
+            columns=lay_out([encode_record(x.record(), 1) for x in records]),
+        )
+        for name, records in grouped.items()
+    )
+    return AppendRequest(
+        producer=producer,
+        number=number,
+        check=check_of(column for x in batches for column in x.columns),
+        batches=batches,
+    )
+
+
+def _partition(opened: Sequence[Partition], key: str, parts: int) -> Partition | None:
     part, virtual = place_of(key, parts)
-    return next((x.id for x in opened if x.part == part and x.low <= virtual <= x.high), None)
+    return next((x for x in opened if x.part == part and x.low <= virtual <= x.high), None)

@@ -35,6 +35,7 @@ from .troubles import Troubles
 
 _REASONS: Mapping[Reason, Probe] = {
     "gap": Probe.GAP,
+    "moved": Probe.MOVED_NOT_STORED,
     "moving": Probe.MOVING,
     "elsewhere": Probe.ELSEWHERE,
     "busy": Probe.BUSY,
@@ -155,13 +156,11 @@ class World:
             behind = 0 < process.core.status().era < era.number
             self.probes.hit(Probe.WOKE_IN_OLD_ERA, where=behind)
 
-    def answered(self, answer: Answer, first: int) -> None:
-        """A batch was answered. Before that, its records from ``first`` on were unknown."""
+    def answered(self, answer: Answer, *, is_over: bool = False) -> None:
+        """A request of a producer was answered; its era ``is_over``, as the producer knows."""
         if isinstance(answer, Appended):
             self.probes.hit(Probe.SENT_AGAIN, where=answer.duplicate)
-        elif answer.reason == "moved" and answer.reached is not None:
-            stored = answer.reached >= first
-            self.probes.hit(Probe.MOVED_STORED if stored else Probe.MOVED_NOT_STORED)
+            self.probes.hit(Probe.MOVED_STORED, where=is_over)
         elif answer.reason in _REASONS:
             self.probes.hit(_REASONS[answer.reason])
 

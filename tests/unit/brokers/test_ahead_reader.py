@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from changefeed.brokers.open_partition import Accepted, OpenPartition
+from changefeed.brokers.open_partition import OpenPartition
 from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
 from changefeed.feeds.brokers.flush import Ends, FlushHeader, Key, encode_flush, has_table
@@ -51,11 +51,10 @@ async def row_of_single_records() -> Gets:
             incarnation="b1",
             number=n,
             written_us=n,
-            table=tuple(x.end() for x in partitions) if has_table(n) else None,
+            table=tuple(x.end for x in partitions) if has_table(n) else None,
         )
-        one = batch(partition.partition, "k", sequence=partition.last + 1)
-        accepted = partition.accept(one, 0.0)
-        assert isinstance(accepted, Accepted)
+        one = batch(partition.partition, "k")
+        accepted = partition.accept(one)
         sections = [partition.section([accepted], n)]
         await store.create(flush_key(1, "b", n), encode_flush(header, sections))
     return store

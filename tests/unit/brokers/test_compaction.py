@@ -31,7 +31,7 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
-from changefeed.feeds.brokers.protocol import NotAppended
+from changefeed.feeds.brokers.protocol import Appended
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.row_readers import row_readers
@@ -44,7 +44,7 @@ from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreUnavailable
-from tests.support.brokers import QUICK, batch, keys_of, put, virtual_us
+from tests.support.brokers import QUICK, batch, keys_of, put, refused, request, virtual_us
 from tests.support.watched_store import LateStore, WatchedStore
 
 pytestmark = pytest.mark.usefixtures("all_in_parquet")
@@ -76,7 +76,7 @@ async def broker(
 async def fill(core: BrokerCore, count: int, first: int = 1, name: str = "orders") -> None:
     """Write one record after another, each in an object of its own."""
     for n in range(first, first + count):
-        await put(core, name, batch(P1, f"k{n}", sequence=n, at_us=n))
+        await put(core, name, batch(P1, f"k{n}", at_us=n))
 
 
 def keys(first: int, last: int) -> list[str]:
@@ -124,25 +124,25 @@ async def test_the_last_objects_of_an_era_become_segments_once_it_is_over() -> N
                 assert await reader.sequence_before("orders", RangeId(P1), 71) is None
 
 
+async def fill_as_one(core: BrokerCore, count: int) -> None:
+    """Append so many records as one producer, each in a request of its own."""
+    for n in range(1, count + 1):
+        await core.append("orders", request(batch(P1, f"k{n}", at_us=n), number=n))
+
+
 async def learns_what_is_stored(core: BrokerCore, last: int) -> None:
     """Ask as the producer does that wrote so many records, and as another with its id."""
-    for n in (last, last - 4, last + 1):
-        (found,) = await core.append("orders", [batch(P1, f"k{n}", sequence=n, at_us=n)])
-        assert isinstance(found, NotAppended)
-        assert (found.reason, found.reached) == ("moved", last)
-    for other in (
-        batch(P1, "x", sequence=last, at_us=last),
-        batch(P1, f"k{last}", "new", sequence=last, at_us=last),
-    ):
-        (found,) = await core.append("orders", [other])
-        assert isinstance(found, NotAppended)
-        assert found.reason == "taken"
+    for n in (last, last - 4):
+        found = await core.append("orders", request(batch(P1, f"k{n}", at_us=n), number=n))
+        assert found == Appended(duplicate=True)
+    assert await refused(core, request(batch(P1, "new"), number=last + 1)) == "moved"
+    assert await refused(core, request(batch(P1, "x", at_us=last), number=last)) == "taken"
 
 
 async def test_a_producer_that_asks_after_a_compacted_era_learns_what_is_stored() -> None:
     store = MemoryStore()
     async with broker(store) as dying:
-        await fill(dying, 70)
+        await fill_as_one(dying, 70)
     async with broker(store, "broker-2") as core:
         await asyncio.sleep(60)
         assert flushes(store) == [71]  # a seal that another made has no table
@@ -240,7 +240,7 @@ async def test_another_thing_under_a_segments_name_is_not_taken_for_it() -> None
         await asyncio.sleep(1)
         await fill(core, 32)
         for n in range(1, 33):
-            await put(core, "users", batch(P1, f"u{n}", sequence=n))
+            await put(core, "users", batch(P1, f"u{n}"))
         await fill(core, 1, 33)
         first = await compactor(core, store)
         await first.step()
@@ -295,7 +295,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
 async def test_a_producers_place_is_known_where_a_run_ends_before_the_seal() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as leaving:
-        await fill(leaving, 64)
+        await fill_as_one(leaving, 64)
         await leave(leaving)
     async with broker(store, "broker-2") as core:
         await asyncio.sleep(60)
@@ -311,7 +311,7 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
         await asyncio.sleep(1)
         await put(core, "users", batch(P1, "u1"))
         for n in range(1, 201):
-            await put(core, "orders", batch(P1, f"k{n}", sequence=n))
+            await put(core, "orders", batch(P1, f"k{n}"))
             await asyncio.sleep(1)
         assert len(segments(store)) == 3
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)

@@ -1,11 +1,11 @@
 """One broker over a store in memory: records in, records out."""
 
 import asyncio
-import gc
-from dataclasses import replace
+import dataclasses
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from changefeed.brokers.operations import split
 from changefeed.brokers.run_core import open_core
@@ -16,7 +16,7 @@ from changefeed.feeds.brokers.errors import (
     PositionGone,
 )
 from changefeed.feeds.brokers.names import CATALOG
-from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended, Topology
+from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Topology
 from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
@@ -25,7 +25,16 @@ from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused
-from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
+from tests.support.brokers import (
+    QUICK,
+    batch,
+    first_broker,
+    in_era,
+    keys_of,
+    put,
+    refused,
+    request,
+)
 from tests.support.watched_store import WatchedStore
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
@@ -34,74 +43,84 @@ P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 async def test_what_is_appended_is_read_in_order_by_partition() -> None:
     async with first_broker(MemoryStore()) as core:
         assert await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c")) == [1, 1]
-        assert await put(core, "orders", batch(P1, "d", sequence=3)) == [3]
+        assert await put(core, "orders", batch(P1, "d")) == [3]
         assert await keys_of(core, "orders", P1) == ["a", "b", "d"]
         assert await keys_of(core, "orders", P1, after=1) == ["b", "d"]
         assert await keys_of(core, "orders", P2) == ["c"]
         assert await core.end("orders", RangeId(P1)) == End(start=0, last=3)
 
 
-async def test_a_batch_that_is_sent_again_is_stored_once_and_answered_as_before() -> None:
+async def test_a_request_that_is_sent_again_is_stored_once() -> None:
     async with first_broker(MemoryStore()) as core:
-        first = await core.append("orders", [batch(P1, "a", "b")])
-        again = await core.append("orders", [batch(P1, "a", "b")])
-        assert first == [Appended(partition=RangeId(P1), first=1, count=2)]
-        assert again == [Appended(partition=RangeId(P1), first=1, count=2, duplicate=True)]
+        asked = request(batch(P1, "a", "b"), batch(P2, "c"))
+        assert await core.append("orders", asked) == Appended(firsts=(1, 1))
+        assert await core.append("orders", asked) == Appended(duplicate=True)
         assert await keys_of(core, "orders", P1) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        batch(P1, "x", "y"),  # other records under the same numbers
-        batch(P1, "a"),  # the same records, and not as they were sent
-        batch(P1, "a", "b", "c", "d"),  # numbers that are there, and more
-        batch(P1, "b", sequence=2),
+        request(batch(P1, "x", "y")),  # other records under a number that is there
+        request(batch(P1, "a"), number=2),
+        request(batch(P1, "c")),
     ],
-    ids=str,
+    ids=["1", "2", "3"],
 )
-async def test_numbers_that_another_producer_of_the_same_id_has_used_are_refused(
-    other: Batch,
+async def test_a_number_that_another_producer_of_the_same_id_has_used_is_refused(
+    other: AppendRequest,
 ) -> None:
     async with first_broker(MemoryStore()) as core:
-        await put(core, "orders", batch(P1, "a", "b"), batch(P1, "c", sequence=3))
-        (answer,) = await core.append("orders", [other])
-        assert answer == NotAppended(partition=RangeId(P1), reason="taken")
+        await core.append("orders", request(batch(P1, "a", "b")))
+        await core.append("orders", request(batch(P1, "c"), number=2))
+        assert await refused(core, other) == "taken"
         assert await keys_of(core, "orders", P1) == ["a", "b", "c"]
-        assert await put(core, "orders", batch(P1, "d", sequence=4)) == [4]
+        assert isinstance(
+            await core.append("orders", request(batch(P1, "d"), number=3)), Appended
+        )
 
 
-async def test_a_batch_that_was_given_up_is_not_stored_behind_what_followed_on_it() -> None:
+async def test_a_request_that_was_given_up_is_not_stored_behind_what_followed_on_it() -> None:
     async with first_broker(MemoryStore()) as core:
-        assert await put(core, "orders", batch(P1, "a")) == [1]
-        given_up = batch(P1, "b", sequence=2)
-        assert await put(core, "orders", batch(P1, "c", generation=1)) == [2]
-        [answer] = await core.append("orders", [given_up])
-        assert answer == NotAppended(partition=RangeId(P1), reason="taken")
-        [answer] = await core.append("orders", [batch(P1, "a")])
-        assert isinstance(answer, NotAppended)
-        followed = batch(P1, "d", generation=1, sequence=2)
-        assert await put(core, "orders", followed, batch(P1, "e", producer="q")) == [3, 4]
-        assert await keys_of(core, "orders", P1) == ["a", "c", "d", "e"]
+        given_up = request(batch(P1, "b"), number=2)
+        for asked in (
+            request(batch(P1, "a")),
+            request(batch(P1, "c"), generation=1),
+            request(batch(P1, "d"), generation=1, number=2),
+        ):
+            assert isinstance(await core.append("orders", asked), Appended)
+            if asked.generation:
+                assert await refused(core, given_up) == "taken"
+                assert await refused(core, request(batch(P1, "a"))) == "taken"
+        assert await keys_of(core, "orders", P1) == ["a", "c", "d"]
 
 
-@pytest.mark.filterwarnings("error")
-async def test_a_call_that_is_cancelled_leaves_no_warning_of_what_it_did_not_come_to() -> None:
+async def test_a_request_that_comes_early_waits_a_second_for_those_before_it() -> None:
     async with first_broker(MemoryStore()) as core:
-        call = asyncio.create_task(core.append("orders", [batch(P1, "a"), batch(P2, "b")]))
-        await asyncio.sleep(0)
-        call.cancel()
-        await asyncio.wait([call])
-        assert call.cancelled()
-        gc.collect()
+        loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        assert await refused(core, request(batch(P1, "c"), number=3)) == "gap"
+        assert loop.time() - began == pytest.approx(1.0, abs=0.1)
+        async with asyncio.TaskGroup() as group:
+            for number in (3, 2, 1):
+                asked = request(batch(P1, f"k{number}"), number=number)
+                group.create_task(core.append("orders", asked))
+                await asyncio.sleep(0.2)
+        assert await keys_of(core, "orders", P1) == ["k1", "k2", "k3"]
 
 
-async def test_a_batch_behind_a_gap_is_not_stored() -> None:
-    async with first_broker(MemoryStore()) as core:
-        await put(core, "orders", batch(P1, "a", "b"))
-        (answer,) = await core.append("orders", [batch(P1, "d", sequence=4)])
-        assert answer == NotAppended(partition=RangeId(P1), reason="gap", reached=2)
-        assert await keys_of(core, "orders", P1) == ["a", "b"]
+async def test_a_request_of_which_one_range_is_not_ours_stores_nothing() -> None:
+    store = MemoryStore()
+    async with (
+        first_broker(store) as first,
+        open_core(store, "broker-2", settings=QUICK) as second,
+    ):
+        await in_era(second, 2)
+        ours, theirs = batch("e2.p01.v00-ff", "a"), batch("e2.p12.v00-ff", "b")
+        with pytest.raises(BatchRefused, match="of one broker in one era"):
+            await first.append("orders", request(ours, theirs))
+        assert await refused(first, request(theirs)) == "elsewhere"
+        assert await refused(first, request(ours, batch("e9.p01.v00-ff", "c"))) == "unknown"
+        assert await keys_of(first, "orders", "e2.p01.v00-ff") == []
 
 
 async def test_a_read_at_the_end_waits_for_records() -> None:
@@ -124,20 +143,10 @@ async def test_all_partitions_of_a_call_share_one_object() -> None:
 
 async def test_a_batch_that_is_not_what_it_says_is_refused_and_nothing_is_written() -> None:
     async with first_broker(MemoryStore()) as core:
-        good, bad = batch(P1, "a"), batch(P2, "b", "c")
-        bad = type(bad)(
-            partition=bad.partition, producer="p", sequence=1, count=3, columns=bad.columns
-        )
+        good, bad = batch(P1, "a"), replace(batch(P2, "b", "c"), count=3)
         with pytest.raises(BatchRefused, match="a batch of 3 records"):
-            await core.append("orders", [good, bad])
+            await core.append("orders", request(good, bad))
         assert await keys_of(core, "orders", P1) == []
-
-
-async def test_an_unknown_partition_is_answered_as_unknown() -> None:
-    async with first_broker(MemoryStore()) as core:
-        (answer,) = await core.append("orders", [batch("e7.p01.v00-ff", "a")])
-        assert isinstance(answer, NotAppended)
-        assert answer.reason == "unknown"
 
 
 async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_restored() -> None:
@@ -252,7 +261,7 @@ async def test_a_loop_that_fails_stops_nothing_else_and_says_why_until_it_succee
     async def fail() -> None:
         raise OverflowError("cannot convert float infinity to integer")
 
-    settings = replace(QUICK, retention_interval=1.0)
+    settings = dataclasses.replace(QUICK, retention_interval=1.0)
     async with first_broker(MemoryStore(), settings=settings) as core:
         really, core.retention.step = core.retention.step, fail  # type: ignore[method-assign]
         await asyncio.sleep(100)

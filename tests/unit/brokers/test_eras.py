@@ -12,7 +12,7 @@ from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
-from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.brokers.protocol import Appended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import MISSING, version_of
 from changefeed.feeds.brokers.transitions import with_member
@@ -20,7 +20,17 @@ from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
-from tests.support.brokers import QUICK, batch, first_broker, in_era, keys_of, open_ids, put
+from tests.support.brokers import (
+    QUICK,
+    batch,
+    first_broker,
+    in_era,
+    keys_of,
+    open_ids,
+    put,
+    refused,
+    request,
+)
 from tests.support.watched_store import WatchedStore
 
 
@@ -59,30 +69,28 @@ async def test_another_producer_of_the_same_id_learns_of_a_closed_partition_that
     store = MemoryStore()
     old = "e1.p01.v00-ff"
     async with first_broker(store) as first:
-        await put(first, "orders", batch(old, "a", "b"), batch(old, "q", producer="q"))
-        await put(first, "orders", batch(old, "c", sequence=3))
+        mine = [request(batch(old, "a", "b")), request(batch(old, "c"), number=2)]
+        for x in mine:
+            await first.append("orders", x)
+        await put(first, "orders", batch(old, "q"))
         if sealed_by == "its broker":
             await split(first.catalogs, "orders")
             await in_era(first, 2)
     async with open_core(store, "broker-2", settings=QUICK) as second:
         await in_era(second, 3 if sealed_by == "its broker" else 2)
-        for other in (
-            batch(old, "x", "y"),
-            batch(old, "a"),
-            batch(old, "a", "b", "c"),
-            batch(old, "b", sequence=2),
+        for number, other in ((1, "x"), (1, "a"), (2, "b")):
+            asked = request(batch(old, other), number=number)
+            assert await refused(second, asked) == "taken"
+        for x in mine:
+            assert await second.append("orders", x) == Appended(duplicate=True)
+        for not_stored in (
+            request(batch(old, "d"), number=3),
+            request(batch(old, "e"), producer="r"),
         ):
-            (answer,) = await second.append("orders", [other])
-            assert answer == NotAppended(partition=RangeId(old), reason="taken")
-        for mine in (batch(old, "a", "b"), batch(old, "c", sequence=3)):
-            (answer,) = await second.append("orders", [mine])
-            assert isinstance(answer, NotAppended)
-            assert (answer.reason, answer.reached) == ("moved", 3)
+            assert await refused(second, not_stored) == "moved"
 
 
-async def test_where_a_closed_partition_is_damaged_a_batch_waits_and_others_are_stored() -> (
-    None
-):
+async def test_where_a_closed_row_is_damaged_a_request_waits_and_others_are_stored() -> None:
     store = MemoryStore()
     async with first_broker(store) as first:
         old = "e1.p01.v00-ff"
@@ -94,14 +102,10 @@ async def test_where_a_closed_partition_is_damaged_a_batch_waits_and_others_are_
             store.objects[key] = whole[:20]
             fresh = batch(open_ids(first, "orders")[-1], "b")
             async with open_core(store, "broker-3", settings=QUICK) as third:
-                waits, elsewhere = await third.append("orders", [batch(old, "a"), fresh])
-                assert isinstance(waits, NotAppended)
-                assert (waits.reason, waits.reached) == ("moving", None)
-                assert elsewhere.partition == fresh.partition
+                assert await refused(third, request(batch(old, "a"))) == "moving"
+                assert await refused(third, request(fresh)) == "elsewhere"
                 store.objects[key] = whole
-                moved, _ = await third.append("orders", [batch(old, "a"), fresh])
-                assert isinstance(moved, NotAppended)
-                assert (moved.reason, moved.reached) == ("moved", 1)
+                assert await refused(third, request(batch(old, "a"))) == "moved"
 
 
 async def test_a_batch_for_a_partition_of_another_broker_is_not_stored() -> None:
@@ -113,9 +117,7 @@ async def test_a_batch_for_a_partition_of_another_broker_is_not_stored() -> None
         await create_collection(first.catalogs, "orders")
         await asyncio.sleep(5)
         theirs = next(x for x, y in owners(first).items() if y == "broker-2")
-        (answer,) = await first.append("orders", [batch(theirs, "a")])
-        assert isinstance(answer, NotAppended)
-        assert answer.reason == "elsewhere"
+        assert await refused(first, request(batch(theirs, "a"))) == "elsewhere"
         assert await keys_of(second, "orders", theirs) == []
 
 
@@ -145,7 +147,7 @@ async def test_a_damaged_object_of_a_dead_broker_keeps_no_era_from_opening(
         async with open_core(store, "broker-2", settings=QUICK) as second:
             await in_era(second, 2)
             for n in range(1, 41):
-                await put(second, "orders", batch(theirs, f"k{n}", sequence=n))
+                await put(second, "orders", batch(theirs, f"k{n}"))
             if beats:
                 await asyncio.sleep(2)
         whole = store.objects[key]
@@ -154,9 +156,7 @@ async def test_a_damaged_object_of_a_dead_broker_keeps_no_era_from_opening(
         assert first.catalog.eras[1].rows[1].sealed_at == 41
         assert (await first.read("orders", RangeId("e2.p01.v00-ff"), 0)).ended
         assert await put(first, "orders", batch("e3.p07.v00-ff", "new")) == [1]
-        (waits,) = await first.append("orders", [batch(theirs, "k40", sequence=40)])
-        assert isinstance(waits, NotAppended)
-        assert waits.reason == "moving"
+        assert await refused(first, request(batch(theirs, "k40"), number=40)) == "moving"
         with pytest.raises(RangeDamaged):
             await keys_of(first, "orders", theirs)
         store.objects[key] = whole
@@ -280,10 +280,8 @@ async def test_where_the_store_does_not_say_what_is_stored_batches_beside_it_hav
                 store.before = cut_off
                 await in_era(first, 3)
                 fresh = batch(open_ids(first, "orders")[-1], "b")
-                waits, stored = await third.append("orders", [batch(old, "a"), fresh])
-                assert isinstance(waits, NotAppended)
-                assert (waits.reason, waits.reached) == ("moving", None)
-                assert isinstance(stored, Appended)
+                assert await refused(third, request(batch(old, "a"))) == "moving"
+                assert await put(third, "orders", fresh) == [1]
 
 
 async def test_after_a_crash_records_are_taken_once_the_broker_has_expired_and_no_later() -> (

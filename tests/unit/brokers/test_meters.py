@@ -17,11 +17,11 @@ from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.brokers.run import problems_of
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Batch
+from changefeed.feeds.brokers.protocol import AppendRequest
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreUnavailable
-from tests.support.brokers import QUICK, batch, in_era
+from tests.support.brokers import QUICK, batch, in_era, request
 from tests.support.watched_store import WatchedStore
 
 P1 = RangeId("e1.p01.v00-ff")
@@ -38,9 +38,9 @@ class Metered:
         self._gauges = CoreGauges(meters)
         self._read = read
 
-    async def append(self, *batches: Batch) -> None:
-        answers = await self.core.append("orders", batches)
-        self._meters.appended("orders", batches, answers, 0.004)
+    async def append(self, asked: AppendRequest) -> None:
+        answer = await self.core.append("orders", asked)
+        self._meters.appended("orders", asked, answer, 0.004)
 
     async def read(self, after: int, most: int = 1_000_000) -> None:
         result = await self.core.read("orders", P1, after, max_bytes=most)
@@ -72,8 +72,9 @@ async def metered() -> AsyncIterator[Metered]:
 async def test_producers_that_sent_something_are_counted_once() -> None:
     async with metered() as found:
         assert found.points()["changefeed.broker.producers"][0].value == 0
-        await found.append(batch(P1, "a"), batch(P1, "b", producer="q"))
-        await found.append(batch(P1, "c", sequence=2))
+        await found.append(request(batch(P1, "a")))
+        await found.append(request(batch(P1, "b"), producer="q"))
+        await found.append(request(batch(P1, "c"), number=2))
         assert found.points()["changefeed.broker.producers"][0].value == 2
 
 
@@ -83,9 +84,9 @@ async def test_a_producer_that_is_silent_for_too_long_is_counted_no_more() -> No
     writer = RowWriter(MemoryStore(), place, settings, lambda *_: None)
     writer.open("orders", [P1])
     running = asyncio.create_task(writer.run())
-    await writer.append("orders", [batch(P1, "a")])
+    await writer.append("orders", request(batch(P1, "a")))
     for n in range(1, 130):  # a table comes each 64 objects
-        await writer.append("orders", [batch(P1, "b", producer="q", sequence=n)])
+        await writer.append("orders", request(batch(P1, "b"), producer="q", number=n))
         await asyncio.sleep(1)
     assert writer.producers == 1
     await writer.seal()
@@ -108,7 +109,7 @@ async def test_readers_lag_is_the_largest_of_a_collection_until_it_is_old() -> N
 async def test_a_read_says_how_far_it_has_left_the_reader_behind() -> None:
     async with metered() as found:
         for n in range(1, 6):
-            await found.append(batch(P1, "a", "b", sequence=2 * n - 1))
+            await found.append(request(batch(P1, "a", "b"), number=n))
         await found.read(10)
         (lag,) = found.points()["changefeed.broker.read.lag"]
         assert (lag.value, dict(lag.attributes)) == (0, {"collection": "orders"})

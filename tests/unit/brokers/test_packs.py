@@ -28,7 +28,7 @@ async def fill_all(core: BrokerCore) -> None:
     names = open_ids(core, "wide")
     assert len(names) == PARTS
     for n in range(1, FLUSHES + 1):
-        await put(core, "wide", *(batch(x, f"k{n}", sequence=n, at_us=n) for x in names))
+        await put(core, "wide", *(batch(x, f"k{n}", at_us=n) for x in names))
 
 
 def compacted(store: MemoryStore) -> list[str]:
@@ -84,7 +84,7 @@ async def test_a_run_that_is_damaged_stops_what_it_holds_until_it_is_restored(
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
         for n in range(1, 66):
-            await put(core, "orders", batch(P1, f"k{n}", sequence=n, at_us=n))
+            await put(core, "orders", batch(P1, f"k{n}", at_us=n))
         assert await (await compactor(core, store)).step()
         [run] = compacted(store)
         sound = store.objects[run]

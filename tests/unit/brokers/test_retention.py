@@ -33,7 +33,7 @@ P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 async def fill(core: BrokerCore, partition: str, count: int) -> None:
     """Write one record after another, each in an object of its own, a second apart."""
     for n in range(1, count + 1):
-        await put(core, "orders", batch(partition, f"k{n}", sequence=n))
+        await put(core, "orders", batch(partition, f"k{n}"))
         await asyncio.sleep(1)
 
 

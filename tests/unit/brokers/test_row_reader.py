@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from changefeed.brokers.open_partition import Accepted, OpenPartition
+from changefeed.brokers.open_partition import OpenPartition
 from changefeed.feeds.brokers import recent_sections
 from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.flush import FlushHeader, encode_flush, has_table
@@ -34,12 +34,11 @@ async def stored_row(at_us: Sequence[int]) -> MemoryStore:
             number=n,
             written_us=n,
             seal=seal,
-            table=(partition.end(),) if has_table(n) and not seal else None,
+            table=(partition.end,) if has_table(n) and not seal else None,
         )
         sections = []
         if not seal:
-            accepted = partition.accept(batch(P1, f"k{n}", sequence=n, at_us=at_us[n - 1]), 0.0)
-            assert isinstance(accepted, Accepted)
+            accepted = partition.accept(batch(P1, f"k{n}", at_us=at_us[n - 1]))
             sections = [partition.section([accepted], n)]
         await store.create(flush_key(1, "b", n), encode_flush(header, sections))
     return store

@@ -24,18 +24,15 @@ async def test_open_ranges_count_what_was_sent_and_by_whom() -> None:
         await create_collection(core.catalogs, "others", parts=1)
         await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c"))
         await asyncio.sleep(60)
-        await put(core, "orders", batch(P1, "d", producer="q"))
+        await put(core, "orders", batch(P1, "d"))
         found = await core.storage("orders")
         size = {x.range: x.bytes for x in found.ranges}
         assert size == {
             P1: sum(map(len, (*columns("a", "b"), *columns("d")))),
             P2: sum(map(len, columns("c"))),
         }
-        assert {x.range: x.producers for x in found.ranges} == {P1: 2, P2: 1}
-        assert [(x.id, x.ranges, x.records) for x in found.producers] == [
-            ("q", 1, 1),
-            ("p", 2, 3),
-        ]
+        last, first = found.producers
+        assert last.seen_us - first.seen_us >= 60_000_000
         assert (found.flushes, found.flush_bytes) == (len(flushes(store)), sum(size.values()))
         other = await core.storage("others")
         assert [x.bytes for x in other.ranges] == [0]

@@ -38,7 +38,7 @@ def _json(identity: bytes) -> bytes:
 
 
 def _append() -> bytes:
-    head = msgspec.msgpack.encode((0, [["x", "p", 1, 1, [0] * 10]])).replace(b"x", NO_TEXT)
+    head = msgspec.msgpack.encode((0, "p", 0, 1, [["x", 1, [0] * 10]])).replace(b"x", NO_TEXT)
     return struct.pack("<I", len(head)) + head
 
 

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 from changefeed.feeds.brokers.flush import (
     FlushDamaged,
     FlushHeader,
-    LastBatch,
     NewSection,
     PartitionEnd,
     Place,
     Reached,
-    StoredBatch,
+    StoredRequest,
     decode_header,
     encode_flush,
     ends_after,
+    producers_after,
     section_columns,
 )
 from changefeed.feeds.eventlog.block_format import Layout
@@ -50,9 +50,7 @@ SECTION = NewSection(
     count=1,
     latest_us=9,
     stored=30,
-    batches=(StoredBatch("p", 3, 1),),
     columns=Layout(b"\0", bytes(8), b"\1\0\0\0", b"a", b"", b"", bytes(4), b"", b"", b""),
-    checks=(17,),
 )
 
 layouts = st.builds(Layout, *[st.binary(max_size=40)] * 10)
@@ -64,14 +62,8 @@ sections = st.builds(
     count=st.just(0),
     latest_us=st.integers(-(2**62), 2**62),
     stored=st.integers(0, 2**60),
-    batches=st.lists(
-        st.builds(StoredBatch, st.text(max_size=8), st.integers(1, 2**60), st.integers(1, 9))
-    ).map(tuple),
     columns=layouts,
-    checks=st.just(()),
-).map(
-    lambda x: replace(x, count=sum(y.records for y in x.batches), checks=(17,) * len(x.batches))
-)
+).map(lambda x: replace(x, count=len(x.columns.kinds)))
 
 
 @given(st.lists(sections, min_size=1, max_size=3), st.data())
@@ -107,37 +99,37 @@ def test_the_bytes_of_a_flush_are_frozen() -> None:
     assert encode_flush(header(65, ()), [SECTION]) == FROZEN
 
 
-def test_the_end_of_a_partition_has_the_last_five_batches_of_each_producer() -> None:
-    headers = []
-    section = decode_header(FROZEN, CLUSTER, Place(2, "broker-1", 65)).sections[0]
-    for n in range(1, 9):
-        batches = (StoredBatch("p", n, 1), StoredBatch(f"q{n}", 1, 2))
-        one = replace(section, batches=batches, checks=(n, 100 + n))
-        first = header(64 + n, () if n == 1 else None)
-        headers.append(replace(first, sections=(one,)))
-    (end,) = ends_after(headers).values()
-    assert end.batches_of("p") == tuple(LastBatch(n, 1, n) for n in range(4, 9))
-    assert end.batches_of("q3") == (LastBatch(1, 2, 103),)
-    table = header(129, (end,))
-    assert decode_header(encode_flush(table), CLUSTER, table.place).table == (end,)
-    assert ends_after([table]) == ends_after(headers)
+def asked(producer: str, number: int, check: int, generation: int = 0) -> StoredRequest:
+    return StoredRequest("orders", producer, generation, number, check)
+
+
+def test_a_row_has_the_last_five_requests_of_each_producer() -> None:
+    headers = [
+        replace(
+            header(64 + n, () if n == 1 else None),
+            requests=(asked("p", n, n), asked(f"q{n}", 1, 100 + n)),
+        )
+        for n in range(1, 9)
+    ]
+    found = producers_after(headers)
+    assert found["orders", "p"] == Reached("orders", "p", 0, 8, 5, (4, 5, 6, 7, 8))
+    assert found["orders", "q3"] == Reached("orders", "q3", 0, 1, 5, (103,))
+    table = replace(header(129, ()), producers=tuple(found.values()))
+    assert producers_after([decode_header(encode_flush(table), CLUSTER, table.place)]) == found
+
+
+def test_a_generation_remembers_nothing_of_the_one_before() -> None:
+    requests = (asked("p", 1, 7), asked("p", 2, 8), asked("p", 1, 9, generation=1))
+    found = producers_after([replace(header(65, ()), requests=requests)])
+    assert found["orders", "p"] == Reached("orders", "p", 1, 1, 5, (9,))
 
 
 def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> None:
     p1, p2 = RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-ff")
     before = PartitionEnd(
-        collection="orders",
-        partition=p1,
-        last=4,
-        latest_us=2,
-        stored=7,
-        written_us=1,
-        producers=(Reached("a", 3, 1), Reached("b", 1, 1)),
-        last_batches=((LastBatch(3, 1, 17),), (LastBatch(1, 1, 17),)),
+        collection="orders", partition=p1, last=4, latest_us=2, stored=7, written_us=1
     )
-    two, one = StoredBatch("a", 4, 2), StoredBatch("a", 1, 1)
-    first = replace(SECTION, partition=p1, first=5, count=2, stored=50, batches=(two,))
-    second = replace(SECTION, partition=p2, first=1, count=1, batches=(one,))
+    first, second = replace(SECTION, partition=p1, first=5), replace(SECTION, partition=p2)
     flushes = [
         encode_flush(header(65, (before,)), [first]),
         encode_flush(header(66), [second]),
@@ -146,13 +138,13 @@ def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> Non
         decode_header(x, CLUSTER, Place(2, "broker-1", 65 + n)) for n, x in enumerate(flushes)
     )
     found = ends["orders", p1]
-    assert (found.last, found.stored, found.written_us) == (6, 50, 5)
-    assert {(x.producer, x.sequence) for x in found.producers} == {("a", 5), ("b", 1)}
-    assert (ends["orders", p2].last, ends["orders", p2].producers) == (1, (Reached("a", 1, 5),))
+    assert (found.last, found.stored, found.written_us) == (5, 30, 5)
+    assert ends["orders", p2].last == 3
 
 
 FROZEN = (
-    b"CFWAL1\r\ng\x00\x00\x00X\xb2-\x1e\x99\xd9 0123456789abcdef0123456789abcdef\x02\xa8broker-"
-    b"1\xa1iA\x05\xc2\x90\x91\x9b\xa6orders\xade2.p01.v00-ff\x03\x01\t\x1e\x91\x93\xa1p\x03\x01\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3"
-    b"\x91\x11\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00"
+    b"CFWAL1\r\na\x00\x00\x00\xaf\x98n\xfa\x9b\xd9 0123456789abcdef01234"
+    b"56789abcdef\x02\xa8broker-1\xa1iA\x05\xc2\x90\x90\x90\x91\x99\xa6orders\xade"
+    b"2.p01.v00-ff\x03\x01\t\x1e\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3\x00\x00\x00\x00\x00\x00\x00"
+    b"\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00"
 )

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from changefeed.feeds.brokers.partition_queues import Delivery, PartitionQueues
 from changefeed.feeds.brokers.producer import BrokersProducer
+from changefeed.feeds.brokers.row_queues import Delivery, RowQueues
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.records import Record
@@ -100,7 +100,7 @@ async def test_a_producer_that_waits_goes_on_as_soon_as_there_is_a_next_era(
             await done
 
 
-async def test_what_closed_partitions_have_is_asked_for_in_one_request() -> None:
+async def test_what_a_closed_row_has_is_asked_for_once() -> None:
     cluster = ModelCluster(12, 1, Random(3))
     records = [Record(key=f"k{k}", body=b"0") for k in range(100)]
     async with producing(cluster) as producer:
@@ -156,7 +156,7 @@ async def test_a_producer_that_is_forgotten_by_brokers_numbers_from_one_again() 
     cluster = ModelCluster(1, 1, Random(1))
     async with producing(cluster) as producer:
         await producer.send("k", 1)
-        cluster.partitions[0].reached.clear()
+        cluster.rows.clear()
         await producer.send("k", 2)
     assert stored(cluster) == {"k": [1, 2]}
 
@@ -176,23 +176,90 @@ async def test_a_block_that_ends_by_an_error_waits_for_nothing() -> None:
     assert sent[0].cancelled()
 
 
-async def test_what_a_closed_partition_has_of_a_batch_is_not_sent_on() -> None:
-    cluster = ModelCluster(1, 1, Random(1))
-    queues = PartitionQueues(await cluster.routes())
+def large(key: str, n: int) -> Record:
+    """Return a record of which two are worth a request while another is under way."""
+    return Record(key=key, body=b'"%s%d"' % (b"x" * 40_000, n))
+
+
+async def test_of_a_closed_row_goes_on_what_it_has_not_before_what_is_newer() -> None:
+    cluster = ModelCluster(2, 1, Random(1))
+    queues = RowQueues(await cluster.routes())
     async with producing(cluster) as producer:
-        encoded = await producer._encoded([Record(key="k", body=b"%d" % n) for n in range(5)])
+        encoded = await producer._encoded([large("k", n) for n in range(6)])
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    (queue,) = queues.put(encoded, Delivery(5, done), 0.0)
-    queue.batch("p")
-    freed = queue.stored_up_to(3)
-    assert freed == sum(x[-1] for _, x in encoded[:3])
+    delivery, sent = Delivery(6, done, 0.0), []
+    for n in range(0, 6, 2):
+        (row,) = queues.put(encoded[n : n + 2], delivery)
+        sent.append(row.begin("p"))
+    first, second, third = sent
+    assert first is not None is not second
+    assert third is not None
+    assert row.stored(first) == first.size
+    second.reason = third.reason = "moved"
     cluster.begin_era(1)
     queues.adopt(await cluster.routes())
-    (child,) = queues.move_on(queue)
-    assert child.batch("p").count == 2
-    assert child.batch("p").sequence == 1
-    assert child.stored() == sum(x[-1] for _, x in encoded[3:])
+    (child,) = queues.move_on(row)
+    rest = child.begin("p")
+    assert rest is not None
+    assert [x.record for x in rest.entries] == [x for _, x in encoded[2:]]
+    assert rest.request.number == 1
+    child.stored(rest)
     assert done.done()
+
+
+async def test_five_requests_are_under_way_where_there_is_much_else_one() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster) as producer:
+        before = cluster.requests
+        little = [await producer.submit([Record(key="k", body=b"%d" % n)]) for n in range(3)]
+        await asyncio.sleep(0)
+        for n in range(3, 6):
+            little.append(await producer.submit([Record(key="k", body=b"%d" % n)]))
+            await asyncio.sleep(0)
+        await asyncio.gather(*little)
+        assert cluster.requests - before == 2
+        cluster.frozen, before = {"b0"}, cluster.requests
+        for n in range(6, 40):
+            await producer.submit([large("k", n)])
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.5)
+        assert cluster.requests - before == 5
+        cluster.frozen = set()
+    found = [x.body[-3:].strip(b'x"') for x in cluster.changes()]
+    assert [int(x) for x in found] == list(range(40))
+
+
+async def test_requests_behind_one_that_was_refused_are_stored_under_other_numbers() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+
+    really = cluster.append
+
+    async def refused(*_: object, **__: object) -> Any:
+        cluster.append = really  # type: ignore[method-assign]
+        await asyncio.sleep(1)
+        raise FeedRefused("a token is needed")
+
+    async with producing(cluster) as producer:
+        cluster.append = refused  # type: ignore[method-assign]
+        first = await producer.submit([large("k", 1)])
+        await asyncio.sleep(0.1)
+        others = [await producer.submit([large("k", n), large("k", n)]) for n in (2, 3)]
+        await asyncio.gather(*others)
+        with pytest.raises(FeedRefused, match="a token is needed"):
+            await first
+    assert len(cluster.changes()) == 4
+
+
+async def test_who_stops_waiting_for_a_record_stops_nobody_else() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster) as producer:
+        one, other = (
+            await producer.submit([large("k", 1)]),
+            await producer.submit([large("k", 2)]),
+        )
+        one.cancel()
+        await other
+    assert len(cluster.changes()) == 2
 
 
 async def test_no_topology_older_than_the_one_that_closed_a_partition_is_sent_by() -> None:

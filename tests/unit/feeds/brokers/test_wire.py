@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
+from changefeed.feeds.brokers.protocol import AppendRequest, Batch, Block, ReadResult
 from changefeed.feeds.brokers.wire import (
     WireDamaged,
     framed_append,
@@ -15,6 +15,7 @@ from changefeed.feeds.brokers.wire import (
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import FeedRange, RangeId
+from tests.support.brokers import request
 
 
 def columns(count: int) -> Layout:
@@ -25,22 +26,16 @@ def columns(count: int) -> Layout:
     return lay_out([encode_record(x, 7) for x in records])
 
 
-def batches() -> list[Batch]:
-    return [
-        Batch(
-            partition=RangeId(f"e1.p0{n}.v00-ff"),
-            producer="p",
-            generation=n - 1,
-            sequence=n,
-            count=n,
-            columns=columns(n),
-        )
+def asked() -> AppendRequest:
+    batches = [
+        Batch(partition=RangeId(f"e1.p0{n}.v00-ff"), count=n, columns=columns(n))
         for n in (1, 5)
     ]
+    return request(*batches, number=3, generation=2)
 
 
-def test_batches_come_out_as_they_went_in() -> None:
-    assert parsed_append(b"".join(framed_append(batches()))) == batches()
+def test_a_request_comes_out_as_it_went_in() -> None:
+    assert parsed_append(b"".join(framed_append(asked()))) == asked()
 
 
 def test_what_was_read_comes_out_as_it_went_in() -> None:
@@ -58,7 +53,7 @@ def test_what_was_read_comes_out_as_it_went_in() -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_a_body_that_was_changed_or_cut_is_refused_or_is_the_same(seed: int) -> None:
     random = Random(seed)
-    body = bytearray(b"".join(framed_append(batches())))
+    body = bytearray(b"".join(framed_append(asked())))
     match seed % 3:
         case 0:
             del body[random.randrange(len(body)) :]
@@ -71,7 +66,7 @@ def test_a_body_that_was_changed_or_cut_is_refused_or_is_the_same(seed: int) -> 
     except WireDamaged:
         return
     # The head has no checksum: what it says is checked by the broker.
-    assert [x.columns for x in found] == [x.columns for x in batches()]
+    assert [x.columns for x in found.batches] == [x.columns for x in asked().batches]
 
 
 @pytest.mark.parametrize(

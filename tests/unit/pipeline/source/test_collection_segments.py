@@ -66,8 +66,7 @@ async def filled() -> AsyncIterator[tuple[BrokerCore, Store]]:
     async with first_broker(store, parts=2) as core:
         for n in range(1, COUNT + 1):
             layout = lay_out([encode_record(record(n), n * 1_000_000)])
-            batch = Batch(partition=WHOLE, producer="p", sequence=n, count=1, columns=layout)
-            await put(core, "orders", batch)
+            await put(core, "orders", Batch(partition=WHOLE, count=1, columns=layout))
         store.cluster = core.catalog.identity
         yield core, store
 
