@@ -167,8 +167,7 @@ class Progress:
         return Checkpoint(position, high, holes)
 
     def once_done(self, changes: Sequence[Change], failures: Mapping[int, int]) -> Checkpoint:
-        """Return the checkpoint that is true once these are done, too. It says the sequence
-        up to which all else is, as a position may lie before that.
+        """Return the checkpoint that is true once these are done, too.
 
         Raise ``ObserverError`` if more keys wait than it can name.
         """
@@ -179,10 +178,7 @@ class Progress:
                 f"{MAX_HOLES} keys of the range wait, and a checkpoint cannot name more: what "
                 f"is behind them waits until one of them goes on"
             )
-        found = then.checkpoint(failures)
-        if found.high is None and then.lowest > 0:
-            return Checkpoint(found.position, then.lowest - 1)
-        return found
+        return then.checkpoint(failures)
 
     def _holes(self, failures: Mapping[int, int]) -> tuple[int, tuple[Hole, ...]]:
         holes = dict[str, Hole]()

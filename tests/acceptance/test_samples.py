@@ -1,6 +1,7 @@
 """The small samples, run as their README says, and as no README would."""
 
 import asyncio
+import json
 import re
 import shlex
 import sqlite3
@@ -12,6 +13,7 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.observer import CloseReason
+from changefeed.testing.history import difference
 from changefeed.testing.observers import RecordingContext
 from samples.ledger import booking
 from samples.word_counts.counting import WordCounts, newest_totals
@@ -51,8 +53,10 @@ def everything(place: Path, fleet: Running) -> str:
 
 
 def balances(place: Path) -> dict[str, int]:
-    file = place / "data/ledger.db"
-    if not file.exists():
+    """Return those of whichever sample keeps some."""
+    files = [place / f"data/{x}.db" for x in ("ledger", "payments")]
+    file = next((x for x in files if x.exists()), None)
+    if file is None:
         return {}
     with closing(sqlite3.connect(file)) as ledger:
         try:
@@ -76,6 +80,17 @@ def test_the_code_in_readme_is_the_code_of_hello() -> None:
 async def test_the_ledger_has_the_balances_of_its_bookings(tmp_path: Path) -> None:
     await as_the_readme_says("ledger", tmp_path, until=r"'cash': 4250")
     assert balances(tmp_path) == {"cash": 4250, "rent": 4500, "books": 1250}
+
+
+async def test_payments_are_added_once_and_told_in_the_outbox_once(tmp_path: Path) -> None:
+    everyone = r"(?=.*'cash': 4250)(?=.*'rent': 4500).*'books': 1250"
+    await as_the_readme_says("exactly_once", tmp_path, until=everyone)
+    assert balances(tmp_path) == {"cash": 4250, "rent": 4500, "books": 1250}
+    with closing(sqlite3.connect(tmp_path / "data/payments.db")) as payments:
+        told = payments.execute("select message from outbox").fetchall()
+    made = (ROOT / "samples/exactly_once/payments.jsonl").read_text().splitlines()
+    paid = [{"paid": x["account"], "cents": x["cents"]} for x in map(json.loads, made)]
+    assert difference(map(str, paid), (str(json.loads(x)) for (x,) in told)) == ({}, {})
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Rows and positions in one transaction: balances, and an outbox for others."""
