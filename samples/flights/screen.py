@@ -139,7 +139,9 @@ def _total(sights: Sequence[TableSight]) -> int:
 def _tables_rate(sights: Sequence[TableSight], rate: Rate) -> str:
     """Tell how fast all tables together take changes in."""
     speed = rate.of(sum(x.done for x in sights))
-    return f"{speed:,.0f}/s" if any(x.done for x in sights) else "Spark is in its first batch"
+    if any(x.done for x in sights):
+        return f"{speed:,.0f}/s"
+    return "Spark reads its first batches; a table counts once one is in it, in a minute or two"
 
 
 def table(sight: Availability, states: Mapping[str, str], rate: Rate) -> RenderableType:
