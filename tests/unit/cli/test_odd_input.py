@@ -66,7 +66,8 @@ def test_positions_are_not_saved_to_links_in_a_circle(
 def test_a_file_system_without_a_size_is_no_full_disk() -> None:
     leases = {"address": "sqlite:/proc/nowhere/leases.db"}
     letters = {"dead_letters": "sqlite:/proc/nowhere/letters.db"}
-    settings = Settings.model_validate({"leases": leases, "observer": letters})
+    feed = {"address": "eventlog:/proc/nowhere/log"}
+    settings = Settings.model_validate({"feed": feed, "leases": leases, "observer": letters})
     assert look_at_disks(settings) == []
 
 
