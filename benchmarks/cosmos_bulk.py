@@ -18,7 +18,7 @@ from time import perf_counter
 
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.options import Options
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices
+from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.spark import read_slices
 
@@ -67,7 +67,7 @@ def _by_us(url: str, pool: Executor) -> float:
     with closing(open_access(address)) as access:  # a planner stays open
         start = first_offset(access, "beginning")
         began = perf_counter()
-        pieces = slices(access, start, next_offset(access, start), changes=100_000)
+        pieces = plan_slices(access, start, next_offset(access, start), changes=100_000)
         found = sum(pool.map(_task, [address] * len(pieces), pieces))
         seconds = perf_counter() - began
     assert found == _ITEMS, f"the source found {found} changes"

@@ -53,12 +53,12 @@ async def _be_broker(
     store = MeteredStore(open_store(settings.broker.cluster), counting.meters)
     signals, stop = StopSignals(budget=settings.broker.stop_timeout), Stop()
     ending = signals.end_of(sys.stdin) if stop_at_eof else nullcontext()
-    with signals.heard(), ending, _listening(settings.web) as listening:
+    with signals.installed(), ending, _listening(settings.web) as listening:
         address = settings.web.advertise or address_of(listening)
         async with open_core(
             store, settings.broker.name, address=address, settings=settings.core
         ) as core:
-            signals.tell(stop.request)
+            signals.on_stop(stop.request)
             showing = asyncio.create_task(_show(core, CoreGauges(counting.meters)))
             server = BrokerServer(
                 core,

@@ -13,7 +13,7 @@ def serve_until_stopped(main: Callable[[StopSignals], Coroutine[Any, Any, None]]
 
     async def heard() -> None:
         signals = StopSignals(budget=0.0)
-        with signals.heard():
+        with signals.installed():
             await main(signals)
 
     with suppress(asyncio.CancelledError):  # asked to, while it still waited for its stores

@@ -218,7 +218,7 @@ class Delivery:
             self._checkpoints.at_rest
             and not self._unread[0]
             and self._owned.deaths == NO_DEATHS
-            and not self._events.health.of(self._owned.range_id).in_trouble
+            and not self._events.health.of(self._owned.range_id).has_problem
         )
 
     async def _deliver(self, observers: RangeObservers) -> CloseReason | None:

@@ -369,7 +369,7 @@ class HostEvents(FailureLog):
 
     def _read_failing(self) -> list[Observation]:
         return [
-            Observation(int(health.in_trouble), {"range": name})
+            Observation(int(health.has_problem), {"range": name})
             for name, health in list(self.health.ranges.items())
         ]
 

@@ -39,7 +39,7 @@ class RangeHealths:
 
     def caught_up(self, range_id: RangeId) -> None:
         health = self.of(range_id)
-        if health.in_trouble:
+        if health.has_problem:
             self._become(range_id, health.caught_up())
 
     def failed(self, range_id: RangeId, error: str) -> None:
@@ -75,5 +75,5 @@ class RangeHealths:
     def _become(self, range_id: RangeId, health: RangeHealth) -> None:
         before = self.of(range_id)
         self._ranges[range_id] = health
-        if health.troubles != before.troubles:
+        if health.problems != before.problems:
             self.on_trouble(range_id)

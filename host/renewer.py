@@ -192,7 +192,7 @@ class LeaseRenewer:
         """
         said = kept.owned.lease
         now = kept.described(said)
-        if said.health.troubles != now.health.troubles:
+        if said.health.problems != now.health.problems:
             return True
         if self._renew_each:
             return False

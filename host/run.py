@@ -94,7 +94,7 @@ async def _be_hosts(
     }
     async with AsyncExitStack() as stack:
         stack.callback(_leave_threads_alone)
-        stack.enter_context(signals.heard(suspect))
+        stack.enter_context(signals.installed(suspect))
         if stop_at_eof:
             stack.enter_context(signals.end_of(sys.stdin))
         address = ""
@@ -107,8 +107,8 @@ async def _be_hosts(
             await stack.enter_async_context(serving(app, WebLimits(), listening))
             _log.info("web.listening", address=address)
         hosts = _Hosts(processors)
-        stack.enter_context(hosts.watchdog.heard())
-        signals.tell(hosts.stop)
+        stack.enter_context(hosts.watchdog.installed())
+        signals.on_stop(hosts.stop)
         start, process = ChildStart.of(settings.host.name, os.environ), Process()
 
         async def be_host(name: str) -> None:

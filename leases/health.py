@@ -41,15 +41,15 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     oldest: WaitingKey | None = None
 
     @property
-    def troubles(self) -> tuple[float | None, float | None, WaitingKey | None]:
+    def problems(self) -> tuple[float | None, float | None, WaitingKey | None]:
         """Since when it fails or is stuck, and which key has waited longest: what others need
         to learn without delay.
         """
         return self.failing_since, self.stuck_since, self.oldest
 
     @property
-    def in_trouble(self) -> bool:
-        return self.troubles != (None, None, None)
+    def has_problem(self) -> bool:
+        return self.problems != (None, None, None)
 
     def progressed(self, at: float) -> "RangeHealth":
         """Return from a batch: it fails no more, but on keys that wait. What was given before

@@ -34,7 +34,7 @@ _log = get_logger()
 class StopSignals:
     """Passes SIGTERM, SIGINT, SIGHUP and the end of a pipe on to what is to stop.
 
-    That is the task that made this, which is cancelled, until ``tell`` names a function.
+    That is the task that made this, which is cancelled, until ``on_stop`` names a function.
     ``budget`` is how many seconds an orderly stop takes at the most.
     """
 
@@ -46,19 +46,19 @@ class StopSignals:
         self._budget = budget
         self._heard = 0
 
-    def tell(self, stop: Callable[[], object]) -> None:
+    def on_stop(self, stop: Callable[[], object]) -> None:
         """Call ``stop`` for each signal from now on."""
         self._stop = stop
 
     async def wait(self) -> None:
         """Wait for the next signal, which cancels nothing."""
         heard = asyncio.Event()
-        self.tell(heard.set)
+        self.on_stop(heard.set)
         await heard.wait()
 
     @contextmanager
-    def heard(self, suspect: str = "other code") -> Iterator[None]:
-        """Hear signals until the block is left.
+    def installed(self, suspect: str = "other code") -> Iterator[None]:
+        """Handle signals until the block is left.
 
         Raise ``CancelledByStranger``, which names the ``suspect``, if the block was cancelled
         though no signal was heard.

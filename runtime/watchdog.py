@@ -42,7 +42,7 @@ class Watchdog:
         self._barked = False
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         """Hear the timer within the block, in the main thread."""
         before = signal.signal(signal.SIGALRM, self._hear)
         try:

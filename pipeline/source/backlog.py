@@ -1,8 +1,8 @@
 """What of a log is in segments, read by Spark's own Parquet reader: at once, or as a stream.
 
-What is to be read is settled first, range by range: the pieces. Of each, what lies in
+What is to be read is settled first, range by range: the slices. Of each, what lies in
 segments is a scan of these files by Spark, without Python, and the rest is read through the
-source. The border between the two is a sequence of the piece, so each change is in one of
+source. The border between the two is a sequence of the slice, so each change is in one of
 them. A segment never changes, and what is compacted after the border was settled is read
 through the source nevertheless: so a query may be run again and again. One over a segment
 that has gone fails. Spark checks Parquet's own checksums of the pages it reads; the size and
@@ -34,8 +34,8 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.lineage import ancestors
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.options import Options, pieces_of, pieces_text
-from changefeed.pipeline.source.planning import Target, batches, next_offset, slices
+from changefeed.pipeline.source.options import Options, slices_from_text, slices_text
+from changefeed.pipeline.source.planning import Target, batches, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Access, FilePart, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
 from changefeed.pipeline.source.spark import (
@@ -43,8 +43,8 @@ from changefeed.pipeline.source.spark import (
     ChangefeedSource,
     SlicePartition,
     StreamReader,
-    pieces_between,
     register,
+    slices_between,
     start_of,
 )
 from changefeed.pipeline.source.stored_reader import StoredAccess
@@ -89,7 +89,7 @@ def read(spark: SparkSession, feed: str, **options: str) -> DataFrame:
     """
     wanted = Options.of({"feed": feed, **options})
     with closing(open_access(wanted.feed, wanted.ranges)) as access:
-        plan = planned(access, pieces_between(access, wanted))
+        plan = planned(access, slices_between(access, wanted))
     return rows_of(spark, plan, wanted.feed, wanted.envelope, options)
 
 
@@ -100,16 +100,16 @@ def scannable(access: Access) -> StoredAccess | None:
     return access if _PATTERNS.isdisjoint(access.place) else None
 
 
-def planned(access: Access, pieces: Sequence[Slice]) -> Plan:
+def planned(access: Access, slices: Sequence[Slice]) -> Plan:
     """Decide which way each change is read."""
     log = scannable(access)
     if log is None:
-        return Plan(scans=(), left=pieces)
+        return Plan(scans=(), left=slices)
     scans: list[Scan] = []
     left: list[Slice] = []
-    for piece in pieces:
-        parts, rest = log.split(piece)
-        scans += [Scan(part=x, generation=piece.generation) for x in parts]
+    for slice_ in slices:
+        parts, rest = log.split(slice_)
+        scans += [Scan(part=x, generation=slice_.generation) for x in parts]
         left += rest
     return Plan(scans=scans, left=left)
 
@@ -166,7 +166,7 @@ def _reader(spark: SparkSession, columns: tuple[str, ...]) -> DataFrameReader:
 
 def _left(
     spark: SparkSession,
-    pieces: Sequence[Slice],
+    slices: Sequence[Slice],
     feed: str,
     envelope: Envelope,
     options: Mapping[str, str],
@@ -178,7 +178,7 @@ def _left(
         .options(
             feed=feed,
             columns=",".join(envelope.columns),
-            pieces=pieces_text(pieces),
+            slices=slices_text(slices),
             **given,
         )
         .load()
@@ -213,7 +213,7 @@ def waiting(feed: str, done: Offset | None, options: Mapping[str, str]) -> int:
         return sum(
             access.positions.distance(x.start, x.end)
             for begin, end in batches(access, start, border(log))
-            for x in slices(access, begin, end, changes=sys.maxsize)
+            for x in plan_slices(access, begin, end, changes=sys.maxsize)
         )
 
 
@@ -225,9 +225,9 @@ def fill_stream(spark: SparkSession, feed: str, **options: str) -> DataFrame:
 
 def changes_of(batch: DataFrame, feed: str, envelope: Envelope) -> DataFrame:
     """Return the changes of the slices in a batch, read in the way that suits each."""
-    pieces = [x for row in batch.collect() for x in pieces_of(row[_COLUMN])]
+    slices = [x for row in batch.collect() for x in slices_from_text(row[_COLUMN])]
     with query_advice(), closing(open_access(feed)) as access:
-        plan = planned(access, pieces)
+        plan = planned(access, slices)
     return rows_of(batch.sparkSession, plan, feed, envelope)
 
 
@@ -266,11 +266,11 @@ class FillReader(StreamReader):
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> list[InputPartition]:
         begin, goal = self._offset(start), self._offset(end)
-        found = slices(self._opened(), begin, goal, changes=sys.maxsize)
+        found = plan_slices(self._opened(), begin, goal, changes=sys.maxsize)
         return [SlicePartition(tuple(found))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
-        rows = [pieces_text([x]) for x in partition.slices]
+        rows = [slices_text([x]) for x in partition.slices]
         if rows:
             yield pa.RecordBatch.from_pydict({_COLUMN: rows})

@@ -153,10 +153,10 @@ class CollectionAccess:
             time.sleep(min(0.5, self._behind))
         return {x: self._sight(x, m.position, ends[x]) for x, m in marks.items()}
 
-    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
-        after, end = self.positions.order(piece.start), self.positions.order(piece.end)
-        for columns in self._in_blocks(piece.range_id, after, end):
-            yield piece.range_id, columns
+    def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
+        after, end = self.positions.order(slice_.start), self.positions.order(slice_.end)
+        for columns in self._in_blocks(slice_.range_id, after, end):
+            yield slice_.range_id, columns
 
     def _in_blocks(
         self, name: RangeId, after: int, end: int

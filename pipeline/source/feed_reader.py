@@ -109,16 +109,16 @@ class FeedAccess:
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         return self._run(lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x])))
 
-    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
-        self._check(piece.feed)
-        asked = _range_at(piece.range_id, piece)
+    def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
+        self._check(slice_.feed)
+        asked = _range_at(slice_.range_id, slice_)
         found: Iterator[Rows | Sequence[Change]]
         if isinstance(self._inner, ReadsRawPages):
-            found = self._rows(self._inner, asked, piece.start, piece.end)
+            found = self._rows(self._inner, asked, slice_.start, slice_.end)
         else:
-            found = self._pages(asked, piece.start, piece.end)
+            found = self._pages(asked, slice_.start, slice_.end)
         for changes in found:
-            yield piece.range_id, changes
+            yield slice_.range_id, changes
 
     def close(self) -> None:
         try:

@@ -26,7 +26,7 @@ _KNOWN: Final = (
     "sliceChanges",
     "pollInterval",
     "holdFile",
-    "pieces",
+    "slices",
 )
 _SLICE: Final = 100_000
 _POLL_INTERVAL: Final = 0.5
@@ -39,7 +39,7 @@ class Options:
     ``ending_at`` is for reading in batches. A range with more than ``slice_changes`` in a batch
     is read by several tasks, where the feed allows that. A stream that finds nothing asks
     again after ``poll_interval`` seconds at the earliest. See ``holding`` for ``hold_file``.
-    ``pieces`` are slices to read in a batch, in the place of what lies between two points.
+    ``slices`` are what to read in a batch, in the place of what lies between two points.
     """
 
     feed: str
@@ -51,7 +51,7 @@ class Options:
     slice_changes: int = _SLICE
     poll_interval: float = _POLL_INTERVAL
     hold_file: str | None = None
-    pieces: tuple[Slice, ...] | None = None
+    slices: tuple[Slice, ...] | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Options":
@@ -82,17 +82,17 @@ class Options:
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
             poll_interval=_seconds(options.get("pollinterval"), "pollInterval"),
             hold_file=options.get("holdfile"),
-            pieces=None if "pieces" not in options else pieces_of(options["pieces"]),
+            slices=None if "slices" not in options else slices_from_text(options["slices"]),
         )
 
 
-def pieces_of(text: str) -> tuple[Slice, ...]:
-    """Read slices as ``pieces_text`` wrote them."""
+def slices_from_text(text: str) -> tuple[Slice, ...]:
+    """Read slices as ``slices_text`` wrote them."""
     return msgspec.json.decode(text, type=tuple[Slice, ...])
 
 
-def pieces_text(pieces: Sequence[Slice]) -> str:
-    return msgspec.json.encode(pieces).decode()
+def slices_text(slices: Sequence[Slice]) -> str:
+    return msgspec.json.encode(slices).decode()
 
 
 def point(text: str, name: str) -> StartAt | Offset:

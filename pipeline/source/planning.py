@@ -165,12 +165,12 @@ def next_offset(
     return with_successors(access, start, marks, sights)
 
 
-def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Sequence[Slice]:
-    """Return what a batch reads, in pieces of about so many changes where that can be done.
+def plan_slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Sequence[Slice]:
+    """Return what a batch reads, in slices of about so many changes where that can be done.
 
     Everything follows from the two offsets: the feed is not asked how far it is now.
     """
-    pieces: list[Slice] = []
+    slices: list[Slice] = []
     for name, mark in sorted(start.marks.items()):
         if mark.ended:
             continue
@@ -178,7 +178,7 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
         goal = end.marks[name].position
         if access.positions.order(goal) <= access.positions.order(mark.position):
             continue
-        piece = Slice(
+        slice_ = Slice(
             range_id=name,
             start=mark.position,
             end=goal,
@@ -187,11 +187,11 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
             high=mark.high,
             feed=start.feed,
         )
-        pieces += access.positions.cut(piece, changes)
-    return pieces
+        slices += access.positions.cut(slice_, changes)
+    return slices
 
 
-def tasks(pieces: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]:
+def tasks(slices: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]:
     """Put small slices together, one after the other, until a task has ``least`` changes.
 
     A task costs about as much as some thousand changes. A slice whose size is not known
@@ -200,12 +200,12 @@ def tasks(pieces: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]
     found: list[tuple[Slice, ...]] = []
     gathered: list[Slice] = []
     count = 0
-    for piece in pieces:
-        if piece.changes is None or piece.changes >= least:
-            found.append((piece,))
+    for slice_ in slices:
+        if slice_.changes is None or slice_.changes >= least:
+            found.append((slice_,))
             continue
-        gathered.append(piece)
-        count += piece.changes
+        gathered.append(slice_)
+        count += slice_.changes
         if count >= least:
             found.append(tuple(gathered))
             gathered, count = [], 0

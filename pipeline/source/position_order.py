@@ -30,23 +30,23 @@ class PositionOrder:
             return end
         return self.position(self.order(end) - transactions * self.step)
 
-    def around(self, piece: Slice, parts: Sequence[FilePart]) -> Sequence[Slice]:
+    def around(self, slice_: Slice, parts: Sequence[FilePart]) -> Sequence[Slice]:
         """Return what of a slice is in none of some files, of a range of dense sequences."""
-        edges = [self.order(piece.start), *(y for x in parts for y in (x.after, x.end))]
-        edges.append(self.order(piece.end))
+        edges = [self.order(slice_.start), *(y for x in parts for y in (x.after, x.end))]
+        edges.append(self.order(slice_.end))
         return [
-            replace(piece, start=self.position(a), end=self.position(b), changes=b - a)
+            replace(slice_, start=self.position(a), end=self.position(b), changes=b - a)
             for a, b in zip(edges[::2], edges[1::2], strict=True)
             if a < b
         ]
 
-    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+    def cut(self, slice_: Slice, changes: int) -> Sequence[Slice]:
         """Cut a slice into several of about so many transactions."""
-        begin, steps = self.order(piece.start), self.distance(piece.start, piece.end)
+        begin, steps = self.order(slice_.start), self.distance(slice_.start, slice_.end)
         count = max(1, steps // changes)
         edges = [begin + steps * n // count * self.step for n in range(1, count)]
-        marks = [piece.start, *map(self.position, edges), piece.end]
+        marks = [slice_.start, *map(self.position, edges), slice_.end]
         return [
-            replace(piece, start=a, end=b, changes=self.distance(a, b))
+            replace(slice_, start=a, end=b, changes=self.distance(a, b))
             for a, b in pairwise(marks)
         ]

@@ -37,7 +37,7 @@ class Availability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A piece of one range: the changes after ``start`` up to ``end``.
+    """A slice of one range: the changes after ``start`` up to ``end``.
 
     ``changes`` is how many they are at the most, where that is known without reading them.
     ``feed`` is what the feed must be known by, as in an offset.
@@ -66,7 +66,7 @@ class FilePart:
     is_whole: bool
 
 
-Piece: TypeAlias = "Columns | Rows | Sequence[Change] | pa.RecordBatch"
+Block: TypeAlias = "Columns | Rows | Sequence[Change] | pa.RecordBatch"
 """Changes of a slice: in columns where the feed has them so, or one by one."""
 
 
@@ -109,7 +109,7 @@ class Access(Protocol):
         """Return what follows each of these positions."""
         ...
 
-    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Piece]]:
+    def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Block]]:
         """Yield the changes of a slice, in order, each with the range of the slice.
 
         They are the planned ones, also after the range has split or merged.

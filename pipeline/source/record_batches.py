@@ -34,7 +34,7 @@ from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.reader import Piece
+from changefeed.pipeline.source.reader import Block
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "range": pa.string(),
@@ -84,16 +84,16 @@ class Envelope:
     def schema(self) -> pa.Schema:
         return pa.schema([(x, _ARROW[x]) for x in self.columns])
 
-    def batch(self, range_id: RangeId, piece: Piece, generation: int) -> pa.RecordBatch:
+    def batch(self, range_id: RangeId, block: Block, generation: int) -> pa.RecordBatch:
         """Make a batch of some changes of one range."""
-        if isinstance(piece, pa.RecordBatch):
-            making = {x: partial(_text_of, piece.column(x)) for x in piece.schema.names}
-            return self._made(making, range_id, generation, size=len(piece), first=0)
-        if isinstance(piece, Columns):
-            size, first = len(piece.layout.kinds), piece.first
-            made = self._made(arrays(piece), range_id, generation, size=size, first=first)
-            return made.slice(piece.skip, piece.count)
-        rows = piece if isinstance(piece, Rows) else Rows.of(piece)
+        if isinstance(block, pa.RecordBatch):
+            making = {x: partial(_text_of, block.column(x)) for x in block.schema.names}
+            return self._made(making, range_id, generation, size=len(block), first=0)
+        if isinstance(block, Columns):
+            size, first = len(block.layout.kinds), block.first
+            made = self._made(arrays(block), range_id, generation, size=size, first=first)
+            return made.slice(block.skip, block.count)
+        rows = block if isinstance(block, Rows) else Rows.of(block)
         first = rows.sequences[0] if rows else 0
         return self._made(_arrays(rows), range_id, generation, size=len(rows), first=first)
 

@@ -45,7 +45,7 @@ from changefeed.pipeline.source.planning import (
     batches,
     first_offset,
     next_offset,
-    slices,
+    plan_slices,
     target_at,
     tasks,
 )
@@ -115,13 +115,13 @@ def refuse_schema(options: Options, schema: StructType) -> None:
 class SlicePartition(InputPartition):
     """Some slices for one task."""
 
-    def __init__(self, pieces: tuple[Slice, ...]) -> None:
-        super().__init__(pieces)
+    def __init__(self, slices: tuple[Slice, ...]) -> None:
+        super().__init__(slices)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        pieces: tuple[Slice, ...] = self.value
-        return pieces
+        slices: tuple[Slice, ...] = self.value
+        return slices
 
 
 class BatchReader(DataSourceReader):
@@ -135,13 +135,13 @@ class BatchReader(DataSourceReader):
         options = self._options
         access = open_access(options.feed, options.ranges)
         try:
-            pieces = [
+            slices = [
                 y
-                for x in pieces_between(access, options)
+                for x in slices_between(access, options)
                 for y in access.positions.cut(x, options.slice_changes)
             ]
             # For an empty list Spark would make a partition of its own.
-            return _partitions(pieces, options) or [SlicePartition(())]
+            return _partitions(slices, options) or [SlicePartition(())]
         finally:
             access.close()
 
@@ -212,8 +212,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> list[InputPartition]:
         begin, goal = self._offset(start), self._offset(end)
         access = self._opened()
-        pieces = slices(access, begin, goal, changes=self._options.slice_changes)
-        return _partitions(pieces, self._options)
+        slices = plan_slices(access, begin, goal, changes=self._options.slice_changes)
+        return _partitions(slices, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
@@ -245,16 +245,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._access
 
 
-def pieces_between(access: Access, options: Options) -> Sequence[Slice]:
-    """Return what is to be read in a batch, each range in one piece."""
-    if options.pieces is not None:
-        return options.pieces
+def slices_between(access: Access, options: Options) -> Sequence[Slice]:
+    """Return what is to be read in a batch, each range in one slice."""
+    if options.slices is not None:
+        return options.slices
     within = target_at(access, options.ending_at)
     start = start_of(access, options)
     return [
-        piece
+        slice_
         for begin, end in batches(access, start, within)
-        for piece in slices(access, begin, end, changes=sys.maxsize)
+        for slice_ in plan_slices(access, begin, end, changes=sys.maxsize)
     ]
 
 
@@ -264,20 +264,20 @@ def start_of(access: Access, options: Options) -> Offset:
     return start if isinstance(start, Offset) else first_offset(access, start)
 
 
-def _partitions(pieces: Sequence[Slice], options: Options) -> list[InputPartition]:
+def _partitions(slices: Sequence[Slice], options: Options) -> list[InputPartition]:
     least = min(_TASK_CHANGES, options.slice_changes)
-    return [SlicePartition(x) for x in tasks(pieces, least=least)]
+    return [SlicePartition(x) for x in tasks(slices, least=least)]
 
 
-def read_slices(options: Options, pieces: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+def read_slices(options: Options, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
     """Yield the changes of some slices as record batches, one slice after the other."""
-    if not pieces:
+    if not slices:
         return
     freeze_gc()
     with query_advice(), task_access(options.feed) as access:
-        for piece in pieces:
-            for range_id, changes in access.read(piece):
-                yield options.envelope.batch(range_id, changes, piece.generation)
+        for slice_ in slices:
+            for range_id, changes in access.read(slice_):
+                yield options.envelope.batch(range_id, changes, slice_.generation)
 
 
 @cache

@@ -76,9 +76,9 @@ class StoredAccess(CollectionAccess):
         self._seconds = patience
         super().__init__(kept, only=only, patience=patience, **more)
 
-    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
-        name = piece.range_id
-        after, end = self.positions.order(piece.start), self.positions.order(piece.end)
+    def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
+        name = slice_.range_id
+        after, end = self.positions.order(slice_.start), self.positions.order(slice_.end)
         gone = -1
         while after < end:
             try:
@@ -110,12 +110,12 @@ class StoredAccess(CollectionAccess):
         found = self._ask(self._stored.segment_ends)
         return {name: self.positions.position(x) for name, x in found.items()}
 
-    def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
+    def split(self, slice_: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
         """Return what of a slice is in files of text, and what is left of it."""
-        name = piece.range_id
-        begin, end = self.positions.order(piece.start), self.positions.order(piece.end)
+        name = slice_.range_id
+        begin, end = self.positions.order(slice_.start), self.positions.order(slice_.end)
         parts = self._twice(name, lambda: list(self._files(name, begin, end)))
-        return parts, self.positions.around(piece, parts)
+        return parts, self.positions.around(slice_, parts)
 
     def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
         self._ask(lambda: self._stored.kept(name, begin))

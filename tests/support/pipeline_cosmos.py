@@ -18,7 +18,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import slices
+from changefeed.pipeline.source.planning import plan_slices
 from changefeed.pipeline.source.reader import Access, Slice
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
@@ -137,15 +137,15 @@ def served_cosmos(*, ranges: int = 1) -> Iterator[ServedCosmos]:
         loop.close()
 
 
-def rows(access: Access, pieces: Sequence[Slice]) -> list[Row]:
+def rows(access: Access, slices: Sequence[Slice]) -> list[Row]:
     """Read slices; return what a table would say of their changes."""
     found: list[Row] = []
-    for piece in pieces:
-        for range_id, changes in access.read(piece):
+    for slice_ in slices:
+        for range_id, changes in access.read(slice_):
             assert not isinstance(changes, Columns), "that is for event logs"
             read = changes if isinstance(changes, Rows) else Rows.of(changes)
             found += [
-                (piece.generation, range_id, sequence, id_, bytes(body))
+                (slice_.generation, range_id, sequence, id_, bytes(body))
                 for sequence, id_, body in zip(
                     read.sequences, read.ids, read.bodies, strict=True
                 )
@@ -155,4 +155,4 @@ def rows(access: Access, pieces: Sequence[Slice]) -> list[Row]:
 
 def batch(access: Access, start: Offset, end: Offset, *, changes: int = 10**6) -> list[Row]:
     """Read what lies between two offsets, as a task does."""
-    return rows(access, slices(access, start, end, changes=changes))
+    return rows(access, plan_slices(access, start, end, changes=changes))

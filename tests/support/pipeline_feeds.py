@@ -18,8 +18,8 @@ from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices
-from changefeed.pipeline.source.reader import Access, Piece, Slice
+from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
+from changefeed.pipeline.source.reader import Access, Block, Slice
 
 Name = tuple[RangeId, int]
 
@@ -57,10 +57,10 @@ def append_to(path: Path, bodies: Mapping[str, int]) -> None:
     asyncio.run(write())
 
 
-def names(access: Access, piece: Slice) -> list[Name]:
+def names(access: Access, slice_: Slice) -> list[Name]:
     """Read a slice; return what names its changes."""
     found: list[Name] = []
-    for range_id, changes in access.read(piece):
+    for range_id, changes in access.read(slice_):
         found += [(range_id, x) for x in _sequences(changes)]
     return found
 
@@ -71,13 +71,13 @@ def drained(
     """Read batch after batch until there is nothing; return the end and what each read."""
     batches: list[list[Name]] = []
     while (end := next_offset(access, start, limit=limit)) != start:
-        pieces = slices(access, start, end, changes=100)
-        batches.append([x for piece in pieces for x in names(access, piece)])
+        slices = plan_slices(access, start, end, changes=100)
+        batches.append([x for slice_ in slices for x in names(access, slice_)])
         start = end
     return start, batches
 
 
-def _sequences(changes: Piece) -> Sequence[int]:
+def _sequences(changes: Block) -> Sequence[int]:
     if isinstance(changes, pa.RecordBatch):
         return [int(x) for x in changes.column("sequence").to_pylist()]
     if isinstance(changes, Columns):

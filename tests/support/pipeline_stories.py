@@ -20,7 +20,7 @@ from changefeed.pipeline.source.planning import (
     Target,
     first_offset,
     next_offset,
-    slices,
+    plan_slices,
     target_at,
 )
 from changefeed.pipeline.source.reader import Access
@@ -151,15 +151,15 @@ class Story:
         """Read as tasks do: each with nothing but its slice."""
         cut = self.random.choice([2, 1000])
         with self.world.access() as access:
-            pieces = slices(access, begin, end, changes=cut)
+            slices = plan_slices(access, begin, end, changes=cut)
         rows: list[Row] = []
-        for piece in pieces:
+        for slice_ in slices:
             with self.world.access() as access:
-                for name, changes in access.read(piece):
+                for name, changes in access.read(slice_):
                     assert not isinstance(changes, Columns)
                     found = changes if isinstance(changes, Rows) else Rows.of(changes)
                     rows += [
-                        (piece.generation, name, sequence, key, int(bytes(body)))
+                        (slice_.generation, name, sequence, key, int(bytes(body)))
                         for sequence, key, body in zip(
                             found.sequences, found.keys, found.bodies, strict=True
                         )

@@ -19,7 +19,7 @@ from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import planned
 from changefeed.pipeline.source.options import Options
-from changefeed.pipeline.source.spark import pieces_between
+from changefeed.pipeline.source.spark import slices_between
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def test_bodies_that_are_no_text_are_escaped_on_either_way(
 def plan_of(path: Path) -> Iterator[object]:
     access = open_access(f"eventlog:{path}")
     try:
-        yield planned(access, pieces_between(access, Options.of({"feed": f"eventlog:{path}"})))
+        yield planned(access, slices_between(access, Options.of({"feed": f"eventlog:{path}"})))
     finally:
         access.close()
 
@@ -190,9 +190,9 @@ def test_a_segment_that_is_gone_is_refused_by_who_reads_it(path: Path) -> None:
     segments(path)[1].unlink()
     feed = f"eventlog:{path}"
     with closing(open_access(feed)) as access:
-        pieces = pieces_between(access, Options.of({"feed": feed}))
+        slices = slices_between(access, Options.of({"feed": feed}))
         with pytest.raises(RangeDamaged, match=r"e1\.p02"):
-            sum(len(columns) for piece in pieces for _, columns in access.read(piece))
+            sum(len(columns) for slice_ in slices for _, columns in access.read(slice_))
 
 
 def test_a_byte_that_was_changed_in_a_segment_ends_the_query(

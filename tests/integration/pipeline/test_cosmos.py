@@ -22,7 +22,7 @@ from changefeed.pipeline.source.planning import (
     Target,
     first_offset,
     next_offset,
-    slices,
+    plan_slices,
     target_at,
 )
 from changefeed.pipeline.source.reader import Access, Slice
@@ -222,12 +222,12 @@ def test_a_limit_counts_transactions_and_none_is_cut(
         start = first_offset(access, "beginning")
         sizes = {n: [len(x) for x in drained(access, start, limit=n)[1]] for n in (1, 2, 3)}
         assert sizes == {1: [3, 5, 2], 2: [8, 2], 3: [10]}
-        pieces = slices(access, start, next_offset(access, start), changes=1)
-        assert [len(batch_of(access, x)) for x in pieces] == [3, 5, 2]
+        slices = plan_slices(access, start, next_offset(access, start), changes=1)
+        assert [len(batch_of(access, x)) for x in slices] == [3, 5, 2]
 
 
-def batch_of(access: Access, piece: Slice) -> list[Row]:
-    return rows(access, [piece])
+def batch_of(access: Access, slice_: Slice) -> list[Row]:
+    return rows(access, [slice_])
 
 
 def test_a_repeated_batch_of_all_versions_is_the_same_whatever_was_written_since(

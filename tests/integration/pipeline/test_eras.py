@@ -13,7 +13,7 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices
+from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Access
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to
@@ -65,9 +65,9 @@ def rows(access: Access, start: Offset, end: Offset, *, changes: int = 10**6) ->
             x["key"],
             msgspec.json.decode(x["body"])["n"],
         )
-        for piece in slices(access, start, end, changes=changes)
-        for name, part in access.read(piece)
-        for x in ENVELOPE.batch(name, part, piece.generation).to_pylist()
+        for slice_ in plan_slices(access, start, end, changes=changes)
+        for name, part in access.read(slice_)
+        for x in ENVELOPE.batch(name, part, slice_.generation).to_pylist()
     ]
 
 

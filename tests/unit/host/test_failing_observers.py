@@ -144,7 +144,7 @@ async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -
         assert -1 < (oldest.next_try or 0) - time.time() < 60
         await asyncio.sleep(190)
         assert delivered(fleet) == all_but(20)
-        assert not (await lease_in(fleet.container)).health.in_trouble
+        assert not (await lease_in(fleet.container)).health.has_problem
 
 
 async def test_nothing_done_behind_keys_that_wait_comes_again_in_parts_split_or_merged() -> (

@@ -131,7 +131,7 @@ async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_mo
     async with Watched(mood) as watched:
         mood.opens = mood.fail
         await asyncio.sleep(30)
-        assert (await watched.health()).in_trouble
+        assert (await watched.health()).has_problem
         mood.opens = mood._well
         await asyncio.sleep(100)
         assert await watched.health() == RangeHealth()
@@ -147,7 +147,7 @@ async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
         async with Watched(mood) as watched:
             watched.feed.append("k")
             await asyncio.sleep(290)
-            assert not (await watched.health()).in_trouble
+            assert not (await watched.health()).has_problem
             await asyncio.sleep(20)
             health = await watched.health()
             assert health.stuck_since is not None
@@ -165,7 +165,7 @@ async def test_an_observer_that_acknowledges_nothing_is_stuck_though_it_gets_mor
         async with Watched(mood, MANUAL) as watched:
             watched.feed.append("k")
             await asyncio.sleep(290)
-            assert not (await watched.health()).in_trouble
+            assert not (await watched.health()).has_problem
             await asyncio.sleep(30)
             health = await watched.health()
             assert health.stuck_since is not None
@@ -187,7 +187,7 @@ async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble(
         await asyncio.sleep(320)
         assert (await watched.health()).stuck_since is not None
         await watched.stopped()
-        assert not (await watched.health()).in_trouble
+        assert not (await watched.health()).has_problem
 
 
 Step = Callable[[CallWatch], None]

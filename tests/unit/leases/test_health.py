@@ -10,12 +10,12 @@ def test_failures_keep_the_time_of_the_first_and_the_text_of_the_last() -> None:
     assert failing == RangeHealth(
         last_progress=1.0, failing_since=2.0, last_error="ValueError: 7"
     )
-    assert failing.in_trouble
-    assert not WELL.in_trouble
+    assert failing.has_problem
+    assert not WELL.has_problem
 
 
 def test_a_call_that_fails_or_returns_is_not_stuck() -> None:
-    assert WELL.stuck(3.0).in_trouble
+    assert WELL.stuck(3.0).has_problem
     assert WELL.stuck(3.0).failed(4.0, "x").stuck_since is None
     assert WELL.stuck(3.0).returned() == WELL
 

@@ -45,7 +45,7 @@ async def test_a_signal_cancels_what_starts_and_only_wakes_what_waits_for_one(
 
     async def start(*, waits: bool) -> str:
         signals = StopSignals(budget=0.0)
-        with signals.heard():
+        with signals.installed():
             asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGHUP)
             await (signals.wait() if waits else asyncio.sleep(10))
         return "ended"

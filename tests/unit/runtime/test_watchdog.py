@@ -33,7 +33,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def watched(seconds: float) -> None:
     watchdog = Watchdog(SECONDS, lambda: {"r0": "17"})
-    with watchdog.heard():
+    with watchdog.installed():
         watching = asyncio.create_task(watchdog.run())
         await asyncio.sleep(0)
         time.sleep(seconds)  # noqa: ASYNC251 - what is not to be done
@@ -59,7 +59,7 @@ async def test_a_loop_that_is_slow_is_not_ended(ends: list[int]) -> None:
 
 async def test_a_process_that_was_frozen_has_a_moment_to_turn(ends: list[int]) -> None:
     watchdog = Watchdog(20.0, dict)
-    with watchdog.heard():
+    with watchdog.installed():
         watching = asyncio.create_task(watchdog.run())
         await asyncio.sleep(0)
         signal.raise_signal(signal.SIGALRM)  # as it is heard at once after SIGCONT

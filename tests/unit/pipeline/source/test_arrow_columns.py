@@ -42,8 +42,8 @@ def test_any_piece_of_any_blocks_makes_the_rows_that_its_changes_make(
     changes = changes_of(R0, 11, len(layout.kinds), layout)
     skip = data.draw(st.integers(0, len(changes) - 1))
     count = data.draw(st.integers(1, len(changes) - skip))
-    piece = Columns(first=11 + skip, count=count, skip=skip, layout=layout)
-    batch = ENVELOPE.batch(R0, piece, 2)
+    slice_ = Columns(first=11 + skip, count=count, skip=skip, layout=layout)
+    batch = ENVELOPE.batch(R0, slice_, 2)
     batch.validate(full=True)
     assert batch == ENVELOPE.batch(R0, changes[skip : skip + count], 2)
 

@@ -21,7 +21,7 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.collection_reader import columns_of
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices
+from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.stored_reader import StoredAccess
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -53,8 +53,8 @@ async def fill(core: BrokerCore, partition: str, flushes: int, *, at_us: int = 1
 
 
 def read(access: StoredAccess, begin: int, end: int, name: RangeId = WHOLE) -> list[int]:
-    piece = Slice(range_id=name, start=at(access, begin), end=at(access, end))
-    return [x for _, x in names(access, piece)]
+    slice_ = Slice(range_id=name, start=at(access, begin), end=at(access, end))
+    return [x for _, x in names(access, slice_)]
 
 
 def at(access: StoredAccess, sequence: int) -> Position:
@@ -98,8 +98,8 @@ async def test_a_batch_that_was_planned_stays_the_same_in_an_era_that_follows() 
             await split(core.catalogs, "orders", WHOLE)
             await in_era(core, 2)
             await fill(core, LOW, 1)
-            pieces = slices(access, start, end, changes=2)
-            assert [x for y in pieces for x in names(access, y)] == [
+            slices = plan_slices(access, start, end, changes=2)
+            assert [x for y in slices for x in names(access, y)] == [
                 (WHOLE, n) for n in (1, 2, 3)
             ]
             _, rest = drained(access, end)
@@ -141,7 +141,7 @@ async def test_records_that_retention_has_deleted_are_refused_by_their_names() -
         await fill(core, WHOLE, TABLE_EVERY + 10)
         with reading(store) as access:
             start = first_offset(access, "beginning")
-            planned = slices(access, start, next_offset(access, start), changes=1000)
+            planned = plan_slices(access, start, next_offset(access, start), changes=1000)
             await retain(core.catalogs, "orders", seconds=None, bytes_=0)
             await asyncio.sleep(200)
             message = (
@@ -178,16 +178,16 @@ async def test_damage_is_refused_for_the_range_that_it_is_in(
         damaged = harm(store.objects[key])
         with reading(store) as access:
             start = first_offset(access, "beginning")
-            pieces = slices(access, start, next_offset(access, start), changes=100)
+            slices = plan_slices(access, start, next_offset(access, start), changes=100)
         if damaged is None:
             del store.objects[key]
         else:
             store.objects[key] = damaged
         with reading(store) as access:
             if damaged is not None:
-                assert [x for _, x in names(access, pieces[1])] == [1, 2]
+                assert [x for _, x in names(access, slices[1])] == [1, 2]
             with pytest.raises(RangeDamaged, match=rf"(?s){WHOLE}.*{message}"):
-                names(access, pieces[0])
+                names(access, slices[0])
 
 
 async def test_what_cannot_be_opened_is_refused_or_waited_for_and_nothing_is_made() -> None:

@@ -21,7 +21,7 @@ from changefeed.pipeline.source.backlog import planned
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
-from changefeed.pipeline.source.spark import pieces_between
+from changefeed.pipeline.source.spark import slices_between
 from changefeed.pipeline.source.stored_reader import StoredAccess
 from tests.support.brokers import first_broker, put
 from tests.support.stored_segments import segment_of
@@ -72,8 +72,8 @@ async def filled() -> AsyncIterator[tuple[BrokerCore, Store]]:
 
 
 def rows(access: StoredAccess) -> list[dict[str, Any]]:
-    piece = Slice(range_id=WHOLE, start=at(access, 0), end=at(access, COUNT))
-    return [x for _, y in access.read(piece) for x in EVERY.batch(WHOLE, y, 3).to_pylist()]
+    slice_ = Slice(range_id=WHOLE, start=at(access, 0), end=at(access, COUNT))
+    return [x for _, y in access.read(slice_) for x in EVERY.batch(WHOLE, y, 3).to_pylist()]
 
 
 async def test_records_are_found_in_segments_and_what_is_in_none_in_flushes() -> None:
@@ -149,7 +149,7 @@ async def test_spark_is_left_the_files_of_text_and_the_source_what_lies_between(
         options = Options.of(
             {"feed": feed, "endingAt": f'{{"{WHOLE}":["{mark}/45",false,0]}}', "ranges": WHOLE}
         )
-        plan = planned(access, pieces_between(access, options))
+        plan = planned(access, slices_between(access, options))
     assert [(x.part.after, x.part.end, x.part.is_whole) for x in plan.scans] == [
         (20, 40, True),
         (40, 45, False),

@@ -11,7 +11,7 @@ from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices
+from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Slice
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -49,8 +49,8 @@ def opened(feed: ShiftingReader) -> Iterator[FeedAccess]:
 
 def planned(access: FeedAccess) -> Slice:
     start = first_offset(access, "beginning")
-    (piece,) = slices(access, start, next_offset(access, start), changes=1000)
-    return piece
+    (slice_,) = plan_slices(access, start, next_offset(access, start), changes=1000)
+    return slice_
 
 
 def a_store(changes: int) -> ShiftingStore:
@@ -63,8 +63,8 @@ def a_store(changes: int) -> ShiftingStore:
 def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
     feed = Pages(a_store(12))
     with opened(feed) as access:
-        piece = planned(access)
-        pages = access.read(piece)
+        slice_ = planned(access)
+        pages = access.read(slice_)
         next(pages)
         deadline = time.monotonic() + PATIENCE
         while 'fetch "5"' not in feed.did:

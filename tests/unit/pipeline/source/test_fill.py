@@ -16,7 +16,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import FillReader, waiting
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.options import Options, pieces_of
+from changefeed.pipeline.source.options import Options, slices_from_text
 from changefeed.pipeline.source.planning import first_offset
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.spark import SlicePartition, StreamReader
@@ -94,24 +94,26 @@ class Query:
 
     def _read(self, reader: StreamReader) -> None:
         assert self.logged is not None
-        pieces = self._slices(reader, self.logged)
+        slices = self._slices(reader, self.logged)
         with closing(open_access(self.address)) as access:
-            found = [x for piece in pieces for x in names(access, piece)]
+            found = [x for slice_ in slices for x in names(access, slice_)]
         self.read += found
         self.filled += len(found) if isinstance(reader, FillReader) else 0
         self.done, self.logged = self.logged, None
 
     def _slices(self, reader: StreamReader, end: Offset) -> Sequence[Slice]:
-        pieces: list[Slice] = []
+        slices: list[Slice] = []
         for x in reader.partitions(self.done.as_json(), end.as_json()):
             assert isinstance(x, SlicePartition)
             if not isinstance(reader, FillReader):
-                pieces += x.slices
+                slices += x.slices
                 continue
             for batch in reader.read(x):
                 assert isinstance(batch, pa.RecordBatch)
-                pieces += [y for row in batch.to_pylist() for y in pieces_of(row["slice"])]
-        return pieces
+                slices += [
+                    y for row in batch.to_pylist() for y in slices_from_text(row["slice"])
+                ]
+        return slices
 
 
 def test_a_fill_ends_where_the_segments_do_and_the_source_goes_on_from_there(

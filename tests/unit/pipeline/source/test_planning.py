@@ -19,7 +19,7 @@ from changefeed.pipeline.source.planning import (
     fair_shares,
     first_offset,
     next_offset,
-    slices,
+    plan_slices,
     tasks,
 )
 from changefeed.pipeline.source.reader import Slice
@@ -61,8 +61,8 @@ def test_with_fewer_changes_than_ranges_that_wait_these_take_turns_and_none_star
             end = next_offset(access, offset, limit=1)
             read |= {
                 x
-                for piece in slices(access, offset, end, changes=9)
-                for x in names(access, piece)
+                for slice_ in plan_slices(access, offset, end, changes=9)
+                for x in names(access, slice_)
             }
             offset = end
     assert {(R1, 3), (R2, 3), (R0, 10)} <= read
@@ -107,11 +107,11 @@ def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_ne
 
 
 def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
-    def piece(name: str, changes: int | None) -> Slice:
+    def slice_(name: str, changes: int | None) -> Slice:
         at = Position("0")
         return Slice(range_id=RangeId(name), start=at, end=at, changes=changes)
 
-    given = [piece(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, None, 1))]
+    given = [slice_(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, None, 1))]
     shared = [[x.range_id for x in task] for task in tasks(given, least=8)]
     assert shared == [["r0", "r1"], ["r2"], ["r4"], ["r3", "r5"]]
     assert tasks([], least=8) == []

@@ -40,8 +40,8 @@ def reader(feed: str, **options: str) -> StreamReader:
 def rows(one: StreamReader, start: object, end: object) -> int:
     assert isinstance(start, dict)
     assert isinstance(end, dict)
-    pieces = one.partitions(start, end)
-    return sum(batch.num_rows for piece in pieces for batch in one.read(piece))
+    slices = one.partitions(start, end)
+    return sum(batch.num_rows for slice_ in slices for batch in one.read(slice_))
 
 
 def test_a_reader_after_a_crash_gives_the_logged_batch_again(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_an_idle_stream_answers_late_and_reports_where_the_feed_is(tmp_path: Pat
 def test_a_batch_with_nothing_to_read_has_one_task_that_reads_nothing(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 3})
     one = BatchReader(Options.of({"feed": feed, "startingAt": "now"}))
-    (piece,) = one.partitions()
-    assert list(one.read(pickle.loads(pickle.dumps(piece)))) == []
+    (slice_,) = one.partitions()
+    assert list(one.read(pickle.loads(pickle.dumps(slice_)))) == []
 
 
 def test_a_stream_refuses_an_end(tmp_path: Path) -> None:

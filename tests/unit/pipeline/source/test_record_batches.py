@@ -58,8 +58,8 @@ def test_a_change_and_a_column_of_the_log_make_the_same_row() -> None:
         "committed_at": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
         "generation": 2,
     }
-    for piece in ([change], Rows.of([change]), columns_of(7, change)):
-        batch = envelope.batch(R0, piece, 2)
+    for slice_ in ([change], Rows.of([change]), columns_of(7, change)):
+        batch = envelope.batch(R0, slice_, 2)
         assert batch.schema == envelope.schema
         assert batch.to_pylist() == [row]
 
@@ -76,8 +76,8 @@ def test_bytes_that_are_no_text_are_escaped_in_bodies_and_images() -> None:
     changes = [
         make.change(n, range_id=R0, body=x, previous=x or None) for n, x in enumerate(given)
     ]
-    for piece in (changes, columns_of(0, *changes)):
-        batch = Envelope.of("body, previous").batch(R0, piece, 0)
+    for slice_ in (changes, columns_of(0, *changes)):
+        batch = Envelope.of("body, previous").batch(R0, slice_, 0)
         expected = [r'{"a": "\xff"}', "\u00e9", None]
         assert batch["body"].to_pylist() == batch["previous"].to_pylist() == expected
 
