@@ -20,7 +20,7 @@ from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown
 from changefeed.feeds.feed import RangeId
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 """The only format that is read and written. Lower numbers were never released."""
 MAX_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
@@ -79,12 +79,20 @@ class Gone(NamedTuple):
     bytes: int
 
 
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be gone of a collection soon, as ``Collection`` says it: with what is."""
+
+    kept_era: int
+    gone: Mapping[RangeId, Gone]
+
+
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
     """A logical topic or table. It has partitions from the era ``since`` on.
 
     ``retain_seconds`` and ``retain_bytes`` are ``None`` where nothing is deleted for that
     reason. All records of eras before ``kept_era`` are gone, and ``gone`` says what is of that
-    era and of later ones. ``revision`` counts its changes: it was created as 1.
+    era and of later ones. ``cut`` is what is to be gone next: it may be taken back until then,
+    and readers do not know of it. ``revision`` counts its changes: it was created as 1.
     """
 
     name: str
@@ -97,6 +105,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     retain_bytes: int | None = None
     kept_era: int = 1
     gone: Mapping[RangeId, Gone] = {}
+    cut: Cut | None = None
 
     @property
     def retain_us(self) -> int | None:

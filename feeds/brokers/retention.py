@@ -1,9 +1,9 @@
 """Cutting what is older, or more, than a collection keeps.
 
-The catalog says what is gone (of collections, and ``kept_from`` of rows), oldest first; after a
-while it is deleted (``deletion``). Cuts fall on objects with tables and on the ends of runs, so
-some more than asked for is kept. The age of a record is that of its object: commit times are
-the producers' own, and may be of any year.
+A collection says first what is to be gone, oldest first. After a while it is, if that is still
+right, and after another while it is deleted (``deletion``). Cuts fall on objects with tables
+and on the ends of runs, so some more than asked for is kept. The age of a record is that of its
+object: commit times are the producers' own, and may be of any year.
 
 To delete is for good, and clocks are wrong, so no clock decides alone. An object is as old as
 the *lesser* of two ages: from what its broker wrote into it to this master's clock, and from
@@ -20,7 +20,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Gone
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Cut, Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.deletion import Deletion, Said, said_of
@@ -82,6 +82,7 @@ class Retention:
         self._clock = clock
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
+        self._cut_since: dict[str, tuple[Cut, float]] = {}
         self._reckoned: dict[int, Said] = {}
         self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
 
@@ -95,15 +96,36 @@ class Retention:
         await self._catalogs.announce()
         catalog = self._catalogs.newest
         for collection in catalog.collections:
-            cut = await self._cut(catalog, collection)
-            if cut != collection:
+            wanted = await self._cut(catalog, replace(collection, cut=None))
+            following = self._following(collection, wanted)
+            if following != collection:
                 await self._catalogs.change_collection(
-                    collection.name, partial(if_as_it_was, collection, cut)
+                    collection.name, partial(if_as_it_was, collection, following)
                 )
         kept_from = await self._kept_from(self._catalogs.newest)
         if kept_from:
             await self._catalogs.change(lambda x: with_kept_from(x, kept_from))
         await self._deletion.step()
+
+    def _following(self, collection: Collection, wanted: Collection) -> Collection:
+        """Return what a collection says next, if all that it is not to keep were gone.
+
+        What is to be gone is so after the grace, if it is still not to be kept by then: a
+        clock may have been set right, or people may have changed their minds.
+        """
+        now, cut = self._clock(), collection.cut
+        if cut is None:
+            cut = Cut(kept_era=wanted.kept_era, gone=wanted.gone)
+            if (cut.kept_era, cut.gone) == (collection.kept_era, collection.gone):
+                return collection
+        elif not _is_within(cut, wanted):
+            return replace(collection, cut=None)
+        seen, since = self._cut_since.get(collection.identity, (None, now))
+        if seen != cut:
+            self._cut_since[collection.identity] = (cut, now)
+        elif now - since >= self._settings.delete_grace and collection.cut is not None:
+            return replace(collection, kept_era=cut.kept_era, gone=cut.gone, cut=None)
+        return replace(collection, cut=cut)
 
     async def _cut(self, catalog: Catalog, collection: Collection) -> Collection:
         """Return a collection without what it is not to keep."""
@@ -317,6 +339,14 @@ def _is_gone(catalog: Catalog, era: int, border: RowBorder) -> bool:
 
 def _is_before(until_us: int, border: RowBorder) -> bool:
     return border.written_us <= until_us
+
+
+def _is_within(cut: Cut, wanted: Collection) -> bool:
+    """Whether all of a cut is not to be kept still."""
+    return cut.kept_era <= wanted.kept_era and all(
+        era_in(x) < wanted.kept_era or y.start <= wanted.gone.get(x, Gone(0, 0)).start
+        for x, y in cut.gone.items()
+    )
 
 
 def if_as_it_was(before: Collection, cut: Collection, now: Collection) -> Collection:

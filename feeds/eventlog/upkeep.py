@@ -77,7 +77,7 @@ class Upkeep:
             await self._readers.row(self._catalogs.newest, era.number, row.broker).tail()
         await self._compactor.step(everything=everything)
         await self._store.put(NOW, b"")
-        for _ in range(2):  # it says what is gone, and deletes what it has said
+        for _ in range(3):  # it says what is to be gone, and what is, and deletes that
             await self._retention.step()
 
 

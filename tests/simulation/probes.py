@@ -141,6 +141,7 @@ class BrokerProbe(StrEnum):
 
     # what is kept
     CUT = "retention took records"
+    TAKEN_BACK = "what was to be taken by retention was kept after all"
     ERA_GONE = "retention took all of an era"
     LOSS_LEARNED = "a reader learned what retention took"
     ROW_DELETED = "an object of a row was deleted, as segments have its records"

@@ -108,6 +108,9 @@ class Guard:
             self._probes.hit(Probe.CREATED_IN_BETWEEN, where=ending)
             return
         check_collection(before, after)
+        is_cut = (before.kept_era, before.gone) != (after.kept_era, after.gone)
+        taken_back = before.cut is not None and after.cut is None and not is_cut
+        self._probes.hit(Probe.TAKEN_BACK, where=taken_back)
         self._check_cuts(before, after, now)
 
     def _probe(self, before: Catalog, after: Catalog) -> None:

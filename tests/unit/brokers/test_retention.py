@@ -44,8 +44,8 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
     store = MemoryStore()
     async with first_broker(store, parts=1, settings=KEEPING) as core:
         await fill(core, P1, 200)
-        await retain(core.catalogs, "orders", seconds=40, bytes_=None)
-        await asyncio.sleep(30)
+        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await asyncio.sleep(70)
         assert await start_of(core) == 128  # objects with tables are 1, 65, 129, 193
         with pytest.raises(PositionGone, match="records 1 to 128 of range"):
             await core.read("orders", RangeId(P1), 0)
@@ -183,9 +183,42 @@ async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_a
         assert await start_of(core) == 64
         store.ahead = YEAR
         await asyncio.sleep(6)  # one look or two: a minute's records at the most
+        assert await start_of(core) == 64
+        await asyncio.sleep(15)  # the grace of that
         assert await start_of(core) == 128
         await asyncio.sleep(60)
         assert await start_of(core) == 192  # a table is there, too
+
+
+async def test_a_cut_by_a_wrong_clock_is_taken_back_where_the_clock_is_set_right_in_time() -> (
+    None
+):
+    store = _Machine()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=store.wall_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await fill(core, P1, 80)
+        said = core.catalog.collection("orders")
+        store.ahead = YEAR
+        await asyncio.sleep(16)
+        assert core.catalog.collection("orders") != said
+        store.ahead = 0.0
+        await asyncio.sleep(60)
+        assert await start_of(core) == 0
+        assert await keys_of(core, "orders", P1) == [f"k{n}" for n in range(1, 81)]
+
+
+async def test_what_people_say_to_be_kept_after_all_is_kept_until_the_grace_is_over() -> None:
+    async with first_broker(MemoryStore(), parts=1, settings=KEEPING) as core:
+        await fill(core, P1, 80)
+        await retain(core.catalogs, "orders", seconds=5, bytes_=None)
+        said = core.catalog.collection("orders")
+        await asyncio.sleep(16)
+        assert core.catalog.collection("orders") != said
+        await retain(core.catalogs, "orders", seconds=None, bytes_=None)
+        await asyncio.sleep(60)
+        assert await keys_of(core, "orders", P1) == [f"k{n}" for n in range(1, 81)]
 
 
 async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:

@@ -147,15 +147,15 @@ async def test_a_collection_whose_object_is_damaged_is_refused_and_no_other() ->
 
 
 FROZEN = (
-    b'645d3d03\n{"number":1,"identity":"0123456789abcdef012345678'
-    b'9abcdef","format":7,"members":[],"eras":[{"number":1,"bega'
+    b'35e6d47d\n{"number":1,"identity":"0123456789abcdef012345678'
+    b'9abcdef","format":8,"members":[],"eras":[{"number":1,"bega'
     b'n_us":2,"rows":[{"broker":"broker-1","incarnation":"i","ad'
     b'dress":"localhost:1","sealed_at":null,"kept_from":1}]}],"r'
     b'eshaping":{},"revisions":{},"changes":[]}'
 )
 FROZEN_COLLECTION = (
-    b'60e3cdd5\n{"name":"orders","identity":"cccccccccccccccccccc'
+    b'bb5f65f5\n{"name":"orders","identity":"cccccccccccccccccccc'
     b'cccccccccccc","parts":2,"created_us":1,"since":1,"revision'
     b'":1,"retain_seconds":null,"retain_bytes":null,"kept_era":1'
-    b',"gone":{}}'
+    b',"gone":{},"cut":null}'
 )
