@@ -43,11 +43,13 @@ from changefeed.feeds.errors import (
 )
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import answered
-from changefeed.runtime.http_answer import retry_after
+from changefeed.runtime.http_answer import bounded_body, retry_after
 from changefeed.runtime.tls import certificate_failure
 
 T = TypeVar("T")
 
+MAX_ANSWER = 256 * 1024 * 1024
+"""No broker answers with so many bytes: a page of records has 64 MiB and one block more."""
 _CONNECT = 2.0
 _CHANGE = 30.0
 _COMPACTION = 60.0
@@ -298,7 +300,12 @@ class BrokerClient:
             async with self._session.request(
                 method, url, params=query, data=body, headers=headers, timeout=limits
             ) as answer:
-                content = await answer.read()
+                content = await bounded_body(answer, MAX_ANSWER)
+                if content is None:
+                    raise FeedRefused(
+                        f"what answers at {url} is no broker: it sends more than "
+                        f"{MAX_ANSWER:,} bytes"
+                    )
                 if answer.status != _OK and not any_answer:
                     _refuse(url, answer, content, of)
                 return content

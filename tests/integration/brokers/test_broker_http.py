@@ -11,11 +11,13 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 
 from changefeed import Record
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.feeds.backlog import lag_of
+from changefeed.feeds.brokers import client as broker_client
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.client import BrokerClient
@@ -31,7 +33,7 @@ from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeEnded, RangeId
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.secret import Secret
-from changefeed.runtime.web_server import take_port
+from changefeed.runtime.web_server import WebLimits, serving, take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 from tests.support.brokers import request
 from tests.support.processes import PATIENCE
@@ -359,6 +361,33 @@ async def test_the_topology_is_shown_as_soon_as_there_is_a_newer_one(given: Give
     status, shown = await waiting
     assert (status, shown["catalog"] > known) == (200, True)
     assert loop.time() - began < 20
+
+
+async def test_an_answer_that_does_not_end_is_read_no_further_than_any_has_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while True:
+            await answer.write(bytes(64 * 1024))
+            sent += 64 * 1024
+
+    monkeypatch.setattr(broker_client, "MAX_ANSWER", 1024 * 1024)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", endless)
+    with take_port("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        async with (
+            serving(app, WebLimits(shutdown=0.1), listening),
+            BrokerClient.open(address_of(f"127.0.0.1:{port}"), ACCESS) as client,
+        ):
+            with pytest.raises(FeedRefused, match="no broker"):
+                await client.routes()
+    assert sent < 16 * 1024 * 1024
 
 
 async def test_no_broker_at_the_address_is_unavailable_and_a_stranger_is_refused(
