@@ -48,12 +48,12 @@ class Batch:
 @dataclass(slots=True, eq=False)
 class _Key:
     """What of one key is read, not done, and not with an observer. A batch with some of it has
-    ``most`` changes at the most: one of so many more has failed.
+    ``most`` changes at the most, where that is said: one of twice as many has failed.
     """
 
     queue: deque[Change] = field(default_factory=deque)
     in_hand: bool = False
-    most: float = inf
+    most: int = 0
 
 
 class Keys:
@@ -248,7 +248,7 @@ class Keys:
         """Several observers get a share of the keys, and one gets changes in their order."""
         several = self._observers > 1
         share = -(-len(self._heads) // self._observers) if several else inf
-        room = 1 if self.one_by_one else min(int(self._size), _AT_ONCE if several else inf)
+        room = 1 if self.one_by_one else _AT_ONCE if several else inf
         taken: list[Change] = []
         names = dict[str, _Key]()
         while min(room - len(taken), share - len(names)) > 0:
@@ -256,14 +256,14 @@ class Keys:
             if name is None:
                 break
             key = self._keys[name]
-            room = min(room, key.most)
+            room = min(room, key.most or int(self._size))
             last = inf if several or not self._heads else self._heads[0][0]
             while len(taken) < room and key.queue and key.queue[0].sequence <= last:
                 names[name] = key
                 taken.append(key.queue.popleft())
             if key.queue:
                 heappush(self._heads, (key.queue[0].sequence, name))
-        again = any(x.most < inf for x in names.values())
+        again = any(x.most for x in names.values())
         return Batch(sorted(taken, key=_in_order), again) if taken else None
 
     def _pop(
@@ -355,7 +355,7 @@ class Keys:
         if len(left) == 1:
             return self._failed_alone(left[0], now, error)
         is_long = len(left) > _AT_ONCE and not batch.again
-        self._give_back(left, inf if is_long or self.outage else len(left) // 2)
+        self._give_back(left, 0 if is_long or self.outage else -(-len(left) // 2))
         return None
 
     def put_back(self, change: Change) -> None:
@@ -375,7 +375,7 @@ class Keys:
             self.put_back(change)
         return verdict
 
-    def _give_back(self, changes: Sequence[Change], most: float) -> None:
+    def _give_back(self, changes: Sequence[Change], most: int) -> None:
         """Let the keys of a batch that has failed go on, in batches of so many at the most."""
         self.held += len(changes)
         for x in reversed(changes):
@@ -395,7 +395,7 @@ class Keys:
 
     def _forgive(self, name: str) -> None:
         """Let a key go on: its first change is done, or put aside."""
-        self._keys[name].most = inf
+        self._keys[name].most = 0
         self._waiting.pop(name, None)
         self._leave_hand(name)
 

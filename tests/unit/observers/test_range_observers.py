@@ -64,7 +64,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@pytest.mark.parametrize("poison", [1, 2, 37, 64, 99, 100])
+@pytest.mark.parametrize("poison", [1, 2, 37, 38, 64, 99, 100])
 async def test_of_a_hundred_changes_all_but_one_are_done_at_once(poison: int) -> None:
     observer = picky(poison)
     handing = Handing(lambda: observer)
