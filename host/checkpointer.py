@@ -57,7 +57,7 @@ class Checkpointer:
         self.progress = Progress(owned.stored, feed.position_after)
         self.failures: Callable[[], Mapping[int, int]] = dict
         """Returns what counts against the first changes of keys."""
-        self._done = 0  # how many changes, and pages without any
+        self._done = 0  # how many changes, pages without any, and beginnings
         self._said = 0  # of these, what is to be written
         self._written = 0  # and what is stored
         self._due_since = self._clock()
@@ -90,7 +90,7 @@ class Checkpointer:
     def begin(self, checkpoint: Checkpoint) -> None:
         """Go on there: the lease gets it soon, as its own was of another place."""
         self.progress.begin(checkpoint)
-        self._moved = True
+        self._done += 1
         self.advance()
 
     # what is done

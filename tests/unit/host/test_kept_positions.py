@@ -148,6 +148,22 @@ async def test_a_reset_by_a_person_is_told_with_the_epoch_that_it_has_begun() ->
     assert database.reset_in == vacant.epoch
 
 
+@pytest.mark.real_time
+async def test_a_plain_observer_asks_for_the_checkpoint_from_its_thread() -> None:
+    feed, texts = MemoryFeed(1), list[str | None]()
+
+    def plain(context: Context, changes: Sequence[Change]) -> None:
+        texts.append(context.checkpoint_with(changes))
+
+    feed.append("k")
+    async with Fleet(feed, observer=plain) as fleet:
+        fleet.start("a")
+        async with asyncio.timeout(30):
+            while not texts:  # noqa: ASYNC110 - it is another thread's
+                await asyncio.sleep(0.05)
+    assert texts == ["1"]
+
+
 async def test_several_observers_of_a_range_cannot_keep_its_position() -> None:
     settings: Sections = {"observer": {"concurrency": 2}}
     database = Database()
