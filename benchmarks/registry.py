@@ -18,6 +18,7 @@ from . import (
     skewed,
     skewed_processes,
     throughput,
+    transactional,
     typed,
 )
 from .result import Result
@@ -83,6 +84,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "throughput": Benchmark("one host against a bare loop over the feed", throughput.measure),
     "log": Benchmark("the embedded log: appends, reads, a compaction", log.measure),
     "typed": Benchmark("changes as structs against parsed ones", typed.measure),
+    "transactional": Benchmark(
+        "rows and position in one transaction against rows alone", transactional.measure
+    ),
     "keys": Benchmark("16 keys at once against one after the other", keys.measure),
     "poison": Benchmark("one change in a hundred always fails", poison.measure),
     "handoff": Benchmark("ranges that move between living hosts", handoff.measure),

@@ -6,6 +6,7 @@ from typing import Any
 
 from changefeed.feeds.feed import Change, Position
 from changefeed.host.checkpointer import Checkpointer
+from changefeed.host.delivery import Delivery
 from changefeed.host.host import Host
 from changefeed.host.membership import Membership
 from changefeed.host.pool import WorkerPool
@@ -106,6 +107,16 @@ def a_key_that_waits_is_no_hole(m: Patch) -> None:
 @mutant(rule=13, kills=f"{_FAILING}::test_nothing_done_behind_keys_that_wait")
 def parts_of_a_split_begin_without_its_holes(m: Patch) -> None:
     m.patch(End, "checkpoint_of", lambda _, child: Checkpoint(child.start))
+
+
+@mutant(rule=13, kills="unit/host/test_kept_positions.py")
+def what_an_observer_has_kept_does_not_count(m: Patch) -> None:
+    m.patch(Delivery, "_begin", lambda *_: None)
+
+
+@mutant(rule=13, kills="unit/host/test_kept_positions.py")
+def the_lease_does_not_follow_where_an_observer_begins(m: Patch) -> None:
+    m.patch(Checkpointer, "begin", lambda self, at: self.progress.begin(at))
 
 
 @mutant(rule=13, kills=f"{_CONTAINERS}::test_a_position_that_is_carried_along")
