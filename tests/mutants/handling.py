@@ -127,6 +127,16 @@ def a_lease_of_a_start_that_died_is_given_up_as_if_it_had_ended_well(m: Patch) -
     m.patch(coordinator, "_given_up", lambda x, living, _: old(x, living, x.deaths.released()))
 
 
+@mutant(rule=10, kills=f"{_KILLING}::test_all_hosts_of_a_process")
+def each_host_of_a_process_delivers_with_care_when_it_likes(m: Patch) -> None:
+    old = Care.__init__
+
+    def own_turn(self: Care, retrier: Any, _: asyncio.Lock) -> None:
+        old(self, retrier, asyncio.Lock())
+
+    m.patch(Care, "__init__", own_turn)
+
+
 @mutant(rule=10, kills=_KILLING)
 def care_has_no_end(m: Patch) -> None:
     m.patch(Care, "caught_up", nothing)

@@ -1,6 +1,7 @@
 """What begins together, and ends together."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -17,14 +18,20 @@ class Story:
         self.together = Together()
         self.running = dict[str, asyncio.Task[None]]()
         self.ended = list[str]()
+        self.asked = Counter[str]()
+        self.all_open = list[bool]()
 
     def job(self, name: str, end: Callable[[], object] = lambda: None) -> Job:
         """Return one that runs until it is asked to stop, and calls ``end`` then."""
         asked = asyncio.Event()
 
+        def ask() -> None:
+            self.asked[name] += 1
+            asked.set()
+
         async def run() -> None:
             self.running[name] = asyncio.current_task()  # type: ignore[assignment]
-            self.together.opened(name, asked.set)
+            self.all_open.append(self.together.opened(name, ask))
             assert get_contextvars() == ({"processor": name} if name else {})
             await asked.wait()
             end()
@@ -61,6 +68,15 @@ async def test_a_stop_ends_those_that_are_open_and_those_that_are_not() -> None:
     asyncio.get_running_loop().call_later(1, story.together.stop)
     await story.together.run({"a": story.job("a"), "away": story.away, "b": story.job("b")})
     assert sorted(story.ended) == ["a", "b"]
+    assert story.asked == {"a": 1, "b": 1}, "a second time would be to stop at once"
+    assert story.all_open == [False, False]
+
+
+async def test_the_last_that_opens_is_told_so() -> None:
+    story = Story()
+    asyncio.get_running_loop().call_later(1, story.together.stop)
+    await story.together.run({"a": story.job("a"), "b": story.job("b")})
+    assert story.all_open == [False, True]
 
 
 async def test_a_stop_before_any_is_open_is_a_cancellation() -> None:
