@@ -93,7 +93,8 @@ async def a_status_is_watched_while_ranges_split(cwd: Path, where: str) -> None:
         assert all(x["says"]["writing"] for x in now()["brokers"].values())
         await asyncio.to_thread(log, cwd, "split", where)
         await watching.reaches(lambda: now()["ranges"][-1]["open"] and len(now()["ranges"]) > 4)
-        await watching.stops(signal.SIGINT)
+        watching.process.send_signal(signal.SIGINT)
+        assert await watching.ends() == 128 + signal.SIGINT
     shown = await asyncio.to_thread(log, cwd, "status", where, "--all")
     assert shown.count("ended") == 4
 
