@@ -150,7 +150,7 @@ async def inspector_of(address: str) -> AsyncIterator[Inspector]:
 
 
 class LogInspector:
-    """Looks at the files of an event log, whoever writes it."""
+    """Looks at the files of an event log; another process may write it."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

@@ -245,12 +245,12 @@ class Coordinator:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
             f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
         )
-        robbed = how == "stolen"  # its owner lives
+        is_stolen = how == "stolen"  # its owner lives
         take = partial(
             Lease.taken_by,
             host=self._me,
             incarnation=self._incarnation,
-            deaths=lease.deaths if robbed else self._deaths_after(lease),
+            deaths=lease.deaths if is_stolen else self._deaths_after(lease),
         )
         owned = await acquire(
             self._container,

@@ -191,7 +191,7 @@ class Reader:
                 async with asyncio.timeout_at(until):
                     more = await self._read(position, most - len(changes))
             except (RangeEnded, FeedError, TimeoutError):
-                break  # whoever asks again is told again
+                break  # the next call is told again
             changes += more.changes
             position = more.position
             if not more.changes:

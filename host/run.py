@@ -99,8 +99,8 @@ async def _be_hosts(
             stack.enter_context(signals.end_of(sys.stdin))
         address = ""
         if settings.web.port != "off":
+            token_of(settings.web)  # what is wrong with it is said before anything is opened
             listening = stack.enter_context(listening_socket(settings.web))
-            token_of(settings.web)  # what is wrong with it is said at once
             address = url_of(listening)
             only = answers.get("")
             app = application(only) if only else application_of(of_process, answers)

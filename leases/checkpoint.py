@@ -1,7 +1,7 @@
-"""How far a range is done: what its owner writes, and whoever reads it next begins with.
+"""How far a range is done: what its owner writes, and the next owner begins with.
 
 A checkpoint is a position, and where changes behind it are done, what is not: ``high`` and the
-holes below it. Whoever resumes reads from ``position``, passes over what is at most ``high``
+holes below it. The next owner reads from ``position``, passes over what is at most ``high``
 and in no hole, and hands on the rest.
 
 Stores and hosts pass the value on. Only it knows what text a store keeps of it: the bare

@@ -78,7 +78,7 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Deaths(care=self.care, noted=self.noted)
 
     def released(self) -> "Deaths":
-        """Its owner ends in order. Whoever comes next goes on with care, where that is due."""
+        """Its owner ends in order. The next owner goes on with care, where that is due."""
         return replace(self, count=0, noted=None)
 
     def blames(self, sequence: int) -> bool:

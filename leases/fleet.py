@@ -125,8 +125,8 @@ class FleetRules:
     The expiration, and what hosts share, stand in the record of the fleet, so that a rolling
     deployment changes them without a stop. Until the old expiration has passed once, some hosts
     may not have seen the new one. So a host shows that it lives by the shorter of the two, and
-    takes others for dead by the longer: neither those that have adopted it nor the others are
-    robbed.
+    takes others for dead by the longer: neither those that have adopted it nor the others lose
+    leases.
     """
 
     def __init__(self, own: Timing, balance: str, clock: Clock) -> None:

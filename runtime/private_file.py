@@ -11,7 +11,7 @@ PRIVATE_FOLDER: Final = 0o700
 def make_private(path: Path | str) -> None:
     """Make an empty file for this user alone, if there is none.
 
-    A file that is there keeps its rights: whoever made it decided who reads it.
+    A file that is there keeps its rights: its maker decided who reads it.
     """
     flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
     os.close(os.open(path, flags, PRIVATE_FILE))

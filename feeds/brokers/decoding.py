@@ -1,7 +1,7 @@
 """Bytes that others wrote become values here, and nowhere else among brokers.
 
 ``msgspec`` says in two ways that bytes are no such value: a text that is no UTF-8 is none of
-its own errors. Whoever decodes by hand misses one of the two.
+its own errors. A caller that decodes by hand misses one of the two.
 """
 
 from typing import TypeVar

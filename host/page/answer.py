@@ -1,4 +1,4 @@
-"""One answer over HTTP, whoever sends it: aiohttp's server, or the ASGI server of a program."""
+"""One answer over HTTP, for aiohttp's server and for the ASGI server of a program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -170,7 +170,7 @@ class FrameWriter:
     def append(self, objects: Sequence[bytes]) -> None:
         """Write the next objects of the row, and return once they are durable.
 
-        Raise ``RowClosed`` if they may be among the frames or not: whoever closes the row
+        Raise ``RowClosed`` if they may be among the frames or not: the caller who closes it
         decides. After ``OSError`` they are not, and may be written again.
         """
         assert objects, "a commit of nothing"
