@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from changefeed.cli.app import app
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.log import EventLog
@@ -23,6 +21,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
+from tests.support.commands import changefeed
 from tests.support.processes import PATIENCE
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replaced_by
@@ -156,10 +155,8 @@ async def listed(letters: str) -> list[Any]:
 
 
 async def dead_letters(*arguments: str) -> str:
-    """Run the command in a thread: it has a loop of its own."""
-    command = ["dead-letters", *arguments]
-    ended = await asyncio.to_thread(lambda: CliRunner().invoke(app, command))
-    assert ended.exit_code == 0, ended.output
+    ended = await asyncio.to_thread(changefeed, "dead-letters", *arguments, cwd=Path.cwd())
+    assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
