@@ -5,10 +5,12 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -19,6 +21,10 @@ from changefeed.observers.http import CONTENT_TYPE, HttpObserver
 from changefeed.observers.registry import load_observer
 from changefeed.testing.observers import Delivered, RecordingContext, deliver
 from tests.support import make
+from tests.support.certificates import Authority
+from tests.support.commands import PLACES, a_log_of, running
+from tests.support.looking import until
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 FAR_AWAY = "Thu, 01 Jan 2026 00:00:00 +99999999999999999999"
@@ -204,6 +210,42 @@ async def test_nobody_waits_in_a_range_that_is_handed_over(endpoint: Endpoint) -
             HttpObserver, some(1), options={"url": endpoint.url}, context=context
         )
     assert isinstance(delivered.failure, ConnectionError)
+
+
+async def test_posts_go_through_the_proxy_of_the_environment(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", endpoint.url.partition("/changes")[0])
+    proxy, endpoint.url = endpoint, "http://away.example/changes"
+    assert (await post(endpoint, some(2))).done_up_to == 2
+    assert [x["host"] for x in proxy.headers] == ["away.example"]
+
+
+async def test_an_endpoint_shows_a_certificate_that_this_process_trusts(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("127.0.0.1"))
+    a_log_of(3, tmp_path)
+    app = web.Application()
+    app.router.add_post("/", endpoint.answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    async with server:
+        endpoint.url = str(server.make_url("/"))
+        refused = await post(endpoint, some(2))
+        assert isinstance(refused.failure, aiohttp.ClientConnectorCertificateError)
+        async with running(
+            "run",
+            "--observer=http",
+            f"--option=url={endpoint.url}",
+            *PLACES,
+            cwd=tmp_path,
+            env={"SSL_CERT_FILE": str(authority.certificate)},
+        ):
+            await until(lambda: sum(map(len, endpoint.sequences)) == 3, within=PATIENCE)
 
 
 async def test_an_answer_that_does_not_come_is_a_failure(endpoint: Endpoint) -> None:
