@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change, FeedRange, RangeId
 from changefeed.leases.lease import Incarnation, KeptCheckpoint, Lease, Member
+from changefeed.observers.dead_letters.letter import DeadLetter
 
+from .blame import KILLED, Blame
 from .progress import Lines, Progress, Violation
 
 _TWO_RENEWALS = 20.0  # after which a stamp may count
@@ -39,6 +41,7 @@ class Checker:
 
     def __init__(self, lines: Lines, *, strict: bool) -> None:
         self.progress = Progress(lines)
+        self.blame = Blame()
         self.violation: Violation | None = None
         """The first that was seen, whatever became of it."""
         self._strict = strict
@@ -97,6 +100,9 @@ class Checker:
         if strict:
             self.progress.check_not_stored(call, changes)
         self.progress.check_order(call, changes)
+        lease = self.leases.get(call.range_id)
+        if lease is not None and lease.epoch == call.epoch:
+            self.blame.began(call.process, call, changes, lease)
         self._active[call] += 1
 
     def ended(self, call: Call) -> None:
@@ -104,6 +110,7 @@ class Checker:
         self._active[call] -= 1
         if self._active[call] <= 0:
             del self._active[call]
+        self.blame.ended(call.process, call)
 
     def is_under_way(self, call: Call) -> bool:
         return bool(self._active[call])
@@ -112,6 +119,7 @@ class Checker:
         """A process was killed, and its calls with it."""
         for call in [x for x in self._active if x.process == process]:
             del self._active[call]
+        self.blame.died(process)
 
     def clock_jumped_beyond_limits(self) -> None:
         """Stamps say nothing any more: an owner that shows no sign of life for two renewals
@@ -147,10 +155,13 @@ class Checker:
         self._being_read.pop(range_id, None)
         self._read_to_end.add(range_id)
 
-    def put_aside(self, change: Change) -> None:
+    def put_aside(self, letter: DeadLetter) -> None:
         """A change was put to the dead letters."""
         self.events += 1
-        self.progress.done(change)
+        self.progress.done(letter.change)
+        found = self.leases.get(letter.change.range_id)
+        of_whole = found is not None and found.epoch == letter.epoch and not found.ended
+        self.blame.put_aside(letter, of_whole=of_whole)
 
     def stored(
         self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint, writer: str
@@ -161,8 +172,10 @@ class Checker:
             assert before is None or isinstance(before, Lease)
             if before is None:
                 self._may_have_been_deleted(after)
+            self._see_deaths(before, after, writer)
             self._lease_stored(before, after, writer)
         else:
+            self.blame.begins_anew(after.range_id)
             self._claim_stored(after, writer)
         if writer == OPERATOR or writer in self.neighbours:
             self._taken_by_hand(before, after)
@@ -272,6 +285,22 @@ class Checker:
             self._stays_ended(before, after, writer)
         if before.owner is not None and before.owner != after.owner:
             self._given_up(before, writer)
+
+    def _see_deaths(self, before: Lease | None, after: Lease, writer: str) -> None:
+        """Tell an owner that died from one that ended in order. Those of ours have the names of
+        their processes.
+        """
+        if before is None or writer == OPERATOR or writer in self.neighbours or after.ended:
+            self.blame.begins_anew(after.range_id)
+            return
+        if KILLED in (after.paused or "") and before.paused is None:
+            self.blame.paused(after)
+        owner, other = before.incarnation, before.incarnation != after.incarnation
+        moved = before.position != after.position is not None
+        if moved or (other and writer == owner):
+            self.blame.begins_anew(after.range_id)
+        elif other and owner is not None:
+            self.blame.taken_from_the_dead(before)
 
     def _see_signs_of_life(self, before: Lease | None, after: Lease) -> None:
         if before is not None and before.sign_of_life == after.sign_of_life:

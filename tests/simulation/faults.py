@@ -82,7 +82,7 @@ class Faults:
             world.tell(f"the clock of {process.id} stood still meanwhile")
             world.asleep[process.id] += seconds
             world.checker.suspended(process.id)
-        if process.alive:
+        if not process.killed.is_set():
             world.tell(f"thaw {process.id}")
             world.checker.woke(nap, seconds, world.open_ranges)
             world.loop.thaw(process.id)

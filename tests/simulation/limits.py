@@ -23,6 +23,7 @@ from .progress import Violation
 from .sqlite_file import SqliteStores
 
 if TYPE_CHECKING:
+    from .process import Process
     from .world import World
 
 _LOOK = 5.0
@@ -45,6 +46,11 @@ class UnreadWatch:
         self._able: dict[str, float] = {}
         self._losses: list[float] = []
         self._joins: list[float] = []
+
+    def lost(self, process_id: str, now: float) -> None:
+        """A host has died that was able. One that is known is missed at the next look."""
+        if process_id not in self._able:
+            self._losses.append(now)
 
     def look(
         self,
@@ -77,11 +83,18 @@ class UnreadWatch:
 
 
 def too_many_calls(
-    calls: Mapping[str, int], *, seconds: float, ranges: int, hosts: int, observed: int
+    calls: Mapping[str, int],
+    *,
+    seconds: float,
+    ranges: int,
+    hosts: int,
+    observed: int,
+    careful: int = 0,
 ) -> list[str]:
     """Say which calls one process made too often in its life, by their names.
 
     ``observed`` is how often it called observers; each call may lead to one checkpoint.
+    ``careful`` of these were noted in the lease before, and written there afterwards.
     """
     looks = seconds / _HANDOFF_POLL + 20
     each = ranges * (seconds / _MIN_RETRY + 10)
@@ -94,7 +107,7 @@ def too_many_calls(
         ("put_member",): looks,
         ("remove_member",): hosts * looks,  # a replica that lags shows the dead again
         ("ranges",): seconds + 10 + 2 * ranges,  # twice at the end of one, for its parts
-        ("replace", "patch"): each + looks,
+        ("replace", "patch"): each + looks + 3 * careful,
         ("acquire",): each,
         ("create", "delete"): each + looks,  # with member records
         ("checkpoint", "write", "patch_whole"): observed + 2 * each,
@@ -119,6 +132,10 @@ class Limits:
         now = self._world.loop.time()
         first, _ = self._lives.get(process_id, (now, now))
         self._lives[process_id] = (first, now)
+
+    def died(self, process: "Process") -> None:
+        if _takes_leases(process.host.health):
+            self._watch.lost(process.id, self._world.loop.time())
 
     async def watch(self) -> None:
         """Look at the leases now and then, until one is without a reader for too long."""
@@ -175,6 +192,7 @@ class Limits:
                 ranges=ranges,
                 hosts=len(world.starts),
                 observed=world.checker.calls[process_id],
+                careful=world.checker.blame.calls[process_id],
             )
             if found:
                 raise Violation(f"{process_id} called {'; '.join(found)}")

@@ -4,7 +4,7 @@ They tell the checker all they do. What is a failure of theirs must never be one
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -80,7 +80,8 @@ class Stubborn:
 class Moods:
     """How observers are, as probabilities for one call. Times are in seconds.
 
-    ``late`` is the longest that an acknowledgement may take.
+    ``late`` is the longest that an acknowledgement may take. ``kill`` has the numbers of the
+    changes that end the process. ``outage`` is raised at every call, where there is one.
     """
 
     pace: float
@@ -91,12 +92,14 @@ class Moods:
     late: float = 0.0
     poison: bool = False
     stubborn: Stubborn | None = None
+    outage: Callable[[], BaseException] | None = None
+    kill: Collection[int] = ()
     errors: Sequence[Callable[[], BaseException]] = ERRORS[:1]
 
     def calm(self) -> None:
         self.raises = self.hangs = self.blocks = self.late = 0.0
         self.poison = False
-        self.stubborn = None
+        self.stubborn = self.outage = None
 
 
 class CheckedLetters(MemoryDeadLetters):
@@ -113,12 +116,13 @@ class CheckedLetters(MemoryDeadLetters):
             self._checker.hit(Probe.LETTER_REFUSED)
             raise OSError("the disk is full")
         await super().put(letter)
-        self._checker.put_aside(letter.change)
+        self._checker.put_aside(letter)
 
 
 class SimulatedObserver:
     """One observer of ``process``. ``check`` keeps the first violation that a claim raises;
-    ``block`` lets nothing of the process run for some seconds.
+    ``block`` lets nothing of the process run for some seconds; ``die`` ends it, as the change
+    of that number kills.
     """
 
     def __init__(
@@ -130,6 +134,7 @@ class SimulatedObserver:
         *,
         check: Callable[[Callable[[], None]], None],
         block: Callable[[float], None],
+        die: Callable[[int], None],
     ) -> None:
         self._process = process
         self._moods = moods
@@ -137,6 +142,7 @@ class SimulatedObserver:
         self._random = random
         self._check = check
         self._block = block
+        self._die = die
         self._closed = False
 
     async def open(self, context: Context) -> None:
@@ -156,12 +162,28 @@ class SimulatedObserver:
                 await self._hang(chance() * 120)
             if moods.blocks and chance() < moods.blocks:
                 self._block(chance() * 45)
+            await self._be_killed(call, changes)
             self._fail(call.range_id, changes)
             self._check(lambda: self._checker.finished(call.range_id, changes))
+        except BaseException:
+            self._checker.blame.failed(changes)
+            raise
         finally:
             self._checker.ended(call)
         if moods.manual:
             await self._acknowledge(context, list(changes))
+
+    async def _be_killed(self, call: Call, changes: Sequence[Change]) -> None:
+        """Do what comes before a change that kills, and end with the process."""
+        numbers = [int(x.body) for x in changes] if self._moods.kill else []
+        at = next((n for n, x in enumerate(numbers) if x in self._moods.kill), None)
+        if at is None:
+            return
+        checker, killer = self._checker, changes[at]
+        self._check(lambda: checker.finished(call.range_id, changes[:at]))
+        self._check(lambda: checker.blame.killed(call.process, call.range_id, killer))
+        self._die(numbers[at])
+        await asyncio.Event().wait()
 
     async def _hang(self, seconds: float) -> None:
         try:
@@ -180,6 +202,8 @@ class SimulatedObserver:
         moods = self._moods
         if self._random.random() < moods.raises:
             raise self._error()
+        if moods.outage is not None:
+            raise moods.outage()
         if moods.stubborn is not None and moods.stubborn.strikes(range_id, changes):
             raise moods.stubborn.error()
         if moods.poison and any(int(x.body) % _POISON == 0 for x in changes):

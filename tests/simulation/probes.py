@@ -47,6 +47,15 @@ class Probe(StrEnum):
     HANDED_OVER_HOLES = "a lease with holes in its checkpoint changed hands"
     HOLE_MET_SPLIT = "a hole met a split"
 
+    # what kills, and what fails
+    KILLER_ASIDE = "a change that kills its process was put aside"
+    KILLER_PAUSED = "a range was paused at a change that kills its process"
+    STORM_OF_KILLS = "a fleet was killed three times in a row, with a change noted"
+    SUSPECT_CLEARED = "a change that its owners died with killed nobody"
+    NOTE_MET_STEAL = "a lease was asked for while a change was noted"
+    CARE_ENDED = "the care for a range ended"
+    OUTAGE = "an outage counted once"
+
     # ranges come and go
     CHILD_WAITED = "a child waited for another range that held its keys"
     MERGED = "a range began that goes on from two"

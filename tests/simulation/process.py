@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from changefeed.host.host import Host
 
@@ -19,7 +19,7 @@ class Process:
     task: asyncio.Task[None]
     context: contextvars.Context
     clock: Clock
-    alive: bool = True
+    killed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def id(self) -> str:

@@ -6,9 +6,12 @@ from enum import Enum, auto
 from typing import Literal
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import KeptCheckpoint, Lease
+from changefeed.observers.dead_letters.letter import DeadLetter
 
+from .blame import KILLED
 from .checkers import OPERATOR, Call, Checker
 from .probes import Probe, Probes
 from .progress import Lines
@@ -93,12 +96,24 @@ class Scout(Checker):
             self.hit(Probe.HANDED_OVER_HOLES, where=has_holes)
             self._with_holes.discard(after.range_id)
 
+    def _of_care(self, before: Lease, after: Lease) -> None:
+        if before.deaths == NO_DEATHS:
+            return
+        same, suspect = before.epoch == after.epoch, before.deaths.suspect
+        self.hit(Probe.CARE_ENDED, where=same and before.deaths.care > after.deaths.care == 0)
+        asked = before.next_owner is None and after.next_owner is not None
+        self.hit(Probe.NOTE_MET_STEAL, where=asked and before.deaths.noted is not None)
+        cleared = same and suspect is not None and after.deaths.suspect is None
+        kills = self.blame.kills(after.range_id, suspect)
+        self.hit(Probe.SUSPECT_CLEARED, where=cleared and not kills)
+
     def _of_lease(self, before: Lease, after: Lease, writer: str) -> None:
         if before.next_owner is None and after.next_owner is not None:
             self.on_request(after)
         for probe in (*requests(before, after, writer), *pauses(before, after, writer)):
             self.hit(probe)
         self._of_holes(before, after)
+        self._of_care(before, after)
         claim = self._call(writer, before)
         self.hit(Probe.CLAIM_WITHOUT_ANSWER, where=claim in self._claims)
         self._claims.discard(claim)
@@ -183,9 +198,11 @@ class Scout(Checker):
         super().finished(range_id, changes)
         self.hit(Probe.REPEATED, where=self.duplicates > known)
 
-    def put_aside(self, change: Change) -> None:
-        self.hit(Probe.PUT_ASIDE)
-        super().put_aside(change)
+    def put_aside(self, letter: DeadLetter) -> None:
+        killed = letter.failure.kind == "Killed"
+        self.hit(Probe.KILLER_ASIDE if killed else Probe.PUT_ASIDE)
+        with self.keeping():
+            super().put_aside(letter)
 
     def died(self, process: str) -> None:
         name = process.partition("/")[0]
@@ -313,6 +330,8 @@ def pauses(before: Lease, after: Lease, writer: str) -> Iterator[Probe]:
             yield Probe.PAUSED_BY_HOST
             if "the observer failed on" in after.paused:
                 yield Probe.STOPPED_RANGE
+            if KILLED in after.paused:
+                yield Probe.KILLER_PAUSED
     elif before.paused is not None:
         yield Probe.RESUMED
 

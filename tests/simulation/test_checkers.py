@@ -97,7 +97,9 @@ def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
 
 def test_a_change_that_was_put_aside_is_done_and_one_that_was_not_is_missed() -> None:
     checker, taken, found = watched(2)
-    checker.put_aside(found[0])
+    checker.blame.attempts = 1
+    checker.blame.failed(found[:1])
+    checker.put_aside(make.letter(found[0]))
     checker.stored(taken, taken.advanced_to(Position("1")), "a/1")
     assert checker.undelivered() == [2]
     with pytest.raises(Violation, match="passed over change 2"):

@@ -15,6 +15,7 @@ from changefeed.feeds.feed import RangeId
 
 from .network import LATENCY
 from .observers import ERRORS, HARD_ERRORS, Stubborn
+from .probes import Probe
 from .progress import Violation
 from .refusals import KINDS, Refusals
 
@@ -35,7 +36,7 @@ class Troubles:
     def __init__(self, seed: int, *, troubled: bool, wild: bool, graceful: bool) -> None:
         self._random = random = Random(f"troubles {seed}")
         self._wild = wild
-        rough = troubled and not graceful
+        self.rough = rough = troubled and not graceful
         self.stale_reads = _STALE if rough and wild and random.random() < 0.6 else 0.0
         """How many of the reads of single records are answered from a replica that lags."""
         far = troubled and random.random() < 0.3
@@ -60,6 +61,8 @@ class Troubles:
             (self.stubborn_observer, 0.5),
             (self.lagging_members, 0.4),
             (self.refusal, 0.3),
+            (self.outage, 0.3),
+            (self.kill_all, 0.3),
         ]
         return [x for x, share in happen if self._random.random() < share]
 
@@ -67,6 +70,11 @@ class Troubles:
     def refuses(self) -> bool:
         """Whether the feed will refuse a range."""
         return self.refusal in self._chosen
+
+    @property
+    def kills_all(self) -> bool:
+        """Whether the fleet will be killed as a whole."""
+        return self.kill_all in self._chosen
 
     def comes_late(self, name: str) -> float | None:
         """Return how much later a request arrives that got stuck; ``None`` for never."""
@@ -101,6 +109,20 @@ class Troubles:
         world.tell(f"observers: {world.moods.stubborn}")
         await asyncio.sleep(random.uniform(10, 60))
         world.moods.stubborn = None
+
+    async def outage(self, world: "World") -> None:
+        """Let all observers fail on everything for a while."""
+        errors = [*ERRORS, *HARD_ERRORS] if self._wild else ERRORS[:1]
+        world.moods.outage = self._random.choice([x for x in errors if x is not MemoryError])
+        world.tell(f"observers: {world.moods.outage} whatever they get")
+        world.checker.blame.outage_began()
+        await asyncio.sleep(self._random.choice([10.0, 60.0, 120.0]))
+        world.moods.outage = None
+        world.checker.hit(Probe.OUTAGE, where=world.checker.blame.outage_ended())
+
+    async def kill_all(self, world: "World") -> None:
+        """Kill the whole fleet, several times in a row."""
+        await world.killers.kill_all()
 
     async def lagging_members(self, world: "World") -> None:
         """Let one host see records of members as they are now, for a while."""

@@ -13,7 +13,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.host import Host
 from changefeed.host.membership import NameTaken
-from changefeed.host.settings import LeaseSettings
+from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
@@ -26,6 +26,7 @@ from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
 from .faults import Faults
+from .killers import Killers
 from .limits import Limits
 from .loads import Loads
 from .loop import HOST, FreezingLoop
@@ -90,7 +91,10 @@ class World:
         self.troubles = Troubles(seed, troubled=troubled, wild=wild, graceful=self.graceful)
         manual = random.random() < 0.25 or self.troubles.acknowledges
         pace = random.choice([0.0, 0.005, 0.05])
-        self.moods = Moods(pace=pace, manual=manual, late=self.troubles.late)
+        self.killers = Killers(self, rough=self.troubles.rough and not mixed)
+        self.moods = Moods(
+            pace=pace, manual=manual, late=self.troubles.late, kill=self.killers.numbers
+        )
         self.classic = not self.graceful and random.random() < 0.1
         large = wild and random.random() < 0.025
         self._most_hosts = _MANY_HOSTS if large else _HOSTS
@@ -116,7 +120,8 @@ class World:
         """How often each process has called what."""
         self._written = 0
         self.down: set[str] = set()
-        self.stopping: set[str] = set()
+        self.stopping: dict[str, Process] = {}
+        self._begun = set[asyncio.Task[None]]()
         self._faults = Faults(self)
         self.operators = Operators(self)
         self._aims = Aims(self, aimed=aimed and not self.graceful)
@@ -155,6 +160,12 @@ class World:
             retry = {"max_delay": 0.001, "attempts": 3 if self.wild else 10}
             again = {"retry": retry, "on_failure": "retry", "concurrency": 4}
             self._parts["observer"] |= again
+        elif self.killers.are_to_come:
+            self._parts["observer"]["on_failure"] = self.killers.on_failure
+        if self.killers.are_to_come or self.troubles.kills_all:
+            self._parts["observer"]["max_unacknowledged"] = self.killers.most_unacknowledged
+        if self.puts_aside:
+            self.checker.blame.attempts = self._settings("any").observer.retry.attempts
         if self.splits:
             aside = Random(f"parallelism {self.seed}")
             self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
@@ -163,9 +174,12 @@ class World:
             aside = Random(f"split hot {self.seed}")
             self.loads.splits = aside.random() < _SPLIT_HOT
 
+    def _settings(self, name: str) -> Settings:
+        return make.settings(name, self._parts)
+
     @property
     def lease_settings(self) -> LeaseSettings:
-        return make.settings("operator", self._parts).leases
+        return self._settings("operator").leases
 
     @property
     def puts_aside(self) -> bool:
@@ -251,6 +265,7 @@ class World:
                 self.random,
                 check=self.check,
                 block=partial(self._faults.block, process_id),
+                die=partial(self.killers.strike, process_id),
             ),
             own.observer,
             HostEvents(HostName(name)),
@@ -264,6 +279,7 @@ class World:
             feed=self.feed_of(process_id),
             container=container,
             make_observer=make_observer,
+            start=self.killers.start_of(name, process_id),
             random=Random(self.random.random()),
             clock=elapsed,
             wall=wall,
@@ -316,33 +332,61 @@ class World:
             self._note_end(task)
             return
         self.tell(f"kill {process_id}")
-        self.loop.freeze(process_id)
-        self.checker.died(process_id)
+        self._bury(process_id)
 
-    def freeze(self, process: Process) -> Coroutine[Any, Any, None]:
-        return self._faults.freeze_one(process)
+    def freeze(
+        self, process: Process, seconds: float | None = None
+    ) -> Coroutine[Any, Any, None]:
+        return self._faults.freeze_one(process, seconds)
 
     def lose_checkpoint(self) -> Coroutine[Any, Any, None]:
         return self._faults.lose_checkpoint()
 
     def kill(self, process: Process) -> None:
-        if self.processes.get(process.name) is not process:
-            return
-        self.tell(f"kill {process.id}")
-        process.alive = False
-        self.loop.freeze(process.id)
-        self.checker.died(process.id)
-        del self.processes[process.name]
+        if self.processes.get(process.name) is process:
+            self.tell(f"kill {process.id}")
+            self._end(process, "SIGKILL")
+
+    def strike(self, process_id: str, by: str) -> Process | None:
+        """End a process that a change kills, also one that is about to stop; return it if it is
+        to be started again.
+        """
+        self.tell(f"{by} kills {process_id}")
+        running = [*self.processes.values(), *self.stopping.values()]
+        found = next((x for x in running if x.id == process_id), None)
+        if found is not None:
+            self._end(found, "SIGSEGV")
+            return None if found.name in self.stopping else found
+        self._bury(process_id)  # it was started beside another
+        return None
+
+    def _end(self, process: Process, how: str) -> None:
+        process.killed.set()
+        self._limits.died(process)
+        self.killers.ended(process, how)
+        self._bury(process.id)
+        if self.processes.get(process.name) is process:
+            del self.processes[process.name]
+
+    def _bury(self, process_id: str) -> None:
+        self.loop.freeze(process_id)
+        self.checker.died(process_id)
+
+    def begin(self, event: Coroutine[Any, Any, None]) -> None:
+        """Let something happen by itself, in nobody's context."""
+        task = self.loop.create_task(event, context=contextvars.Context())
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
 
     async def stop(self, process: Process) -> None:
         if self.processes.get(process.name) is not process:
             return  # something else has ended it meanwhile
         self.tell(f"stop {process.id}")
         del self.processes[process.name]
-        self.stopping.add(process.name)
+        self.stopping[process.name] = process
         process.context.run(process.host.stop)
         await self._end_of(process)
-        self.stopping.discard(process.name)
+        del self.stopping[process.name]
         if self.graceful:
             await self._check_left(process)
 
@@ -354,8 +398,11 @@ class World:
             raise Violation(f"{process.id} has stopped, and its name is on {left}")
 
     async def _end_of(self, process: Process) -> None:
-        await asyncio.wait([process.task])
-        self._note_end(process.task)
+        killed = self.loop.create_task(process.killed.wait(), context=contextvars.Context())
+        await asyncio.wait([process.task, killed], return_when=asyncio.FIRST_COMPLETED)
+        killed.cancel()
+        if process.task.done():
+            self._note_end(process.task)
 
     def _note_end(self, task: "asyncio.Task[None]") -> None:
         try:
@@ -375,10 +422,15 @@ class World:
                 self._written += 1
                 self.source.append(key, self._written)
                 self.checker.appended(key, self._written)
+                self.killers.appended(self._written)
             await asyncio.sleep(self.random.uniform(0.2, 4.0))
 
     def some_key(self, random: Random) -> str:
         return f"k{random.randrange(_KEYS)}"
+
+    def some_host(self, random: Random) -> str:
+        """Return the name of a host, which may run or not."""
+        return f"h{random.randrange(self._most_hosts)}"
 
     def somebody(self) -> Process | None:
         return self.somebody_of(self.random)
@@ -423,7 +475,7 @@ class World:
         await self.random.choice(gentle if self.graceful else gentle + rough)()
 
     async def join_or_leave(self) -> None:
-        name = f"h{self.random.randrange(self._most_hosts)}"
+        name = self.some_host(self.random)
         process = self.processes.get(name)
         if process is None:
             self.start(name)
@@ -507,12 +559,20 @@ class World:
         self.moods.calm()
         self.loads.calm()
         self.troubles.calm()
+        await self.killers.end()
         ending = asyncio.create_task(self.troubles.end(self))
         await self._ending.settle_down()
         await ending
 
     async def start_what_ended(self) -> None:
-        """Start anew what was refused or gave up, as whoever supervises it would."""
+        """Start anew what was refused or gave up, as whoever supervises it would, and resume
+        what stopped for a person to look at.
+        """
+        await self.start_again()
+        if self.wild or self.killers.numbers:
+            await self.operators.resume_all()
+
+    async def start_again(self) -> None:
         if not self.processes:
             self.start("h0")
         for process in [*self.processes.values()]:
@@ -520,8 +580,6 @@ class World:
                 self.processes.pop(process.name)
                 await self._end_of(process)
                 self.start(process.name)
-        if self.wild:
-            await self.operators.resume_all()
 
     def raise_violation(self) -> None:
         if self.checker.violation is not None:
