@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -15,10 +15,14 @@ from changefeed.feeds.feed import Change
 from changefeed.host import coordinator, decide, reader, retries
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.care import Care
+from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.delivery import Delivery
+from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
+from changefeed.host.retries import Retrier
 from changefeed.host.worker import Worker
+from changefeed.leases import deaths
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
@@ -135,6 +139,35 @@ def each_host_of_a_process_delivers_with_care_when_it_likes(m: Patch) -> None:
         old(self, retrier, asyncio.Lock())
 
     m.patch(Care, "__init__", own_turn)
+
+
+@mutant(rule=10, kills="unit/leases/test_deaths.py::test_a_steal")
+def a_steal_clears_a_suspect(m: Patch) -> None:
+    m.patch(Deaths, "taken", lambda self: self.returned(0))
+
+
+@mutant(rule=10, kills="unit/leases/test_deaths.py::test_what_kills")
+def three_dead_owners_are_enough_to_blame_a_change(m: Patch) -> None:
+    m.patch(deaths, "BLAMED_AFTER", 3)
+
+
+@mutant(rule=10, kills=_KILLING)
+def two_changes_are_delivered_with_care_at_once(m: Patch) -> None:
+    old = Care.__init__
+
+    def init(self: Care, retrier: Retrier, _: asyncio.Lock) -> None:
+        old(self, retrier, cast("asyncio.Lock", asyncio.Semaphore(2)))
+
+    m.patch(Care, "__init__", init)
+
+
+@mutant(rule=10, kills=_KILLING)
+def what_was_delivered_with_care_is_not_stored_before_the_next(m: Patch) -> None:
+    async def settle(self: Care, owned: OwnedLease, _: Checkpointer) -> None:
+        owned.deaths = owned.deaths.returned(1)
+        await self._tell(owned)
+
+    m.patch(Care, "_settle", settle)
 
 
 @mutant(rule=10, kills=_KILLING)

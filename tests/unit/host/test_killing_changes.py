@@ -21,7 +21,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.shared import Process
 from changefeed.host.wiring import guest_host
-from changefeed.leases.deaths import NO_DEATHS
+from changefeed.leases.deaths import CARE_FROM, NO_DEATHS
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
@@ -37,6 +37,7 @@ class Killer:
 
     fleet: Fleet
     deaths: Counter[RangeId]
+    came: Counter[str]
 
     async def open(self, context: Context) -> None:
         """Have nothing to open."""
@@ -47,6 +48,7 @@ class Killer:
                 Killer.deaths[change.range_id] += 1
                 asyncio.get_running_loop().create_task(restart(Killer.fleet, context.host))
                 await asyncio.Event().wait()
+            Killer.came[change.key] += 1
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         """Have nothing to close."""
@@ -127,9 +129,9 @@ async def restart(fleet: Fleet, name: str) -> None:
 async def test_a_change_that_kills_is_put_aside_with_the_reason_and_all_else_is_done(
     hosts: str,
 ) -> None:
-    settings: dict[str, Any] = {"observer": {"on_failure": "dead-letter"}}
+    settings: dict[str, Any] = {"observer": {"on_failure": "dead-letter", "checkpoint": 60}}
     async with Fleet(MemoryFeed(6), observer=Killer, settings=settings) as fleet:
-        Killer.fleet, Killer.deaths = fleet, Counter()
+        Killer.fleet, Killer.deaths, Killer.came = fleet, Counter(), Counter()
         for name in hosts:
             fleet.start(name)
         await fleet.balanced()
@@ -141,6 +143,7 @@ async def test_a_change_that_kills_is_put_aside_with_the_reason_and_all_else_is_
         assert letter.failure.text == "killed its process 4 times (SIGSEGV)"
         assert len(fleet.log.times) == 119
         assert max(Killer.deaths.values()) <= LIMIT
+        assert max(Killer.came.values()) <= CARE_FROM + 1, "with care, each is stored at once"
         fleet.append(KEY + "-later")
         await fleet.caught_up()
         leases = await fleet.container.list()
@@ -231,7 +234,7 @@ async def test_a_change_that_is_blamed_is_not_noted_again_so_other_calls_can_not
 
 async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() -> None:
     async with Fleet(MemoryFeed(2), observer=Killer) as fleet:
-        Killer.fleet, Killer.deaths = fleet, Counter()
+        Killer.fleet, Killer.deaths, Killer.came = fleet, Counter(), Counter()
         fleet.start("a")
         await fleet.balanced()
         for key in ("x", KEY, "y"):
