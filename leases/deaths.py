@@ -10,9 +10,9 @@ aside.
 Kills from outside put nothing aside, as long as there are no more than three in a row: it takes
 one more. What kills is aside after six deaths: two without care, and four with it.
 
-Limits: a process of another kind is not counted, and forgets what was. Other ranges of the
-process go on beside one under care, so they may leave a suspect that is innocent; but its
-count is over with the progress of its range.
+Limits: no death of a process of another kind counts, nor that of an owner that is robbed at
+once (``max_handoff_time`` of 0). Other ranges go on beside one under care, and may leave a
+suspect that is innocent; but its count is over with the progress of its range.
 """
 
 from typing import Final

@@ -35,7 +35,7 @@ class Blame:
         self._killers = set[int]()
         self._places = set[tuple[RangeId, int]]()  # of them, by sequence
         self._in_a_row: dict[RangeId, Counter[int]] = defaultdict(Counter)
-        self._ended_by = dict[str, RangeId]()
+        self._ended_by = dict[str, tuple[RangeId, int]]()
         self._innocent: dict[RangeId, Counter[int]] = defaultdict(Counter)
         self._careful = dict[str, object]()
         self.calls: Counter[str] = Counter()
@@ -80,7 +80,7 @@ class Blame:
     def killed(self, process: str, range_id: RangeId, change: Change) -> None:
         """A process is about to die of this change."""
         number = int(change.body)
-        self._ended_by[process] = range_id
+        self._ended_by[process] = range_id, number
         self._killers.add(number)
         self._places.add((range_id, change.sequence))
         self._in_a_row[range_id][number] += 1
@@ -92,9 +92,13 @@ class Blame:
         self._in_a_row.pop(range_id, None)
         self._innocent.pop(range_id, None)
 
-    def taken_from_the_dead(self, lease: Lease) -> None:
-        """The owner that this lease has did not give it up, and loses it."""
-        if self._ended_by.get(str(lease.incarnation)) == lease.range_id:
+    def taken_from_the_dead(self, lease: Lease, *, too_early_to_know: bool) -> None:
+        """The owner that this lease has did not give it up, and loses it. Where that is too
+        early to know that it is dead, its death does not count.
+        """
+        died_in, number = self._ended_by.get(str(lease.incarnation), (None, 0))
+        if died_in == lease.range_id:
+            self._in_a_row[died_in] -= Counter({number: int(too_early_to_know)})
             return
         self._in_a_row.pop(lease.range_id, None)  # the change may not have been read
         if lease.deaths.noted is not None:
@@ -121,7 +125,8 @@ class Blame:
                 f"may put one aside"
             )
         who = change.range_id, letter.host, letter.epoch
-        if self._before_outage is not None and of_whole:
+        before = self._before_outage
+        if before is not None and of_whole and before[number] < self.attempts:
             first = self._aside_in_outage.setdefault(who, number)
             if first != number:
                 raise Violation(f"{number} was put aside in an outage, as {first} was: {who}")

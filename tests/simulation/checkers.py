@@ -300,7 +300,9 @@ class Checker:
         if moved or (other and writer == owner):
             self.blame.begins_anew(after.range_id)
         elif other and owner is not None:
-            self.blame.taken_from_the_dead(before)
+            seen = self.owner_was_alive(before.range_id, since=self.now() - _TWO_RENEWALS)
+            stolen = after.owner != before.owner and not self._strict and seen
+            self.blame.taken_from_the_dead(before, too_early_to_know=stolen)
 
     def _see_signs_of_life(self, before: Lease | None, after: Lease) -> None:
         if before is not None and before.sign_of_life == after.sign_of_life:

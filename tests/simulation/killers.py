@@ -123,7 +123,10 @@ class Killers:
             await world.operators.resume(sorted(x.range_id for x in killed))
 
     def _at_large(self) -> set[int]:
+        """Return those that some host may read: not what waits in a range that is paused, or
+        goes on from one.
+        """
         world = self._world
-        paused = [x.range for x in world.checker.leases.values() if x.paused and not x.ended]
-        waiting = {y for x in paused for y in world.source.between(x, 0, 1 << 62)}
-        return self.numbers - world.checker.blame.aside - waiting
+        read = [x.range for x in world.checker.leases.values() if not (x.paused or x.ended)]
+        met = {y for x in read for y in world.source.between(x, 0, 1 << 62)}
+        return (self.numbers & met) - world.checker.blame.aside

@@ -58,11 +58,23 @@ def test_a_change_kills_six_times_in_a_row_and_no_more() -> None:
         blame.killed("a/9", make.feed_range("r1").id, change(3))
 
 
+def test_who_steals_at_once_from_a_dead_owner_cannot_count_its_death() -> None:
+    blame, found = Blame(), make.feed_range("r1").id
+    for n in range(7):
+        owner = Incarnation(f"a/{n}")
+        blame.killed(owner, found, change(3))
+        taken = make.lease("r1").taken_by(HostName("a"), owner)
+        blame.taken_from_the_dead(taken, too_early_to_know=n == 0)
+    with pytest.raises(Violation, match="more than 6"):
+        blame.killed("a/9", found, change(3))
+
+
 @pytest.mark.parametrize("died", [3, 4])
 def test_what_kills_nobody_is_blamed_only_for_four_owners_that_died_with_it(died: int) -> None:
     blame = Blame()
     for _ in range(died):
-        blame.taken_from_the_dead(replace(lease(), deaths=CARE.noting(3)))
+        noted = replace(lease(), deaths=CARE.noting(3))
+        blame.taken_from_the_dead(noted, too_early_to_know=False)
     if died == 4:
         blame.put_aside(killed(3), of_whole=True)
         return

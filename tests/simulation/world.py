@@ -157,7 +157,7 @@ class World:
     def _choose_more_settings(self) -> None:
         """Choose without a draw of the world's own: seeds keep their stories."""
         if self.troubles.reopens_at_once:
-            retry = {"max_delay": 0.001, "attempts": 3 if self.wild else 10}
+            retry = {"max_delay": 0.1, "attempts": 3 if self.wild else 10}
             again = {"retry": retry, "on_failure": "retry", "concurrency": 4}
             self._parts["observer"] |= again
         elif self.killers.are_to_come:
