@@ -53,7 +53,7 @@ class Care:
                 blamed = deaths.blames(change.sequence)
                 if deaths.care and not blamed:  # others may have used up the care
                     owned.deaths = deaths.noting(change.sequence)
-                    await self._tell(owned)
+                await self._tell(owned)  # also that a call before is over
                 yield Blame(deaths.with_suspect, deaths.reason) if blamed else None
             except (AttemptFailed, asyncio.CancelledError) as error:
                 owned.deaths = owned.deaths.returned(0)  # the call is over, and was survived

@@ -232,7 +232,7 @@ class Delivery:
                 return CloseReason.RANGE_ENDED
             else:
                 await self._read_on()
-            self._keys.one_by_one = self._owned.deaths.care > 0
+            self._keys.one_by_one = self._owned.care > 0
             if await observers.give() or observers.worn_out is not None:
                 continue
             if not observers.are_busy and (reason := self._reason_to_end()) is not None:
@@ -287,7 +287,7 @@ class Delivery:
             changes, _ = self._unread
             if changes:
                 # As much as there would be without what waits: crumbs would cost more calls.
-                most = 1 if self._owned.deaths.care > 0 else self._room - self._keys.held
+                most = 1 if self._owned.care else self._room - self._keys.held
                 wanted = min(len(changes), max(1, most))
                 held = self._progress.unacknowledged + self._progress.uncovered
                 if wanted > self._room - held:
@@ -357,7 +357,7 @@ class Delivery:
         self, call: str, changes: Sequence[Change]
     ) -> AsyncIterator[Blame | None]:
         """Bound a call of an observer by the deadline of the drain, and count it."""
-        careful = call == "process" and self._owned.deaths.care > 0
+        careful = call == "process" and self._owned.care > 0
         how = self._owned, self._drain, self._checkpoints
         alone = self._shared.care.alone(changes[0], *how) if careful else nullcontext()
         async with alone as blamed, self._counted(call, changes):

@@ -71,8 +71,8 @@ class OwnedLease:
         self._lease = lease.without_position()
         self.stored: Checkpoint = lease.checkpoint
         """The last checkpoint known to be stored."""
-        self.deaths = lease.deaths
-        """How its owners ended, and what this one delivers with care: in each of its writes."""
+        self.deaths, self.care = lease.deaths, lease.deaths.care
+        """How its owners ended: in each of its writes. ``care`` is how much of it is stored."""
         self._settings = settings
         self._fence_at = sent + self._held_for
         self._beat_at = -inf
@@ -362,7 +362,7 @@ class OwnedLease:
 
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"
-        self._lease = stored.without_position()
+        self._lease, self.care = stored.without_position(), stored.deaths.care
         self.stored = stored.checkpoint or self.stored
         self._unclear = None
         if any((stored.next_owner, stored.paused is not None, stored.key_request)):
