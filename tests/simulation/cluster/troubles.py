@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from changefeed.brokers.operations import create_collection, merge, retain, split
+from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import FeedError
 
@@ -138,13 +140,28 @@ class Troubles:
             self._world.tell(f"{change.__name__} {collection.name} {chosen or ''}")
 
     async def create(self) -> None:
+        """Create one more collection, half of the time while an era ends."""
+        if self._random.random() < 0.5:
+            await self._era_ends()
         catalogs = await self._world.catalogs()
         there = len(self._world.guard.newest.collections)
-        if there < 3:
-            name = f"collection-{there + 1}"
+        if there >= 3:
+            return
+        name = f"collection-{there + 1}"
+        try:
             await create_collection(catalogs, name, parts=self._random.choice([1, 3]))
+        except ClusterRefused as error:  # somebody else was quicker
+            self._world.tell(f"not create: {error}")
+        else:
             self._world.tell(f"create {name}")
             self._world.use(name)
+
+    async def _era_ends(self) -> None:
+        """Wait until one does, or for a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                while (era := self._world.guard.newest.era) is None or era.state != "ending":  # noqa: ASYNC110 - what is looked at sets no event
+                    await asyncio.sleep(0.1)
 
     async def retain(self) -> None:
         """Keep less of a collection, or all of it from now on."""
