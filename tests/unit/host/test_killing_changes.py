@@ -232,6 +232,22 @@ async def test_a_change_that_is_blamed_is_not_noted_again_so_other_calls_can_not
     assert blames == [4, None]
 
 
+async def test_a_call_after_the_end_of_care_waits_until_that_end_is_stored() -> None:
+    told = list[int]()
+
+    class Ending(Owned):
+        async def tell_deaths(self) -> None:
+            told.append(self.deaths.care)
+
+    owned, care = Ending(), Care(Retrier(HostEvents(HostName("a")), Random(0)), asyncio.Lock())
+    owned.deaths = NO_DEATHS  # in memory: another call was the last that care is for
+    alone = care.alone(make.change(4), cast("Any", owned), Drain(), cast("Any", None))
+    with suppress(RangeRefused):
+        async with alone:
+            assert told == [0]
+            raise RangeRefused(owned.range_id, "it is paused")
+
+
 async def test_where_nothing_is_put_aside_the_range_is_paused_with_the_reason() -> None:
     async with Fleet(MemoryFeed(2), observer=Killer) as fleet:
         Killer.fleet, Killer.deaths, Killer.came = fleet, Counter(), Counter()

@@ -12,6 +12,7 @@ from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import End, HostName, Incarnation, KeyRequest, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
@@ -82,6 +83,17 @@ async def test_a_checkpoint_is_no_sign_of_life() -> None:
     sign_of_life = (await lease_in(leases)).sign_of_life
     await owned.checkpoint(Checkpoint(C5))
     assert (await lease_in(leases)).sign_of_life == sign_of_life
+
+
+async def test_care_ends_once_the_lease_says_so() -> None:
+    _, owned = await held()
+    owned.deaths = NO_DEATHS.died(read=7).died(read=7)
+    await owned.tell_deaths()
+    careful = owned.care
+    owned.deaths = NO_DEATHS
+    assert owned.care == careful > 0
+    await owned.tell_deaths()
+    assert owned.care == 0
 
 
 async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() -> None:
