@@ -81,8 +81,8 @@ class HostEvents(FailureLog):
             [
                 (m.LAG, self._read_lags),
                 (m.LAG_TIME, self._read_lag_times),
-                (m.FAILING, self._read_failing),
-                (m.WAITING, self._read_waiting),
+                (m.FAILING, self.health.read_failing),
+                (m.WAITING, self.health.read_waiting),
                 (m.LOAD, self._read_loads),
                 (m.OWNED, lambda: [Observation(len(self.activity.ranges))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
@@ -362,16 +362,6 @@ class HostEvents(FailureLog):
 
     def container_call(self, call: str) -> None:
         self._metrics.count(m.CONTAINER_CALLS, call=call)
-
-    def _read_waiting(self) -> list[Observation]:
-        ranges = list(self.health.ranges.items())
-        return [Observation(health.waiting, {"range": name}) for name, health in ranges]
-
-    def _read_failing(self) -> list[Observation]:
-        return [
-            Observation(int(health.has_problem), {"range": name})
-            for name, health in list(self.health.ranges.items())
-        ]
 
     def _read_loads(self) -> list[Observation]:
         owned = set(self.activity.ranges)

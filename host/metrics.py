@@ -108,7 +108,7 @@ FAILING = Instrument(
 WAITING = Instrument(
     "changefeed.range.waiting",
     "{key}",
-    "Keys of a range that wait for another try, while others go on",
+    "Keys of a range that wait for another try: others go on, or the observer fails on all",
 )
 LOAD = Instrument(
     "changefeed.range.load",

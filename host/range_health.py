@@ -1,9 +1,10 @@
 """Whether the ranges that a host reads get on, as far as it has seen itself."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
+from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth, WaitingKey
@@ -71,6 +72,18 @@ class RangeHealths:
     def forget(self, range_id: RangeId) -> None:
         """Stop watching a range that is no longer owned."""
         self._ranges.pop(range_id, None)
+
+    def read_failing(self) -> list[Observation]:
+        ranges = list(self._ranges.items())
+        return [Observation(int(x.has_problem), {"range": name}) for name, x in ranges]
+
+    def read_waiting(self) -> Iterator[Observation]:
+        for name, health in list(self._ranges.items()):
+            is_outage = health.oldest is not None and health.oldest.next_try is None
+            why = "outage" if is_outage else "failed"
+            for reason in ("failed", "outage"):
+                keys = health.waiting if reason == why else 0
+                yield Observation(keys, {"range": name, "reason": reason})
 
     def _become(self, range_id: RangeId, health: RangeHealth) -> None:
         before = self.of(range_id)

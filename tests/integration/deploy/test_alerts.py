@@ -200,6 +200,18 @@ WRITTEN: dict[str, tuple[dict[str, str], int]] = {
         {'changefeed_loop_lag_seconds{job="shop",instance="a"}': "0.01x5 0.9x10"},
         15,
     ),
+    "ChangefeedFailing everything": (
+        {'changefeed_range_waiting{job="shop",instance="a",range="r0",reason="outage"}': "9x9"},
+        9,
+    ),
+    "ChangefeedFailing keys-wait": (
+        {'changefeed_range_waiting{job="s",instance="a",range="r0",reason="failed"}': "1x19"},
+        19,
+    ),
+    "ChangefeedFailing failing": (
+        {'changefeed_range_failing{job="shop",instance="a",range="r0"}': "1x19"},
+        19,
+    ),
     "ChangefeedFailing table": (
         {'changefeed_pipeline_failures_total{job="spark",instance="s",table="t"}': "_x9 1x9"},
         20,

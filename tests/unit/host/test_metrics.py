@@ -11,6 +11,7 @@ from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName, Incarnation
+from changefeed.observers.judge import Waiting
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.telemetry import own_metrics
 from tests.support import make
@@ -52,6 +53,24 @@ def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> Non
         assert shown(registry) == 1
         events.health.returned(R0)
         assert shown(registry) == 0
+
+
+async def test_an_outage_is_told_from_keys_that_wait_while_others_go_on() -> None:
+    def shown(registry: CollectorRegistry) -> tuple[float, float]:
+        found, name = samples(registry), "changefeed_range_waiting"
+        failed, outage = (
+            found[name, (("range", "r0"), ("reason", x))] for x in ("failed", "outage")
+        )
+        return failed, outage
+
+    waiting = [Waiting(make.change(n), until=5.0) for n in (1, 2, 3)]
+    with counting() as (events, registry):
+        events.keys_wait(R0, waiting[:1], outage=False)
+        assert shown(registry) == (1, 0)
+        events.keys_wait(R0, waiting, outage=True)
+        assert shown(registry) == (0, 3)
+        events.keys_wait(R0, (), outage=False)
+        assert shown(registry) == (0, 0)
 
 
 def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
