@@ -114,7 +114,7 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
 
 
 async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
-    wanted = vacant.reset_to(move.to).stamped(stamp=time.time())
+    wanted = vacant.reset_to(Checkpoint(move.to)).stamped(stamp=time.time())
     try:
         await container.replace(wanted)
     except LeaseConflict as conflict:

@@ -15,10 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import Lease, require_position
+from changefeed.leases.lease import Lease, require_checkpoint
 from changefeed.leases.updating import vacate
 
 
@@ -71,7 +70,7 @@ def _step(wanted: Lease, stored: Lease | None) -> Step:
 
 
 def _facts(lease: Lease) -> tuple[object, ...]:
-    return lease.position, lease.end, lease.paused
+    return lease.checkpoint, lease.end, lease.paused
 
 
 async def carry_out(container: LeaseContainer, step: Step) -> None:
@@ -94,14 +93,10 @@ async def carry_out(container: LeaseContainer, step: Step) -> None:
 
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
     """Raise the epoch first: it shuts out any host that still writes under an older one."""
-    position = require_position(wanted)
-    vacant = await vacate(container, stored, lost=Checkpoint(position))
-    moved = vacant.advanced_to(position).stamped(stamp=time.time())
-    there = await container.checkpoint(moved)
-    if _facts(there) != _facts(wanted):
-        marked = replace(there, end=wanted.end, paused=wanted.paused)
-        bare = marked.without_position()
-        await container.replace(bare.stamped(stamp=time.time()))
+    checkpoint = require_checkpoint(wanted)
+    vacant = await vacate(container, stored, lost=checkpoint)
+    moved = replace(vacant.reset_to(checkpoint), end=wanted.end, paused=wanted.paused)
+    await container.replace(moved.stamped(stamp=time.time()))
 
 
 async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Lease] | None:

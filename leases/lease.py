@@ -183,9 +183,9 @@ class Lease:
         """Carry a checkpoint of the present owner: all below that position is done."""
         return self.with_checkpoint(Checkpoint(position))
 
-    def reset_to(self, position: Position) -> "Lease":
+    def reset_to(self, checkpoint: Checkpoint) -> "Lease":
         """Begin there in this epoch, which belongs to no host: a person has said so."""
-        return replace(self.advanced_to(position), reset_in=self.epoch)
+        return replace(self.with_checkpoint(checkpoint), reset_in=self.epoch)
 
     def without_position(self) -> "Lease":
         """Carry none: a write of this leaves the stored checkpoint alone."""

@@ -7,6 +7,7 @@ import pytest
 
 from changefeed.feeds.feed import Child, Position
 from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
+from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import End, Lease
@@ -88,6 +89,19 @@ async def test_a_fleet_goes_back_to_before_a_range_was_split(leases: LeaseContai
     # What the range goes on in starts at its beginning again, not where it was before.
     await leases.create(make.lease(R1, at="0"))
     assert (await facts(leases))["r1"] == ("0", None, None, 0)
+
+
+async def test_what_is_done_behind_a_position_goes_along_and_what_observers_keep_does_not(
+    leases: LeaseContainer,
+) -> None:
+    checkpoint = Checkpoint(Position("3"), 8, (Hole(hash_of("slow"), 4, 2),))
+    saved = replace(make.lease("r0", epoch=1), checkpoint=checkpoint)
+    await filled(leases, [make.lease("r0", at="3", epoch=1)])
+    assert await restored(leases, read(written([saved]))) == [Change.MOVE]
+    (there,) = await read_all(leases) or []
+    assert there.checkpoint == checkpoint
+    assert there.reset_in == there.epoch
+    assert await restored(leases, [saved]) == [Change.KEEP]
 
 
 async def test_a_former_owner_writes_nothing_after_it(leases: LeaseContainer) -> None:
