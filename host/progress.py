@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from changefeed.feeds.feed import Change, Position
-from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
+from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, covers, hash_of
 from changefeed.observers.errors import ObserverError
 
 _Before = Change | Position
@@ -69,7 +69,7 @@ class Progress:
         if self._resuming:
             before = self.end
             for x in changes:
-                if not _covers(self._resumed_high, self._resumed, x):
+                if not covers(self._resumed_high, self._resumed, x):
                     self._apart[x.sequence] = x, before
                 before = x
             left: Sequence[Change] = [x for x in changes if x.sequence in self._apart]
@@ -131,7 +131,7 @@ class Progress:
         if self._behind:
             high, found = self._holes({})
             holes = {x.key: x for x in found}
-            left = (x for x in self._behind.values() if not _covers(high, holes, x))
+            left = (x for x in self._behind.values() if not covers(high, holes, x))
             self._behind = {x.sequence: x for x in left}
         return len(self._behind)
 
@@ -198,11 +198,3 @@ class Progress:
                 unread = old if old.sequence > self._read_to else Hole(key, self._read_to + 1)
                 holes.setdefault(key, unread)
         return high, tuple(sorted(holes.values(), key=lambda x: x.sequence))
-
-
-def _covers(high: int, holes: Mapping[str, Hole], change: Change) -> bool:
-    """Whether a checkpoint says that a change behind its position is done."""
-    if change.sequence > high:
-        return False
-    hole = holes.get(hash_of(change.key))
-    return hole is None or change.sequence < hole.sequence

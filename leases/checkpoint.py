@@ -11,6 +11,7 @@ Limits: a key is kept as a hash of 8 bytes. Where two keys have one hash, what i
 one may come again for the sake of the other. Processors of .NET begin at the position.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from changefeed.feeds.feed import Position
+from changefeed.feeds.feed import Change, Position
 from changefeed.runtime.errors import StoreRefused
 
 MAX_HOLES: Final = 64
@@ -77,6 +78,14 @@ class Checkpoint:
                 "host, or say where the range goes on, with: changefeed reset"
             ) from error
         return cls(Position(position), behind.high, behind.holes)
+
+
+def covers(high: int, holes: Mapping[str, Hole], change: Change) -> bool:
+    """Whether a change behind its position is done, with these holes by their keys."""
+    if change.sequence > high:
+        return False
+    hole = holes.get(hash_of(change.key))
+    return hole is None or change.sequence < hole.sequence
 
 
 @lru_cache(maxsize=4096)  # keys that wait are in each checkpoint

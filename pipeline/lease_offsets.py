@@ -46,6 +46,11 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
         marks={x: mark.at_its_end() if x in ended else mark for x, mark in marks.items()},
         feed=access.identity(),
         epoch=max(x.epoch for x in leases),
+        done={
+            name: x.checkpoint
+            for name, x in begun.items()
+            if x.checkpoint is not None and x.checkpoint.high is not None and not x.ended
+        },
     )
 
 

@@ -9,10 +9,11 @@ Delivery is at least once. A task that fails is tried again by Spark, and a batc
 crash, each from its beginning: (range, sequence) identifies a repeat. Within a task only
 what is not done comes again.
 
-Spark keeps the positions. What the context is told is done does not come again to this task;
-``flush`` has nothing to do. The epoch is the number of the batch, from 1 on, counted from that
-of the hosts before. It fences off tasks of earlier batches that Spark took for dead; two
-attempts at one batch have the same.
+Spark keeps the positions. What hosts before it have done behind theirs is passed over. What
+the context is told is done does not come again to this task; ``flush`` has nothing to do.
+The epoch is the number of the batch, from 1 on, counted from that of the hosts before. It
+fences off tasks of earlier batches that Spark took for dead; two attempts at one batch have
+the same.
 
 Limits: all ranges wait for the slowest of a batch, and for one whose observer fails. Dead
 letters are written where the task runs; in an outage, each worker process of Spark may put
@@ -30,7 +31,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random
 from typing import Any, Final
@@ -40,6 +41,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.leases.checkpoint import Checkpoint, covers
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
@@ -98,7 +100,11 @@ class Observing:
 
         def deliver(batch: DataFrame, number: int) -> None:
             task = Task(
-                settings=observer, log=settings.log, origin=origin, epoch=epoch + number
+                settings=observer,
+                log=settings.log,
+                origin=origin,
+                epoch=epoch + number,
+                done=self.start.done,
             )
             batch.mapInArrow(task, "nothing INT").write.format("noop").mode("append").save()
 
@@ -118,6 +124,8 @@ class Task:
     log: LogSettings
     origin: Origin
     epoch: int
+    done: Mapping[RangeId, Checkpoint] = field(default_factory=dict)
+    """What hosts had done of a range before, behind the position that it begins at."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
@@ -151,7 +159,8 @@ class Task:
             rest = None if settings.on_failure == "stop" else settings.retry.max_delay
             for name, of_range in groupby(changes, lambda page: page[0].range_id):
                 found = TaskRange(name, host, self.epoch)
-                await _deliver(make, found, of_range, failures, rest)
+                left = _without(self.done.get(name), of_range)
+                await _deliver(make, found, left, failures, rest)
 
 
 class TaskRange:
@@ -206,6 +215,19 @@ class TaskRange:
         """Bound nothing: Spark ends tasks."""
         del call, changes
         return nullcontext()
+
+
+def _without(
+    done: Checkpoint | None, pages: Iterator[Sequence[Change]]
+) -> Iterator[Sequence[Change]]:
+    """Return the pages of a range without what is done."""
+    if done is None or done.high is None:
+        yield from pages
+        return
+    holes = {x.key: x for x in done.holes}
+    for page in pages:
+        if left := [x for x in page if not covers(done.high, holes, x)]:
+            yield left
 
 
 async def _deliver(

@@ -7,8 +7,8 @@ For each range: the position up to which it is read, whether it was read to its 
 end, and its generation; for feeds that forget the bounds of ranges that are gone, the
 bounds as well. Where positions do not say of which feed they are, ``"@"`` says it.
 ``"@columns"`` says which columns the query has read, once it has, and ``"@epoch"`` the last
-epoch of the hosts that it goes on from. Spark compares offsets as text, so the keys are
-always in order.
+epoch of the hosts that it goes on from. ``"@done"`` says what these have done behind their
+positions. Spark compares offsets as text, so the keys are always in order.
 
 A range that goes on with the keys of ended ones is *introduced*: it appears in the end
 offset of a batch at the position where reading it starts, and is first read in the batch
@@ -24,12 +24,16 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import StoreRefused
 
 _WITH_BOUNDS = 5
 _FEED = "@"
 _COLUMNS = "@columns"
 _EPOCH = "@epoch"
+_DONE = "@done"
+_WRONG = (msgspec.MsgspecError, StoreRefused, AttributeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +69,15 @@ class Offset:
     ``feed`` is what the feed is known by, if its positions do not say it: those of a
     container that was recreated mean something else. ``columns`` are those of the query,
     with commas between them, if it is known. ``epoch`` is that on which an observer's epochs
-    are counted.
+    are counted. ``done`` are the checkpoints of hosts that say more than a position: what an
+    observer need not be given again.
     """
 
     marks: Mapping[RangeId, Mark] = field(default_factory=dict)
     feed: str = ""
     columns: str = ""
     epoch: int = 0
+    done: Mapping[RangeId, Checkpoint] = field(default_factory=dict)
 
     def with_marks(self, marks: Mapping[RangeId, Mark]) -> "Offset":
         return replace(self, marks=marks)
@@ -84,6 +90,8 @@ class Offset:
             found[_COLUMNS] = self.columns
         if self.epoch:
             found[_EPOCH] = self.epoch
+        if self.done:
+            found[_DONE] = {name: x.text for name, x in self.done.items()}
         return dict(sorted(found.items()))
 
     def as_text(self) -> str:
@@ -98,13 +106,15 @@ class Offset:
             feed = msgspec.convert(found.pop(_FEED, ""), str)
             columns = msgspec.convert(found.pop(_COLUMNS, ""), str)
             epoch = msgspec.convert(found.pop(_EPOCH, 0), int)
+            texts = msgspec.convert(found.pop(_DONE, {}), dict[RangeId, str])
+            done = {name: Checkpoint.of_text(x) for name, x in texts.items()}
             marks = {RangeId(name): _mark(x) for name, x in found.items()}
-        except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
+        except _WRONG as error:
             raise PipelineRefused(
                 f"{str(value)[:200]!r} is not an offset of a change feed: it was written by "
                 f"another source. Give the query a checkpoint directory of its own"
             ) from error
-        return cls(marks=marks, feed=feed, columns=columns, epoch=epoch)
+        return cls(marks=marks, feed=feed, columns=columns, epoch=epoch, done=done)
 
 
 def _mark(found: Any) -> Mark:

@@ -259,9 +259,11 @@ def slices_between(access: Access, options: Options) -> Sequence[Slice]:
 
 
 def start_of(access: Access, options: Options) -> Offset:
-    """Return the offset that the options start from."""
+    """Return the offset that the options start from, without what is for observers alone."""
     start = options.starting_at
-    return start if isinstance(start, Offset) else first_offset(access, start)
+    if isinstance(start, Offset):
+        return replace(start, done={})
+    return first_offset(access, start)
 
 
 def _partitions(slices: Sequence[Slice], options: Options) -> list[InputPartition]:

@@ -10,6 +10,7 @@ import pytest
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.lease import (
     End,
     Lease,
@@ -18,7 +19,10 @@ from changefeed.leases.lease import (
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import first_offset, next_offset
+from changefeed.pipeline.source.spark import start_of
 from tests.support import make
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -83,6 +87,21 @@ def test_what_hosts_have_not_come_to_create_is_read_where_its_range_has_ended() 
     assert shown(store, split, high) == expected
     begun = make.lease(parts[0], at='"3"', epoch=1)
     assert shown(store, split, begun, high) == {**expected, first: '"3"'}
+
+
+def test_an_observer_learns_what_hosts_have_done_behind_positions_and_the_source_not() -> None:
+    feed = MemoryFeed(1)
+    feed.append("k")
+    with memory_access(feed) as access:
+        (lease,) = leases_of(first_offset(access, "beginning"), access)
+        position = require_position(lease)
+        checkpoint = Checkpoint(position, 7, (Hole(hash_of("k"), 1, 2),))
+        offset = offset_of([replace(lease, checkpoint=checkpoint)], access)
+        kept = Offset.of(offset.as_text())
+        assert kept.done == {lease.range_id: checkpoint}
+        assert kept == offset
+        options = Options(feed="", starting_at=kept)
+        assert start_of(access, options) == first_offset(access, "beginning")
 
 
 def test_ranges_of_a_merge_that_was_cut_off_are_read_on() -> None:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from changefeed.feeds.eventlog.arrow_columns import TIME
-from changefeed.feeds.feed import Change
+from changefeed.feeds.feed import Change, Position, RangeId
+from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
@@ -90,6 +91,23 @@ async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() 
         "open b epoch 7",
         ("b", [1]),
         "close b STOPPING",
+    ]
+
+
+async def test_what_hosts_have_done_behind_their_position_is_not_given_again() -> None:
+    holes = (Hole(hash_of("k2"), 2, 1), Hole(hash_of("k4"), 4))
+    task = Task(
+        settings=ObserverSettings(name="fussy"),
+        log=LogSettings(),
+        origin=Origin(feed="f"),
+        epoch=1,
+        done={RangeId("r1"): Checkpoint(Position("1"), 5, holes)},
+    )
+    await task.deliver(iter([some("r1", 2, 3), some("r1", 4, 5, 6), some("r2", 2, 3)]))
+    assert [x for x in Fussy.story if isinstance(x, tuple)] == [
+        ("r1", [2]),
+        ("r1", [4, 6]),
+        ("r2", [2, 3]),
     ]
 
 
