@@ -174,22 +174,22 @@ async def test_a_broker_that_is_killed_while_it_compacts_loses_and_repeats_nothi
         await brokers.start("broker-1")
         async with under_load(brokers, tmp_path, parts=4) as load:
             for moment in (0.0, 0.01, 0.1):
-                await segment_begins(cluster)
+                await run_begins(cluster)
                 await asyncio.sleep(moment)
                 await brokers.kill("broker-1")
                 await brokers.start("broker-1")
                 await load.goes_on()
 
 
-def segments_in(cluster: Path) -> set[Path]:
-    return {x for x in cluster.glob("segments/**/*") if x.is_file()}
+def runs_in(cluster: Path) -> set[Path]:
+    return {x for x in cluster.glob("compacted/**/*") if x.is_file()}
 
 
-async def segment_begins(cluster: Path) -> None:
+async def run_begins(cluster: Path) -> None:
     """Wait until a broker begins to write one, or has written it."""
-    before = segments_in(cluster)
+    before = runs_in(cluster)
     async with asyncio.timeout(PATIENCE):
-        while not segments_in(cluster) - before:  # noqa: ASYNC110 - there is no event for it
+        while not runs_in(cluster) - before:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
 
 
