@@ -33,6 +33,7 @@ class Progress:
         self._named: dict[int, Named] = {}
         self._checkpoints = Checkpoints()
         self._passed: set[int] = set()  # by a checkpoint that was stored
+        self._behind: dict[int, Change] = {}  # of these, what was behind its position
         self._unstored: dict[RangeId, dict[int, Change]] = defaultdict(dict)
 
     def appended(self, key: str, number: int) -> None:
@@ -94,14 +95,19 @@ class Progress:
         passed = (self._named[x] for x in numbers)
         _raise(self._checkpoints.stored(found.id, position, passed, self._keys))
         self._passed.update(numbers)
+        for n in numbers:
+            self._behind.pop(n, None)
         left = self._unstored[found.id]
         high = -1 if checkpoint is None or checkpoint.high is None else checkpoint.high
         holes = {} if checkpoint is None else {x.key: x.sequence for x in checkpoint.holes}
-        self._passed.update(
-            n
+        behind = {
+            n: x
             for n, x in left.items()
-            if x.sequence < min(high + 1, holes.get(hash_of(x.key), high + 1))
-        )
+            if n not in self._passed
+            and x.sequence < min(high + 1, holes.get(hash_of(x.key), high + 1))
+        }
+        self._behind |= behind
+        self._passed.update(behind)
         self._unstored[found.id] = {n: x for n, x in left.items() if n not in self._passed}
 
     def moved(self, found: FeedRange, position: int) -> None:
@@ -111,8 +117,14 @@ class Progress:
         self._checkpoints.moved(found.id, position)
 
     def come_again(self, found: FeedRange, first: int, last: int) -> None:
-        """What lies between may come again, though checkpoints have passed it."""
-        self._passed.difference_update(self._lines.between(found, first, last))
+        """What lies between may come again, though checkpoints have passed it; so may all that
+        was done behind a position, which whoever begins at ``first`` knows nothing of.
+        """
+        far = max((x.sequence for x in self._behind.values()), default=-1) + 1
+        behind = self._behind.keys() & self._lines.between(found, first, far)
+        for n in behind:
+            del self._behind[n]
+        self._passed.difference_update(self._lines.between(found, first, last), behind)
 
     def undelivered(self) -> list[int]:
         """Return the changes that no observer has ever finished."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.lease import HostName, Incarnation, KeptCheckpoint, Lease
 from tests.support import make
 
@@ -150,6 +150,21 @@ def test_two_processes_in_calls_under_one_epoch_are_seen() -> None:
     checker.began(call_of(taken), found[:1])  # another lane of the same process
     with pytest.raises(Violation, match="under one epoch"):
         checker.began(call_of(taken, "b/1"), found[:1])
+
+
+def test_what_is_done_behind_a_position_comes_again_only_where_a_person_moves_it() -> None:
+    checker, taken, found = watched(1)
+    waiting = Hole(hash_of(found[0].key), found[0].sequence)
+    others = [make.change(n, key="other", body=b"%d" % n) for n in (2, 3)]
+    for n in (2, 3):
+        checker.appended("other", n)
+    checker.finished(R1.id, others)
+    kept = taken.with_checkpoint(Checkpoint(Position("0"), others[-1].sequence, (waiting,)))
+    checker.stored(taken, kept, "a/1")
+    with pytest.raises(Violation, match="change 2 was checkpointed before"):
+        checker.began(call_of(kept), others[:1])
+    checker.stored(kept, kept.reset_to(Checkpoint(Position("0"))), OPERATOR)
+    checker.began(call_of(kept), others)
 
 
 def test_what_was_checkpointed_may_not_come_again() -> None:

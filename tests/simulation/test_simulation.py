@@ -52,6 +52,12 @@ def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
     first_with("ownership is forgotten", start=6, wild=True)
 
 
+def test_what_was_done_behind_keys_that_wait_comes_again_where_a_person_resets_the_range() -> (
+    None
+):
+    simulate(45_708_923, leases="cosmos", wild=True)
+
+
 def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
     first_with("stood still meanwhile", "cosmos", start=60, wild=True)
 
