@@ -61,7 +61,7 @@ class PositionGone(RangeRefused):
 
 
 def position_beyond(range_id: RangeId, after: int, end: int) -> RangeRefused:
-    """Return what is raised for a position behind the last record of a closed range."""
+    """Return what is raised for a position behind the last record of a range."""
     return RangeRefused(
         range_id,
         f"position {after:,} lies behind the end of range {range_id!r}, which has {end:,} "

@@ -18,11 +18,12 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.ends import Ends
+from changefeed.feeds.brokers.errors import position_beyond
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, Moved
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
 from changefeed.feeds.eventlog.ids import (
@@ -193,7 +194,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
             raise FeedUnavailable(f"the broker that writes range {range_id!r} is not there")
         end = (await self._client.end([writer], self.identity, range_id)).last
         if last > end:
-            raise _beyond(range_id, self._position(last), end)
+            raise position_beyond(range_id, last, end)
         self._reached[range_id] = last
 
     async def _partition(self, range_id: RangeId) -> Partition:
@@ -288,15 +289,6 @@ def _decoded(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Sequence[
             f"a broker's answer about range {range_id!r} cannot be read: {error}"
         ) from error
     return changes[last + 1 - first :]
-
-
-def _beyond(range_id: RangeId, after: Position, last: int) -> RangeRefused:
-    return RangeRefused(
-        range_id,
-        f"the position {after!r} lies beyond the end of range {range_id!r}, which has {last} "
-        f"changes: it is of another range, or of another cluster. Reset the lease of this "
-        f"range",
-    )
 
 
 @asynccontextmanager
