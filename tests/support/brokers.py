@@ -1,7 +1,7 @@
 """Batches for brokers, and what was read from them, in a few words."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
@@ -32,10 +32,15 @@ def virtual_us() -> int:
 
 @asynccontextmanager
 async def first_broker(
-    store: ObjectStore, *, parts: int = 12, settings: CoreSettings = QUICK
+    store: ObjectStore,
+    *,
+    parts: int = 12,
+    settings: CoreSettings = QUICK,
+    wall_us: Callable[[], int] | None = None,
 ) -> AsyncIterator[BrokerCore]:
     """Run broker-1 alone; it takes records of the collection orders."""
-    async with open_core(store, "broker-1", settings=settings, wall_us=virtual_us) as core:
+    wall_us = wall_us or virtual_us
+    async with open_core(store, "broker-1", settings=settings, wall_us=wall_us) as core:
         await create_collection(core.catalogs, "orders", parts=parts)
         await core.wait_until_writing()
         yield core

@@ -154,14 +154,12 @@ async def start_of(core: BrokerCore) -> int:
 
 async def test_a_master_whose_clock_is_ahead_of_the_stores_deletes_nothing_for_that() -> None:
     ahead = 0.0
-    async with open_core(
+    async with first_broker(
         MemoryStore(),
-        "broker-1",
+        parts=1,
         settings=KEEPING,
         wall_us=lambda: virtual_us() + int(ahead * 1e6),
     ) as core:
-        await create_collection(core.catalogs, "orders", parts=1)
-        await core.wait_until_writing()
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)
         await fill(core, P1, 80)
         ahead = YEAR
@@ -175,9 +173,7 @@ async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_a
     None
 ):
     store = _Machine()
-    async with open_core(store, "broker-1", settings=KEEPING, wall_us=store.wall_us) as core:
-        await create_collection(core.catalogs, "orders", parts=1)
-        await core.wait_until_writing()
+    async with first_broker(store, parts=1, settings=KEEPING, wall_us=store.wall_us) as core:
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)
         await fill(core, P1, 200)
         assert await start_of(core) == 64
@@ -194,9 +190,7 @@ async def test_a_cut_by_a_wrong_clock_is_taken_back_where_the_clock_is_set_right
     None
 ):
     store = _Machine()
-    async with open_core(store, "broker-1", settings=KEEPING, wall_us=store.wall_us) as core:
-        await create_collection(core.catalogs, "orders", parts=1)
-        await core.wait_until_writing()
+    async with first_broker(store, parts=1, settings=KEEPING, wall_us=store.wall_us) as core:
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)
         await fill(core, P1, 80)
         said = core.catalog.collection("orders")
@@ -223,9 +217,7 @@ async def test_what_people_say_to_be_kept_after_all_is_kept_until_the_grace_is_o
 
 async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
-        await create_collection(core.catalogs, "orders", parts=2)
-        await core.wait_until_writing()
+    async with first_broker(store, parts=2, settings=KEEPING) as core:
         await retain(core.catalogs, "orders", seconds=3600, bytes_=None)
         async with open_core(store, "broker-2", settings=KEEPING, wall_us=lambda: 0) as behind:
             await in_era(behind, 2)
