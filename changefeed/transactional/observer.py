@@ -9,7 +9,6 @@ has the checkpoint of that commit, its changes are done.
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any, Protocol
 
 from changefeed.feeds.feed import Change
@@ -81,8 +80,7 @@ class TransactionalObserver:
             for x in ended:
                 await t.run(_END.format(self._table), self._name, x.range.id)
             await t.run(_PUT.format(self._table), self._name, whole, *row.values)
-        self._row = row
-        self._sent.clear()
+        self._become(row)
         return row.checkpoint
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
@@ -108,17 +106,17 @@ class TransactionalObserver:
             if row is None or to is None:
                 return
             self._sent[to] = changes
-            applied = max(row.applied, changes[-1].sequence)
-            values = to, applied, self._name, row.range.id, row.epoch, row.checkpoint
+            then = row.moved(to, changes)
+            values = to, then.applied, self._name, row.range.id, row.epoch, row.checkpoint
             if not await t.run(_MOVE.format(self._table), *values):
                 await self._look(t, row)
                 raise ObserverError("an earlier commit, given up for lost, came in: once more")
-        self._moved(row, to, changes)
+        self._become(then)
         context.checkpoint(changes[-1])
 
-    def _moved(self, row: Row, to: str, changes: Sequence[Change]) -> None:
-        applied = max(row.applied, changes[-1].sequence)
-        self._row = replace(row, checkpoint=to, applied=applied)
+    def _become(self, row: Row) -> None:
+        """Go on from the row as it is by now: no commit is open."""
+        self._row = row
         self._sent.clear()
 
     async def _left_of(self, context: Context, changes: Sequence[Change]) -> Sequence[Change]:
@@ -129,7 +127,7 @@ class TransactionalObserver:
                 at = await self._look(t, row)
             done = self._sent.get(at, ())
             if done:
-                self._moved(row, at, done)
+                self._become(row.moved(at, done))
             for x in done:
                 context.acknowledge(x)
             applied = {x.sequence for x in done}
@@ -138,7 +136,8 @@ class TransactionalObserver:
             raise ObserverError(
                 f"range {row.range.id!r} was merged from ranges that stood at different places "
                 f"after a crash: only your own tables say which of its changes up to sequence "
-                f"{row.unclear} are applied. Put these aside, and look there"
+                f"{row.unclear} are applied. Put them to the dead letters, as by changefeed "
+                f"dead-letters park, and compare them with your tables"
             )
         return changes
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import Change, FeedRange, RangeId
 from changefeed.observers.errors import ObserverError
 
 COLUMNS = "range_id, low, high, depth, cuts, epoch, checkpoint, applied, unclear"
@@ -23,8 +23,8 @@ class Row:
     """How far a range is applied, and the epoch of the owner that may commit; 0 if none may.
 
     ``checkpoint`` is a text of ``Context.checkpoint_with``, and ``applied`` the highest
-    sequence that was ever applied. Up to the sequence ``unclear`` nobody knows of a change that
-    is not in the checkpoint whether it is applied.
+    sequence that was ever applied. A change up to the sequence ``unclear`` that the checkpoint
+    does not cover may be applied or not: no row says which.
     """
 
     range: FeedRange
@@ -41,6 +41,11 @@ class Row:
         return cls(
             range=place, epoch=epoch, checkpoint=checkpoint, applied=applied, unclear=unclear
         )
+
+    def moved(self, checkpoint: str, changes: Sequence[Change]) -> "Row":
+        """Return the row once ``changes`` are applied, too."""
+        applied = max(self.applied, changes[-1].sequence)
+        return replace(self, checkpoint=checkpoint, applied=applied)
 
     @property
     def values(self) -> Sequence[object]:
@@ -79,6 +84,6 @@ def opened(mine: Row, rows: Sequence[Row], *, reset_in: int) -> tuple[Row, Seque
 def former_owner(mine: Row, by: str) -> ObserverError:
     return ObserverError(
         f"range {mine.range.id!r} is applied under {by} by now, so its owner of epoch "
-        f"{mine.epoch} commits nothing. If the leases were made anew, and no host runs with "
+        f"{mine.epoch} commits nothing. If you have deleted the leases, and no host runs with "
         f"the old ones, set the epochs in the table of positions to 0"
     )
