@@ -6,7 +6,7 @@ first that it cannot take: the call has failed, with what it did before. Twelve 
 from 5000 keys, dead letters and leases in SQLite files. Changes are tried four times, within a
 tenth of a second each, as the default of ten tries within minutes would measure nothing but
 delays. Some changes more come all the while, as in any feed that is in use: where nothing else
-succeeds, failing changes cannot be told from an outage.
+succeeds, failing changes look like an outage.
 """
 
 import asyncio

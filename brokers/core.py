@@ -263,7 +263,7 @@ class BrokerCore:
             try:
                 return (await self._reads.extent(collection, found)).last
             except (RangeDamaged, StoreError):
-                return None  # who reads on is told
+                return None  # reading the partition raises it
         writer = self.writer.writer(found.era)
         if writer is None or not writer.has(collection, partition):
             return None
