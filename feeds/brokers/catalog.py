@@ -11,6 +11,7 @@ written in the rows of their brokers.
 """
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
@@ -154,10 +155,11 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
     def collection(self, name: str) -> Collection:
         """Return a collection by its name; raise ``CollectionUnknown``."""
-        found = self.by_name().get(name)
-        if found is None:
-            raise CollectionUnknown(name, tuple(x.name for x in self.collections))
-        return found
+        place = bisect_left(self.collections, name, key=lambda x: x.name)
+        for found in self.collections[place : place + 1]:
+            if found.name == name:
+                return found
+        raise CollectionUnknown(name, tuple(x.name for x in self.collections))
 
     def era_numbered(self, number: int) -> Era:
         return next(x for x in self.eras if x.number == number)
