@@ -56,8 +56,8 @@ class EraWriter:
 
     def follow(self, catalog: Catalog, tasks: asyncio.TaskGroup) -> None:
         """Adapt to the newest catalog, also where it has another collection only."""
-        era = catalog.era
-        if catalog is self.followed:
+        era, before = catalog.era, self.followed
+        if catalog is before:
             return
         self.followed = catalog
         if era is None:
@@ -68,7 +68,7 @@ class EraWriter:
         ours = era.row(self.name)
         if ours is not None and ours.incarnation == self._incarnation:
             if era.state == "open":
-                self._open(catalog, era, tasks)
+                self._open(catalog, era, before, tasks)
             elif self.row is not None and self.row.is_open:
                 self._begin(tasks, self._seal(self.row))
         self.changed.beat()
@@ -78,7 +78,11 @@ class EraWriter:
         if self.row is not None:
             await self._seal(self.row)
 
-    def _open(self, catalog: Catalog, era: Era, tasks: asyncio.TaskGroup) -> None:
+    def _open(
+        self, catalog: Catalog, era: Era, before: Catalog | None, tasks: asyncio.TaskGroup
+    ) -> None:
+        """Open collections that the catalog ``before`` had not, or all in a new row."""
+        known = set[str]()
         if self.row is None:
             place = WriterPlace(
                 cluster=catalog.identity,
@@ -95,9 +99,13 @@ class EraWriter:
 
             self.row = RowWriter(self._store, place, self._settings, on_durable, self._wall_us)
             self._begin(tasks, self._run(self.row))
+        elif before is not None:
+            known = {x.identity for x in before.collections}
         for collection in catalog.collections:
-            opened = ranges_of(catalog, collection.name).in_era(era.number)
-            self.row.open(collection.name, (x.id for x in opened if x.broker == self.name))
+            if collection.identity not in known:
+                opened = ranges_of(catalog, collection.name).in_era(era.number)
+                ours = (x.id for x in opened if x.broker == self.name)
+                self.row.open(collection.name, ours)
 
     def _begin(
         self, tasks: asyncio.TaskGroup, coroutine: "asyncio._CoroutineLike[None]"
