@@ -12,7 +12,7 @@ collection names, and go round: so another collection changes nothing of this on
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 
 import msgspec
@@ -152,7 +152,14 @@ class Ranges:
     def _in(self, era: int) -> "_InEra":
         if era not in self.eras:
             return _NONE
+        if era == self.newest:
+            return self._in_newest
         return _in_era(self._identity, self._shapes[era - self.eras[0]])
+
+    @cached_property
+    def _in_newest(self) -> "_InEra":
+        """That of the newest era: asked for with each batch, and its shape may be large."""
+        return _in_era(self._identity, self._shapes[-1])
 
 
 class KnownRanges:
