@@ -44,7 +44,7 @@ from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End, Storage
 from changefeed.feeds.brokers.work import Work, in_thread
-from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
+from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreError, StoreUnavailable
 
@@ -184,11 +184,11 @@ class BrokerCore:
         names = [x.partition for x in request.batches]
         await self.look_for(collection, *names)
         await self._follow()
-        ranges = self.ranges.of(collection)
-        if not all(ranges.has(x) for x in names):
+        try:
+            partition, *others = map(self.ranges.of(collection).partition, names)
+        except RangeUnknown:
             return self._not("unknown")
-        partition = ranges.partition(names[0])
-        for x in map(ranges.partition, names):
+        for x in others:
             check_row(x, partition)
         era = self.catalog.era
         if era is not None and partition.era < era.number:
