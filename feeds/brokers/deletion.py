@@ -12,6 +12,7 @@ from changefeed.feeds.brokers.catalog import Catalog, Gone, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.extents import starts_in
 from changefeed.feeds.brokers.flush import Key
+from changefeed.feeds.brokers.grace import Grace
 from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
@@ -35,11 +36,10 @@ class Deletion:
         self._catalogs = catalogs
         self._readers = readers
         self._store = store
-        self._grace = grace
         self._clock = clock
-        self._since: dict[tuple[int, str], tuple[int, float]] = {}
+        self._of_objects = Grace[tuple[int, str], int](grace)
+        self._of_segments = Grace[tuple[int, str], Said](grace)
         self._deleted: dict[tuple[int, str], int] = {}
-        self._said: dict[tuple[int, str], tuple[Said | None, float]] = {}
         self._swept: dict[tuple[int, str], Said] = {}
 
     async def step(self) -> None:
@@ -55,11 +55,7 @@ class Deletion:
                 key = (era.number, row.broker)
                 if row.kept_from == self._deleted.get(key, 1):
                     continue
-                number, since = self._since.get(key, (0, now))
-                assert since <= now, f"{key} was said at {since} to be gone, and it is {now}"
-                if number != row.kept_from:
-                    self._since[key] = (row.kept_from, now)
-                elif now - since >= self._grace:
+                if self._of_objects.is_over(key, row.kept_from, now):
                     await self._delete_below(era.number, row)
                     self._deleted[key] = row.kept_from
 
@@ -78,11 +74,7 @@ class Deletion:
             for place in ((era.number, x.broker) for x in era.rows) if any(said) else ():
                 if self._swept.get(place) == said:
                     continue
-                before, since = self._said.get(place, (None, now))
-                assert since <= now, f"{place} was said at {since} to be gone, and it is {now}"
-                if before != said:
-                    self._said[place] = (said, now)
-                elif now - since >= self._grace:
+                if self._of_segments.is_over(place, said, now):
                     await delete_segments(
                         self._store, catalog, self._readers.row(catalog, *place)
                     )

@@ -27,6 +27,7 @@ from changefeed.feeds.brokers.deletion import Deletion, Said, said_of
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import Extent, extent_of, starts_in
 from changefeed.feeds.brokers.flush import Ends, by_key
+from changefeed.feeds.brokers.grace import Grace
 from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
 from changefeed.feeds.brokers.row_borders import RowBorder, last_border
 from changefeed.feeds.brokers.row_reader import RowReader
@@ -82,7 +83,7 @@ class Retention:
         self._clock = clock
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
-        self._cut_since: dict[str, tuple[Cut, float]] = {}
+        self._of_cuts = Grace[str, Cut](settings.delete_grace)
         self._reckoned: dict[int, Said] = {}
         self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
 
@@ -113,17 +114,15 @@ class Retention:
         What is to be gone is so after the grace, if it is still not to be kept by then: a
         clock may have been set right, or people may have changed their minds.
         """
-        now, cut = self._clock(), collection.cut
+        cut = collection.cut
         if cut is None:
             cut = Cut(kept_era=wanted.kept_era, gone=wanted.gone)
             if (cut.kept_era, cut.gone) == (collection.kept_era, collection.gone):
                 return collection
         elif not _is_within(cut, wanted):
             return replace(collection, cut=None)
-        seen, since = self._cut_since.get(collection.identity, (None, now))
-        if seen != cut:
-            self._cut_since[collection.identity] = (cut, now)
-        elif now - since >= self._settings.delete_grace and collection.cut is not None:
+        is_over = self._of_cuts.is_over(collection.identity, cut, self._clock())
+        if is_over and collection.cut is not None:
             return replace(collection, kept_era=cut.kept_era, gone=cut.gone, cut=None)
         return replace(collection, cut=cut)
 
