@@ -142,7 +142,7 @@ class StoredCollection:
         if not blocks:
             blocks = await self._following(name, after, max_bytes)
         if not blocks and await self.has_ended(name):
-            await self.routes()  # it may say by now where the partition has ended
+            await self._refresh()  # it may say by now where the partition has ended
             blocks = await self._following(name, after, max_bytes)
         partition, ranges = self.ranges.partition(name), self.ranges
         last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
@@ -240,7 +240,7 @@ class StoredCollection:
     async def look_again(self, name: RangeId) -> None:
         """Forget what was listed of a partition, and read the newest catalog."""
         self._segments.pop(name, None)
-        await self.routes()
+        await self._refresh()
 
     async def _part(
         self, name: RangeId, after: int, end: int, most: int
