@@ -274,7 +274,7 @@ class BrokerCore:
     ) -> int | None:
         """Return how many records a read has left; ``None`` where another broker knows."""
         end = await self.known_end(collection, partition)
-        last = found.blocks[-1].first + found.blocks[-1].count - 1 if found.blocks else after
+        last = found.blocks[-1].last if found.blocks else after
         return None if end is None else max(end - last, 0)
 
     async def sequence_before(

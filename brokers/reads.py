@@ -60,7 +60,7 @@ class Reads:
         is_closed = partition.era < ranges.newest
         blocks = await self._partitions.read(row, collection, partition, after, max_bytes)
         await self._check_gone(collection, partition, after)  # deleted while it was read
-        last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
+        last = blocks[-1].last if blocks else after
         assert not blocks or last > after, f"{wanted!r} was read from {after} to {last}"
         if not is_closed:
             return ReadResult(blocks=blocks, last=last)

@@ -113,6 +113,10 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     columns: Layout
 
     @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    @property
     def bytes(self) -> int:
         return sum(map(len, self.columns))
 

@@ -293,9 +293,8 @@ class RowReader:
             while number is not None and size < max_bytes:
                 block = await self._block(key, number, after)
                 if block is not None:
-                    last = block.first + block.count - 1
-                    assert last > after, f"{key}: read on from {after} to {last}"
-                    after = last
+                    assert block.last > after, f"{key}: read on from {after} to {block.last}"
+                    after = block.last
                     blocks.append(block)
                     size += block.bytes
                 number = await self._next_with(key, number + 1, after)

@@ -69,7 +69,7 @@ class SegmentReader:
         size = 0
         for number in range(segment.file.group_of(after + 1), len(segment.groups)):
             for block in await self._group(segment, number):
-                if block.first + block.count - 1 > after and size < max_bytes:
+                if block.last > after and size < max_bytes:
                     found.append(block)
                     size += block.bytes
             if size >= max_bytes:

@@ -145,7 +145,7 @@ class StoredCollection:
             await self._refresh()  # it may say by now where the partition has ended
             blocks = await self._following(name, after, max_bytes)
         partition, ranges = self.ranges.partition(name), self.ranges
-        last = blocks[-1].first + blocks[-1].count - 1 if blocks else after
+        last = blocks[-1].last if blocks else after
         if partition.era == ranges.newest:
             return ReadResult(blocks=blocks, last=last)
         end = (await self._extent(partition)).last
@@ -170,7 +170,7 @@ class StoredCollection:
                     break  # what begins before is read apart: borders of pieces differ
                 blocks += more
                 size += sum(x.bytes for x in more)
-                after = more[-1].first + more[-1].count - 1
+                after = more[-1].last
         return blocks
 
     async def _following(

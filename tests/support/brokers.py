@@ -102,7 +102,7 @@ async def keys_of(
         for block in result.blocks:
             changes = changes_of(RangeId(partition), block.first, block.count, block.columns)
             found += [x.key for x in changes if x.sequence > after]
-            after = block.first + block.count - 1
+            after = block.last
 
 
 def open_ids(core: BrokerCore, collection: str) -> Sequence[str]:
