@@ -18,7 +18,7 @@ from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 
 
 class Reads:
@@ -88,7 +88,7 @@ class Reads:
             blocks=blocks,
             last=end,
             ended=last == end,
-            children=_children(ranges, partition) if last == end else (),
+            children=ranges.child_ranges(partition) if last == end else (),
         )
 
     async def _check_gone(self, collection: str, partition: Partition, after: int) -> None:
@@ -146,7 +146,3 @@ class Reads:
                 text = f"{partition.id!r} cannot be read on: {error}"
                 raise RangeDamaged(partition.id, text) from error
         return row
-
-
-def _children(ranges: Ranges, partition: Partition) -> tuple[FeedRange, ...]:
-    return tuple(map(ranges.as_range, ranges.children(partition)))

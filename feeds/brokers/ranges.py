@@ -135,6 +135,10 @@ class Ranges:
     def children(self, parent: Partition) -> Sequence[Partition]:
         return self.sharing_keys(parent, parent.era + 1)
 
+    def child_ranges(self, parent: Partition) -> tuple[FeedRange, ...]:
+        """Return the ranges that go on with the keys of one."""
+        return tuple(map(self.as_range, self.children(parent)))
+
     def home(self, of: Partition) -> Partition:
         """Return the partition that has its first keys now: its broker has it in memory."""
         return next(iter(self.sharing_keys(of, self.newest)), of)

@@ -44,8 +44,7 @@ class Routes:
 
     def children(self, name: RangeId) -> Sequence[FeedRange]:
         """Return the ranges that go on with the keys of one."""
-        found = self.partitions.children(self.partition(name))
-        return [self.partitions.as_range(x) for x in found]
+        return self.partitions.child_ranges(self.partition(name))
 
     def is_open(self, partition: Partition) -> bool:
         """Whether it takes records: it is of the newest era."""

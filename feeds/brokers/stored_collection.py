@@ -153,7 +153,7 @@ class StoredCollection:
             return ReadResult(blocks=blocks, last=end)
         if last > end:
             raise position_beyond(name, last, end)
-        children = tuple(map(ranges.as_range, ranges.children(partition)))
+        children = ranges.child_ranges(partition)
         return ReadResult(blocks=blocks, last=end, ended=True, children=children)
 
     async def _known(self, name: RangeId, after: int, max_bytes: int) -> Sequence[Block]:
