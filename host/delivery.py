@@ -149,7 +149,7 @@ class Delivery:
 
     def _begin(self, at: Checkpoint) -> None:
         """Go on where an observer says that the range is."""
-        if at == self._checkpoints.once_done(()):
+        if at == self._checkpoints.reached:
             return
         self._checkpoints.begin(at)
         self._keys.restart(())
