@@ -32,6 +32,7 @@ from changefeed.host.page.page import Page
 from changefeed.host.status import report_of
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.scrape import Scrape, accepts_gzip
+from changefeed.runtime.together import label_of
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -157,7 +158,7 @@ def application(
     async def name_processor(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        with bound_contextvars(**({"processor": processor} if processor else {})):
+        with bound_contextvars(**label_of(processor)):
             return await handler(request)
 
     made = web.Application(middlewares=[name_processor])

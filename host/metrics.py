@@ -9,6 +9,8 @@ from typing import NamedTuple
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from changefeed.runtime.together import label_of
+
 
 class Instrument(NamedTuple):
     """What OpenTelemetry wants to know of one."""
@@ -137,7 +139,7 @@ class HostMetrics:
         gauges: Iterable[tuple[Instrument, Reading]],
         totals: Iterable[tuple[Instrument, Reading]],
     ) -> None:
-        self._own = {"processor": processor} if processor else {}
+        self._own = label_of(processor)
         self._counters = {x: meter.create_counter(*x) for x in _COUNTERS}
         for one in _BY_NOTHING:
             self.count(one, 0)

@@ -46,6 +46,7 @@ from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
+from changefeed.runtime.together import label_of
 from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import shared_place, without_secrets
 
@@ -186,8 +187,7 @@ async def wire_host(
     process, ``processor`` is the name of this one, and ``process`` what they share.
     """
     # A meter of its own: the gauges of a second host would be dropped as known already.
-    own = {"processor": processor} if processor else None
-    meter = meters.get_meter("changefeed", attributes=own)
+    meter = meters.get_meter("changefeed", attributes=label_of(processor) or None)
     events = HostEvents(HostName(settings.host.name), meter, processor=processor)
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     retrier, patience = Retrier(events, random), Patience(_PATIENCE)

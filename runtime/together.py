@@ -16,6 +16,11 @@ from changefeed.runtime.cancellation import CancelledByStranger
 Job = Callable[[], Coroutine[Any, Any, None]]
 
 
+def label_of(processor: str) -> dict[str, str]:
+    """Return what logs and metrics of a processor have: nothing for one without a name."""
+    return {"processor": processor} if processor else {}
+
+
 class Together:
     """Runs once. A task without a name is the only one, and is not spoken of."""
 
@@ -61,7 +66,7 @@ class Together:
 
     async def _run_one(self, name: str, job: Job) -> None:
         try:
-            with bound_contextvars(**({"processor": name} if name else {})):
+            with bound_contextvars(**label_of(name)):
                 await job()
         except asyncio.CancelledError as error:
             if self._stopping:
