@@ -113,11 +113,7 @@ def path_of(processor: str) -> str:
 
 def application_of(process: Answers, answers: Mapping[str, Answers]) -> web.Application:
     """Return the endpoints of a process of several processors, which answer by their names."""
-    made = web.Application()
-
-    async def respond(request: web.Request) -> web.Response:
-        gzip = accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, ""))
-        return (await process.answer(request.path, accepts_gzip=gzip)).response
+    made, respond = web.Application(), _responder(process)
 
     async def say_ready(_: web.Request) -> web.Response:
         each = {name: x.readiness() for name, x in answers.items()}
@@ -145,15 +141,6 @@ def application(
 ) -> web.Application:
     """Return the endpoints of one host: of one of several ``processors``, if it has a name."""
 
-    async def respond(request: web.Request) -> web.Response:
-        route = request.match_info.route.resource
-        assert route is not None, "only our own routes lead here"
-        found = await answers.answer(
-            "/" + route.canonical.rpartition("/")[2],
-            accepts_gzip=accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")),
-        )
-        return found.response
-
     @web.middleware
     async def name_processor(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -162,12 +149,26 @@ def application(
             return await handler(request)
 
     made = web.Application(middlewares=[name_processor])
+    respond = _responder(answers)
     made.add_routes([web.get(path, respond) for path in PATHS])
     page = HostPage(
         lambda: answers.host, answers.make_observer, processor=processor, processors=processors
     )
     page.serve_with(made)
     return made
+
+
+def _responder(answers: Answers) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def respond(request: web.Request) -> web.Response:
+        route = request.match_info.route.resource
+        assert route is not None, "only our own routes lead here"
+        found = await answers.answer(
+            "/" + route.canonical.rpartition("/")[2],  # we may be mounted anywhere
+            accepts_gzip=accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")),
+        )
+        return found.response
+
+    return respond
 
 
 def asgi_endpoints(host: Host) -> AsgiApp:
