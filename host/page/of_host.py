@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import FleetStatus
@@ -70,10 +71,9 @@ class HostPage:
                 self._peers,
                 me=host.name,
                 acts=lambda: self._access.acts,
-                processor=self._processor,
-                processors=self._processors,
             )
-        return await self._source.state(status, is_watched=self.stream.is_watched)
+        state = await self._source.state(status, is_watched=self.stream.is_watched)
+        return replace(state, processor=self._processor, processors=self._processors)
 
     async def _seen(self, before: FleetStatus | None) -> FleetStatus:
         peers = self._peers if self.stream.is_watched else None

@@ -54,19 +54,12 @@ class PageSource:
     """Adds to a status what the page shows beside it. ``acts`` says whether anyone may act."""
 
     def __init__(
-        self,
-        settings: Settings,
-        peers: Peers | None,
-        *,
-        me: str,
-        acts: Callable[[], bool],
-        **of_process: Any,
+        self, settings: Settings, peers: Peers | None, *, me: str, acts: Callable[[], bool]
     ) -> None:
         self._pipelines = settings.web.pipelines
         self._peers = peers
         self._me = me
         self._acts = acts
-        self._of_process = of_process
         self._counting = LetterCount(settings)
         self._letters: int | None = None
         self._tables: Sequence[TableSeen] = ()
@@ -83,7 +76,6 @@ class PageSource:
             acts=self._acts(),
             letters=self._letters,
             pipelines=self._tables,
-            **self._of_process,
         )
 
 
