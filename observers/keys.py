@@ -139,8 +139,9 @@ class Keys:
 
     def _is_ready(self, name: str) -> bool:
         key = self._keys.get(name)
-        free = key is not None and not key.in_hand and name not in self._waiting
-        return free and bool(self._keys[name].queue)
+        if key is None or key.in_hand or name in self._waiting:
+            return False
+        return bool(key.queue)
 
     # what comes
 
