@@ -155,7 +155,8 @@ def read_processors(
     if unknown := unknown_variables(model, os.environ, model.prefix, foreign):
         raise UserError("; ".join(unknown))
     names = reading.processors()
-    for prefix in (model.prefix, *(reading.prefix(x) for x in names)):
+    prefixes = (model.prefix, *map(reading.prefix, names))
+    for prefix in prefixes:
         for text in misspelled_variables(model, os.environ, prefix):
             _log.warning(text)
     found, wrong = dict[str, SettingsT](), list[str]()
@@ -173,13 +174,8 @@ def read_processors(
             )
             wrong += wrong_settings(model, error, sources, model.former)
         except (SettingsError, RecursionError) as error:
-            prefixes = (model.prefix, *map(reading.prefix, names))
-            example = f"{model.prefix}LOG__LEVEL=debug"
-            lines = [
-                x
-                for prefix in prefixes
-                for x in not_json(model, os.environ, prefix, example=example)
-            ]
+            environ, example = os.environ, f"{model.prefix}LOG__LEVEL=debug"
+            lines = [y for x in prefixes for y in not_json(model, environ, x, example=example)]
             raise UserError(
                 "; ".join(lines) or f"the environment has no settings: {error}"
             ) from error
@@ -280,11 +276,12 @@ class _Reading(Generic[SettingsT]):
                 file_secret_settings: PydanticBaseSettingsSource,
             ) -> tuple[PydanticBaseSettingsSource, ...]:
                 del init_settings, dotenv_settings, file_secret_settings
+                of_all = (init(flags), env_settings, init(file))
+                if not processor:
+                    return of_all
                 own_variables = EnvSettingsSource(settings_cls, env_prefix=prefix)
-                own = [init(flags, processor), own_variables, init(file, processor)]
-                of_all = [init(flags), env_settings, init(file)]
-                each = zip(own, of_all, strict=True)
-                return tuple(of_all if not processor else chain.from_iterable(each))
+                own = (init(flags, processor), own_variables, init(file, processor))
+                return tuple(chain.from_iterable(zip(own, of_all, strict=True)))
 
         read = Reader()
         return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
