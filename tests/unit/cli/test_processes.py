@@ -20,7 +20,6 @@ pytestmark = pytest.mark.real_time
 ALL = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 SLEEPS = """
 import signal, sys, time
-from tests.support.processes import PATIENCE
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 open(sys.argv[1], "w")
 time.sleep(60)
