@@ -9,6 +9,7 @@ has the checkpoint of that commit, its changes are done.
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from changefeed.feeds.feed import Change
@@ -177,10 +178,10 @@ _MOVE = (
 _LOOK = "select epoch, checkpoint from {} where name = $1 and range_id = $2"
 
 
-def check_given(function: Any, table: str, *, is_async: bool, wanted: bool) -> None:
+def check_given(function: Any, table: str, *, wants_async: bool) -> None:
     """Raise ``ObserverRefused`` for a function of the other kind, and what names no table."""
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)?", table):
         raise ObserverRefused(f"{table!r} names no table: give a word, or schema.word")
-    if is_async is not wanted:
-        kind = "an 'async def'" if wanted else "a plain 'def', which runs in a thread:"
+    if iscoroutinefunction(function) is not wants_async:
+        kind = "an 'async def'" if wants_async else "a plain 'def', which runs in a thread:"
         raise ObserverRefused(f"{function.__qualname__} must be {kind} (connection, changes)")

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any
 
 import asyncpg
@@ -40,7 +40,7 @@ def in_postgres(
     """
 
     def decorate(function: Any) -> partial[TransactionalObserver]:
-        check_given(function, table, is_async=iscoroutinefunction(function), wanted=True)
+        check_given(function, table, wants_async=True)
         shared = _Postgres(place, idle)
         return partial(TransactionalObserver, function, lambda: shared, name, table)
 

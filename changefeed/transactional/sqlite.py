@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def in_sqlite(
     """
 
     def decorate(function: Any) -> partial[TransactionalObserver]:
-        check_given(function, table, is_async=iscoroutinefunction(function), wanted=False)
+        check_given(function, table, wants_async=False)
         return partial(TransactionalObserver, function, partial(_Sqlite, path), name, table)
 
     return decorate
