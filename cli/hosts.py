@@ -5,7 +5,7 @@ from typing import Never
 
 from changefeed.cli.children import run_processes
 from changefeed.cli.host_flags import HostFlags
-from changefeed.host.settings import Settings
+from changefeed.host.settings import Settings, settings_of_process
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
 
@@ -14,7 +14,7 @@ def run_several(flags: HostFlags, processors: Mapping[str, Settings], count: int
     """Supervise ``count`` processes, each with a host of each processor, until all have
     ended.
     """
-    settings = next(iter(processors.values()))  # of the process, they all say the same
+    settings = settings_of_process(processors)
     if any(x.observer.name is None for x in processors.values()):
         raise UserError("no observer was named; give one with --observer, e.g. log")
     set_up_logs(settings.log)

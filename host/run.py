@@ -19,7 +19,7 @@ from changefeed.host.child_start import ChildStart
 from changefeed.host.endpoints import Answers, application, application_of, path_of
 from changefeed.host.host import Host
 from changefeed.host.page.access import token_of
-from changefeed.host.settings import Settings
+from changefeed.host.settings import Settings, settings_of_process
 from changefeed.host.shared import Process
 from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer, wire_host
@@ -51,7 +51,7 @@ def run_hosts(processors: Mapping[str, Settings], *, stop_at_eof: bool = False) 
     """
     code = FAILED
     runner = asyncio.Runner()
-    settings = _of_process(processors)
+    settings = settings_of_process(processors)
     try:
         with telemetry("changefeed", settings.host.name, os.environ) as counting:
             set_up_logs(settings.log, counting.log_handlers)
@@ -70,11 +70,6 @@ def run_hosts(processors: Mapping[str, Settings], *, stop_at_eof: bool = False) 
         runner.close()
 
 
-def _of_process(processors: Mapping[str, Settings]) -> Settings:
-    """Return settings of which ``host``, ``web`` and ``log`` are the same for all."""
-    return next(iter(processors.values()))
-
-
 async def _be_hosts(
     processors: Mapping[str, Settings],
     makes: Mapping[str, ObserverFactory],
@@ -82,7 +77,7 @@ async def _be_hosts(
     *,
     stop_at_eof: bool,
 ) -> None:
-    settings = _of_process(processors)
+    settings = settings_of_process(processors)
     suspect = f"observer {' or '.join(str(x.observer.name) for x in processors.values())}"
     signals = StopSignals(budget=settings.host.stop_timeout)
     of_process = Answers(settings.host.name, counting.registry)

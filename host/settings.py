@@ -374,6 +374,11 @@ def load_settings(
     return next(iter(found.values()))
 
 
+def settings_of_process(processors: Mapping[str, Settings]) -> Settings:
+    """Return settings of which ``host``, ``web`` and ``log`` are the same for all."""
+    return next(iter(processors.values()))
+
+
 def _refuse_shared_leases(processors: Mapping[str, Settings]) -> None:
     """Each would take the other's leases for its own."""
     kept = dict[str, str]()
