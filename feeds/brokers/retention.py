@@ -171,14 +171,22 @@ class Retention:
         for era in ranges.eras:
             if era < collection.kept_era:
                 continue
-            rows: dict[str, Ends | None] = {}
-            for x in ranges.in_era(era):
-                if x.broker not in rows:
-                    rows[x.broker] = await self._ends(catalog, era, x.broker)
-                ends = rows[x.broker]
-                there = None if ends is None else extent_of(collection, x, ends)
+            for x, there in await self._extents(catalog, collection, ranges, era):
                 if there is not None and (era == ranges.newest or there.start < there.last):
                     found.append((x, there))
+        return found
+
+    async def _extents(
+        self, catalog: Catalog, collection: Collection, ranges: Ranges, era: int
+    ) -> Sequence[tuple[Partition, Extent | None]]:
+        """Return what there is of the partitions of an era; ``None`` in a damaged row."""
+        found: list[tuple[Partition, Extent | None]] = []
+        rows: dict[str, Ends | None] = {}
+        for x in ranges.in_era(era):
+            if x.broker not in rows:
+                rows[x.broker] = await self._ends(catalog, era, x.broker)
+            ends = rows[x.broker]
+            found.append((x, None if ends is None else extent_of(collection, x, ends)))
         return found
 
     async def _ends(self, catalog: Catalog, era: int, broker: str) -> Ends | None:
@@ -292,24 +300,11 @@ class Retention:
         kept_era = cut.kept_era
         for era in ranges.eras[:-1]:
             if era >= kept_era:
-                if await self._has_left(catalog, cut, era, ranges):
-                    break
+                there = await self._extents(catalog, cut, ranges, era)
+                if any(x is None or x.start < x.last for _, x in there):
+                    break  # something is left of it, or may be
                 kept_era = era + 1
         return kept_era
-
-    async def _has_left(
-        self, catalog: Catalog, collection: Collection, era: int, ranges: Ranges
-    ) -> bool:
-        """Whether something of a collection is left of an era, or may be."""
-        partitions = ranges.in_era(era)
-        for broker in sorted({x.broker for x in partitions}):
-            ends = await self._ends(catalog, era, broker)
-            if ends is None:
-                return True
-            there = (extent_of(collection, x, ends) for x in partitions if x.broker == broker)
-            if any(x.start < x.last for x in there):
-                return True
-        return False
 
     async def _kept_from(self, catalog: Catalog) -> Mapping[tuple[int, str], int]:
         """Return from where on the objects of rows are kept, where that may have moved."""
