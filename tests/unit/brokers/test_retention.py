@@ -8,13 +8,14 @@ import pytest
 from msgspec import structs
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import create_collection, retain
+from changefeed.brokers.operations import create_collection, retain, split
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
 from changefeed.feeds.brokers.retention import if_as_it_was, with_cuts
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import (
     QUICK,
@@ -22,6 +23,7 @@ from tests.support.brokers import (
     first_broker,
     in_era,
     keys_of,
+    open_ids,
     put,
     virtual_us,
 )
@@ -213,6 +215,25 @@ async def test_what_people_say_to_be_kept_after_all_is_kept_until_the_grace_is_o
         await retain(core.catalogs, "orders", seconds=None, bytes_=None)
         await asyncio.sleep(60)
         assert await keys_of(core, "orders", P1) == [f"k{n}" for n in range(1, 81)]
+
+
+async def test_an_era_with_a_damaged_row_is_kept_while_later_ones_are_cut() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=1) as core:
+        for era in (1, 2):
+            await put(core, "orders", batch(open_ids(core, "orders")[0], "a"))
+            await split(core.catalogs, "orders")
+            await in_era(core, era + 1)
+    seal = "wal/00000001/broker-1/000000000002"
+    whole, store.objects[seal] = store.objects[seal], b"damaged"
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await in_era(core, 4)
+        await retain(core.catalogs, "orders", seconds=None, bytes_=0)
+        await asyncio.sleep(60)
+        orders = core.catalog.collection("orders")
+        assert (orders.kept_era, {era_in(x) for x in orders.gone}) == (1, {2})
+        store.objects[seal] = whole
+        assert await keys_of(core, "orders", P1) == ["a"]
 
 
 async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:
