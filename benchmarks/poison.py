@@ -10,10 +10,9 @@ succeeds, failing changes look like an outage.
 """
 
 import asyncio
-import logging
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -23,6 +22,7 @@ from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
+from tests.support.logs import captured_logs
 from tests.support.sqlite_leases import SqliteLeases
 
 from .logs import make_log, records
@@ -56,20 +56,8 @@ class Picky(Until):
 
 
 def measure() -> Sequence[Result]:
-    with _without_log():
+    with captured_logs("CRITICAL"):  # of lines about failures there are thousands
         return asyncio.run(_measured())
-
-
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Leave out the lines about failures, of which there are thousands."""
-    logger = logging.getLogger("changefeed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 async def _measured() -> Sequence[Result]:
