@@ -22,9 +22,10 @@ from tests.acceptance.test_page_in_browser import (
     hostile_letter,
     row,
     settings_of,
-    until,
 )
 from tests.support.browser import browsing, needs_browser, running_chromium
+from tests.support.looking import until
+from tests.support.processes import PATIENCE
 
 AXE = Path(__file__).parents[2] / ".venv/axe/node_modules/axe-core/axe.min.js"
 needs_axe = pytest.mark.skipif(
@@ -83,7 +84,7 @@ async def test_axe_finds_no_fault_where_people_act(
     observer = {"name": "bills", "dead_letters": letters}
     settings = settings_of("anna", observer=observer, web={"token": TOKEN})
     async with a_host(settings, feed, leases) as (host, url):
-        await until(lambda: len(host.leases) == 2)
+        await until(lambda: len(host.leases) == 2, within=PATIENCE)
         lease = await leases.read(RangeId("r1"))
         assert lease is not None
         await leases.replace(lease.paused_because("stock is taken"))

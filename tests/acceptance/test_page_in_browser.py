@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -34,6 +34,7 @@ from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
+from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
 pytestmark = [pytest.mark.real_time, needs_browser]
@@ -100,12 +101,6 @@ async def two_processors() -> AsyncIterator[str]:
         yield url_of(listening)
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 - a host does not set events
-            await asyncio.sleep(0.02)
-
-
 def row(page: Page, name: str) -> Any:
     return page.locator("#range-table tbody tr", has=page.get_by_role("button", name=name))
 
@@ -127,7 +122,7 @@ async def test_each_processor_of_a_process_has_a_page_that_leads_to_the_others(
 async def test_what_happens_to_a_fleet_shows_without_a_reload(chromium: str) -> None:
     feed, leases = MemoryFeed(4), MemoryLeases()
     async with a_host(settings_of("anna"), feed, leases) as (anna, url):
-        await until(lambda: len(anna.leases) == 4)
+        await until(lambda: len(anna.leases) == 4, within=PATIENCE)
         async with browsing(chromium, url) as page:
             await expect(page.locator("#connection")).to_have_text("live")
             await expect(page.locator("#host-table tbody tr")).to_have_count(1)
@@ -158,7 +153,7 @@ async def test_a_range_is_paused_and_resumed_with_the_token_and_not_without(
     feed, leases = MemoryFeed(2), MemoryLeases()
     settings = settings_of("anna", web={"token": TOKEN})
     async with a_host(settings, feed, leases) as (anna, url):
-        await until(lambda: len(anna.leases) == 2)
+        await until(lambda: len(anna.leases) == 2, within=PATIENCE)
         async with browsing(chromium, url, allowed="401") as page:
 
             async def ask(button: str, token: str | None) -> Any:
@@ -204,7 +199,7 @@ async def test_a_range_is_paused_and_resumed_with_the_token_and_not_without(
 async def test_without_a_token_set_there_is_nothing_to_act_with(chromium: str) -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     async with a_host(settings_of("anna"), feed, leases) as (anna, url):
-        await until(lambda: len(anna.leases) == 2)
+        await until(lambda: len(anna.leases) == 2, within=PATIENCE)
         async with browsing(chromium, url, allowed="403") as page:
             await row(page, "r0").get_by_role("button").click()
             details = page.locator("#details")
@@ -254,7 +249,7 @@ async def test_names_reasons_and_bodies_stay_text_and_a_letter_is_replayed(
     observer = {"name": "bills", "dead_letters": letters}
     settings = settings_of(HOSTILE, observer=observer, web={"token": TOKEN})
     async with a_host(settings, feed, leases) as (host, url):
-        await until(lambda: len(host.leases) == 2)
+        await until(lambda: len(host.leases) == 2, within=PATIENCE)
         lease = await leases.read(RangeId("r1"))
         assert lease is not None
         await leases.replace(lease.paused_because(HOSTILE))

@@ -14,6 +14,7 @@ from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, page_file
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.web_server import WebLimits
+from tests.support.looking import until
 from tests.support.processes import PATIENCE
 from tests.support.web_hosts import quick_host, running, served
 
@@ -61,9 +62,7 @@ async def test_a_file_is_sent_once_and_compressed() -> None:
 
 
 async def until_owned(host: Host, count: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while len(host.leases) != count:  # noqa: ASYNC110 - a host does not set events
-            await asyncio.sleep(0.01)
+    await until(lambda: len(host.leases) == count, within=PATIENCE)
 
 
 async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> None:

@@ -22,6 +22,7 @@ from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.commands import changefeed
+from tests.support.looking import until
 from tests.support.processes import PATIENCE
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replaced_by
@@ -46,9 +47,7 @@ def records(first: int, last: int) -> list[Record]:
 
 async def delivered(fleet: Fleet, count: int) -> None:
     """Wait until so many changes have been delivered; check that it is each once, in order."""
-    async with asyncio.timeout(PATIENCE):
-        while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is a list
-            await asyncio.sleep(0.02)
+    await until(lambda: len(fleet.log.changes) >= count, within=PATIENCE)
     assert sorted(int(x.body) for x in fleet.log.changes) == list(range(count))
     of_keys: dict[str, list[int]] = {}
     for change in fleet.log.changes:

@@ -19,6 +19,7 @@ from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
+from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
@@ -97,9 +98,7 @@ async def test_a_stuck_observer_stops_its_host_and_its_lease_expires_to_another(
         assert {x[1:] for x in seen.done if x[1] == R0} == {(R0, 1), (R0, 2)}
 
         fleet.start("b")
-        async with asyncio.timeout(PATIENCE):
-            while {x[1:] for x in seen.done} < everything:  # noqa: ASYNC110 - from threads
-                await asyncio.sleep(0.02)
+        await until(lambda: not {x[1:] for x in seen.done} < everything, within=PATIENCE)
         assert clock() - ended > 0.5  # the lease had to expire first
         assert {x[1:] for x in seen.done} == everything
         assert {host for host, r, n in seen.done if r == R0 and n >= 3} == {"b"}

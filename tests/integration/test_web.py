@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.web_server import most_connections
+from tests.support.looking import until
 from tests.support.processes import PATIENCE
 from tests.support.web_hosts import quick_host, served
 
@@ -39,12 +40,6 @@ async def get(url: str) -> tuple[int, Any]:
         if answer.content_type == "application/json":
             return answer.status, await answer.json()
         return answer.status, await answer.text()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 - a host does not set events
-            await asyncio.sleep(0.01)
 
 
 async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() -> None:
@@ -64,7 +59,9 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         assert await get(f"{url}/readyz") == (503, {"host": "anna", **problem})
 
         running = asyncio.create_task(host.run())
-        await until(lambda: [x.changes for x in host.events.lags.values()] == [0, 0])
+        await until(
+            lambda: [x.changes for x in host.events.lags.values()] == [0, 0], within=PATIENCE
+        )
         ready = {"host": "anna", "ready": True, "problems": [], "ranges": []}
         assert await get(f"{url}/readyz") == (200, ready)
 

@@ -1,6 +1,5 @@
 """A feed with a fleet over it: hosts of Java's processor, and of ours, beside one another."""
 
-import asyncio
 import json
 import os
 import uuid
@@ -17,6 +16,7 @@ from emulator.tests.clients.endpoint import Endpoint, endpoint
 from emulator.tests.clients.programs import java
 from tests.support.commands import running
 from tests.support.emulator_process import control
+from tests.support.looking import until
 from tests.support.processes import PATIENCE, Running, started
 
 _KEYS: Final = 16
@@ -193,6 +193,4 @@ async def a_world(cwd: Path) -> AsyncIterator[World]:
 
 
 async def reached(state: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not state():  # noqa: ASYNC110 - other processes do not set events
-            await asyncio.sleep(0.1)
+    await until(state, within=PATIENCE)

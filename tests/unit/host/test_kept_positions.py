@@ -12,6 +12,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
+from tests.support.looking import until
 
 R0 = RangeId("r0")
 
@@ -158,9 +159,7 @@ async def test_a_plain_observer_asks_for_the_checkpoint_from_its_thread() -> Non
     feed.append("k")
     async with Fleet(feed, observer=plain) as fleet:
         fleet.start("a")
-        async with asyncio.timeout(30):
-            while not texts:  # noqa: ASYNC110 - it is another thread's
-                await asyncio.sleep(0.05)
+        await until(lambda: texts, within=30)
     assert texts == ["1"]
 
 
