@@ -1,4 +1,4 @@
-"""The host: one process of the fleet, from joining to leaving.
+"""The host, from joining its fleet to leaving it.
 
 It keeps its member record alive, lists leases and members every balancing interval,
 carries out its own actions of the plan, and runs one worker for each lease it owns. On

@@ -9,11 +9,10 @@ watchdog, and the turn to deliver a change with care. All hosts stop within one
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 from changefeed.host.child_start import ChildStart
 from changefeed.host.endpoints import Answers, application, application_of, path_of
@@ -31,7 +30,7 @@ from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
-from changefeed.runtime.together import Together
+from changefeed.runtime.together import Job, Together
 from changefeed.runtime.watchdog import Watchdog
 from changefeed.runtime.web_server import WebLimits, serving
 
@@ -121,7 +120,7 @@ async def _be_hosts(
                 answers[name].host = host
                 await hosts.run(name, host)
 
-        await hosts.until_all_end(be_host)
+        await hosts.until_all_end({name: partial(be_host, name) for name in processors})
 
 
 class _Hosts:
@@ -130,7 +129,6 @@ class _Hosts:
     def __init__(self, processors: Mapping[str, Settings]) -> None:
         expiration = min(x.leases.expiration for x in processors.values())
         self.watchdog = Watchdog(expiration, self._in_hand)
-        self._names = [*processors]
         self._open = dict[str, Host]()
         self._together = Together()
         self._watching: asyncio.Task[None] | None = None
@@ -148,10 +146,10 @@ class _Hosts:
             freeze_startup_objects()
         await host.run()
 
-    async def until_all_end(self, be_host: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Run ``be_host`` for each processor; see ``Together.run``."""
+    async def until_all_end(self, jobs: Mapping[str, Job]) -> None:
+        """Run the job of each processor, which calls ``run``; see ``Together.run``."""
         try:
-            await self._together.run({name: partial(be_host, name) for name in self._names})
+            await self._together.run(jobs)
         finally:
             if self._watching is not None:
                 self._watching.cancel()
