@@ -3,7 +3,7 @@
 What counts against a change is a try that failed, if something else of this observer has
 succeeded since the last one that counted: an outage counts once, however long it is. After
 ``attempts`` of these comes the proof: once another key has succeeded, the change is tried now,
-fails once more, and is put aside. Successes in other ranges of the process count as well.
+fails once more, and is put aside. Successes in other ranges of the host count as well.
 
 Where there is nothing to compare with (all that is there, or may be in memory, is behind
 failing keys), one change is put aside on suspicion, and no second one before a success.
@@ -40,7 +40,9 @@ class Verdict(enum.Enum):
 
 
 class Successes:
-    """What the observers of one process have succeeded in, in whatever range."""
+    """What the observers of one host, or of a process of Spark, have succeeded in, in whatever
+    range.
+    """
 
     def __init__(self) -> None:
         self.count = 0

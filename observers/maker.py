@@ -46,7 +46,7 @@ class ObservingSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObserverMaker:
-    """Makes what delivers the ranges of one process: their keys, and their observers.
+    """Makes what delivers the ranges of one host: their keys, and their observers.
 
     Without ``dead_letters`` nothing is put aside; with them, ``origin`` distinguishes these
     letters from those of others in the same place. Give ``successes`` where this does not live
