@@ -31,14 +31,12 @@ from typing import Final, NamedTuple, TypeVar
 from changefeed.feeds.brokers.stores.commits import Commits
 from changefeed.feeds.brokers.stores.file_rows import (
     FRAMES,
-    Frame,
-    FrameReader,
     FrameWriter,
     RowClosed,
     close_frames,
-    read_frame,
     sync,
 )
+from changefeed.feeds.brokers.stores.frame_reader import Frame, FrameReader, read_frame
 from changefeed.feeds.brokers.stores.store import (
     MISSING,
     Listed,

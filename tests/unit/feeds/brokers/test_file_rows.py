@@ -9,15 +9,14 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.brokers.stores import file_rows
+from changefeed.feeds.brokers.stores import file_rows, frame_reader
 from changefeed.feeds.brokers.stores.file_rows import (
-    FrameReader,
     FrameWriter,
     RowClosed,
     RowWritten,
     close_frames,
-    read_frame,
 )
+from changefeed.feeds.brokers.stores.frame_reader import FrameReader, read_frame
 from tests.support.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/row/.frames")
@@ -35,6 +34,7 @@ class Row:
         self.random = Random(seed)
         self.disk = SimulatedDisk(self.random)
         monkeypatch.setattr(file_rows, "os", self.disk)
+        monkeypatch.setattr(frame_reader, "os", self.disk)
         monkeypatch.setattr(file_rows, "fcntl", self.disk)
         monkeypatch.setattr(file_rows, "_LOCK_PAUSE", 0.0)
         self.writer = FrameWriter(FOLDER, self.disk.make_folder)
