@@ -59,7 +59,8 @@ class Checkpointer:
         """Returns what counts against the first changes of keys."""
         self._done = 0  # how many changes, pages without any, and beginnings
         self._said = 0  # of these, what is to be written
-        self._written = 0  # and what is stored
+        self._written = 0  # and of which the lease was written since
+        self._unsaid = 0  # of these, what that write could not say
         self._due_since = self._clock()
         self._runs = False
         self._stopped = False
@@ -140,7 +141,7 @@ class Checkpointer:
         until everything else is stored.
         """
         changes += self.progress.unacknowledged
-        while 0 < self._done - self._written + self.progress.uncovered > limit - changes:
+        while 0 < self._done - self._written + self._unsaid > limit - changes:
             self.advance()
             if self._written == self._said:
                 break  # nothing to write makes room
@@ -178,14 +179,14 @@ class Checkpointer:
         self._runs = False
 
     async def _write(self) -> None:
-        wanted, said = self.reached, self._said
+        wanted, said, unsaid = self.reached, self._said, self.progress.uncovered
         assert said > self._written, f"{wanted} of {self._owned.range_id!r} again"
         self._idle.clear()
         if wanted != self._owned.stored:
             await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
         self._events.checkpointed(self._owned.range_id, wanted.position)
-        self._written = said
+        self._written, self._unsaid = said, unsaid
         self._progress.set()
         self._progress.clear()
 

@@ -58,6 +58,10 @@ def test_what_was_done_behind_keys_that_wait_comes_again_where_a_person_resets_t
     simulate(45_708_923, leases="cosmos", wild=True)
 
 
+def test_a_crash_repeats_no_more_where_acknowledgements_let_a_checkpoint_say_more() -> None:
+    simulate(45_709_411, leases="cosmos", wild=True, troubled=True)
+
+
 def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
     first_with("stood still meanwhile", "cosmos", start=60, wild=True)
 

@@ -85,6 +85,18 @@ async def test_a_write_under_way_does_not_count_for_what_was_said_after_it() -> 
         assert asyncio.get_running_loop().time() == 10
 
 
+async def test_what_a_write_could_not_say_is_not_stored_though_the_next_one_can() -> None:
+    slow = Slow()
+    async with writing(slow) as checkpoints:
+        first, other, second = (make.change(n, key=key) for n, key in enumerate("aba", start=1))
+        checkpoints.read([first, other, second], Position("3"))
+        checkpoints.acknowledge([other, second])
+        await checkpoints.written()
+        checkpoints.acknowledge([first])  # so the next can say of the second that it is done
+        await checkpoints.room_for(1, limit=2)
+        assert await slow.stored() == "3"
+
+
 async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() -> None:
     slow = Slow()
     async with writing(slow) as checkpoints:
