@@ -122,5 +122,5 @@ async def test_dead_letters_are_counted_for_all_who_see_the_page(
         async with open_dead_letters(letters) as kept:
             await kept.put(hostile_letter())
             await kept.put(structs.replace(hostile_letter(), observer="mail:Mail"))
-        await expect(tile.locator("dd")).to_have_text("2", timeout=30_000)
+        await expect(tile.locator("dd")).to_have_text("2", timeout=PATIENCE * 1000)
         await expect(page.locator("#to-letters")).to_have_text("Dead letters (2)")

@@ -59,8 +59,12 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         assert await get(f"{url}/readyz") == (503, {"host": "anna", **problem})
 
         running = asyncio.create_task(host.run())
-        await until(
-            lambda: [x.changes for x in host.events.lags.values()] == [0, 0], within=PATIENCE
+        await until(  # a machine that is busy blocks the event loop, too
+            lambda: (
+                [x.changes for x in host.events.lags.values()] == [0, 0]
+                and not host.health.loop_blocked
+            ),
+            within=PATIENCE,
         )
         ready = {"host": "anna", "ready": True, "problems": [], "ranges": []}
         assert await get(f"{url}/readyz") == (200, ready)
@@ -83,7 +87,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         ]
 
         host.stop()
-        assert (await get(f"{url}/readyz"))[1]["problems"] == ["it is stopping"]
+        assert "it is stopping" in (await get(f"{url}/readyz"))[1]["problems"]
         await running
     meters.shutdown()
 

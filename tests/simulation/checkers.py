@@ -18,6 +18,7 @@ from .blame import KILLED, Blame
 from .progress import Lines, Progress, Violation
 
 _TWO_RENEWALS = 20.0  # after which a stamp may count
+_TWO_EXPIRATIONS = 60.0  # who came in the first may take an owner for alive in the second
 
 OPERATOR = "operator"
 """The writer that is no host: what it does by hand need not keep to the rules of hosts."""
@@ -300,7 +301,8 @@ class Checker:
         if moved or (other and writer == owner):
             self.blame.begins_anew(after.range_id)
         elif other and owner is not None:
-            seen = self.owner_was_alive(before.range_id, since=self.now() - _TWO_RENEWALS)
+            since = self.now() - _TWO_EXPIRATIONS
+            seen = self.owner_was_alive(before.range_id, since=since)
             stolen = after.owner != before.owner and not self._strict and seen
             self.blame.taken_from_the_dead(before, too_early_to_know=stolen)
 

@@ -62,6 +62,10 @@ def test_a_crash_repeats_no_more_where_acknowledgements_let_a_checkpoint_say_mor
     simulate(45_709_411, leases="cosmos", wild=True, troubled=True)
 
 
+def test_an_owner_that_is_robbed_before_it_has_expired_may_have_lived() -> None:
+    simulate(45_709_651, leases="cosmos", splits=True, troubled=True)
+
+
 def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
     first_with("stood still meanwhile", "cosmos", start=60, wild=True)
 
