@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -26,6 +26,8 @@ from changefeed.runtime.settings import (
 from changefeed.runtime.tls import ServedCertificate
 
 _LOCAL_LINGER, _REMOTE_LINGER = 0.0, 0.1
+_HEARTBEATS = 10
+"""Within an expiration."""
 
 
 class BrokerSection(Section):
@@ -115,8 +117,6 @@ class WritingSection(Section):
     where every object costs a request."""
     flush_bytes: Bytes = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
     """An object is written as soon as it has so many."""
-    in_flight: int = Field(default=4, ge=1, le=32)
-    """Objects under way at once."""
     buffer_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """What requests that are being read may take, and what may wait to be written; producers
     wait beyond."""
@@ -137,22 +137,14 @@ class CompactionSection(Section):
     """And as soon as the oldest of them was written so long ago."""
     memory: Bytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     """What of their records is held in memory at a time."""
-    at_once: int = Field(default=2, ge=1, le=64)
-    """For how many rows of objects this is done side by side."""
-    grace: Seconds = 60.0
-    """How long objects stay once they are in runs, or are retained no longer: for
-    readers that know an older catalog."""
 
 
 class MembershipSection(Section):
     """How brokers see each other live and die."""
 
-    heartbeat: Seconds = 1.0
-    expiration: Seconds = 10.0
-    """A broker that shows no sign of life for this long loses its partitions."""
-    settle: SecondsOrZero = Field(default=0.5, le=3600)
-    """Membership must stand still for this long before partitions are divided anew, so that
-    brokers that start together make one era."""
+    expiration: Annotated[Seconds, Field(ge=1)] = 10.0
+    """A broker that shows no sign of life for this long loses its partitions. It shows ten in
+    that time."""
 
 
 class BrokerSettings(AllSettings):
@@ -168,11 +160,6 @@ class BrokerSettings(AllSettings):
     membership: MembershipSection = Field(default_factory=MembershipSection)
     log: LogSettings = Field(default_factory=LogSettings)
 
-    @model_validator(mode="after")
-    def _fit(self) -> Self:
-        _ = self.core
-        return self
-
     @property
     def core(self) -> CoreSettings:
         """What the broker's core is run with."""
@@ -183,7 +170,6 @@ class BrokerSettings(AllSettings):
         return CoreSettings(
             linger=linger,
             flush_bytes=self.writing.flush_bytes,
-            in_flight=self.writing.in_flight,
             buffer_bytes=self.writing.buffer_bytes,
             cache_bytes=self.writing.cache_bytes,
             compaction=self.compaction.enabled,
@@ -191,11 +177,8 @@ class BrokerSettings(AllSettings):
             compaction_objects=self.compaction.objects,
             compaction_age=self.compaction.age,
             compaction_memory=self.compaction.memory,
-            compactions_at_once=self.compaction.at_once,
-            delete_grace=self.compaction.grace,
-            heartbeat=self.membership.heartbeat,
+            heartbeat=self.membership.expiration / _HEARTBEATS,
             expiration=self.membership.expiration,
-            settle=self.membership.settle,
         )
 
 

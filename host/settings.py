@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -277,46 +277,12 @@ class BackendsSettings(Section):
         return self.__pydantic_extra__
 
 
-_FORMER: Final = {
-    "feed.read_ahead": "it is one page",
-    "feed.read_timeout": "it is 60 s",
-    "feed.ranges_interval": "it is leases.expiration, and 30 s at the most",
-    "feed.lag_interval": "it is a third of leases.expiration, and 10 s at the most",
-    "host.incarnation": "changefeed run --processes gives each of its hosts one",
-    "host.replaces": "changefeed run --processes tells its hosts which have ended",
-    "leases.container": "it is leases.address",
-    "leases.create_container": "it is leases.create",
-    "leases.ownership": "it is leases.address, where leases.checkpoints is set",
-    "leases.renewal": "heartbeats keep leases; in Cosmos DB each is renewed",
-    "leases.renew_interval": "it is a third of leases.expiration",
-    "leases.capacity": "hosts share alike; leases.max_ranges bounds a small one",
-    "leases.split_hot": "set leases.balance to split",
-    "leases.balance_interval": "it is a sixth of leases.expiration",
-    "leases.balance_cooldown": "it is twice leases.expiration",
-    "leases.rebalance_delay": "it is a sixth of leases.expiration",
-    "leases.handoff_poll": "it is 0.5 s, or a sixth of leases.expiration if that is less",
-    "leases.fence_margin": "it is a thirtieth of leases.expiration",
-    "leases.max_clock_skew": "it is 300 s",
-    "leases.call_timeout": "it is a third of leases.expiration",
-    "web.enabled": "set web.port to off",
-    "observer.checkpoint_count": "set observer.checkpoint to batch or to seconds",
-    "observer.checkpoint_interval": "set observer.checkpoint to seconds",
-    "observer.stuck_after": "it is 300 s",
-    "observer.reopen_delay": "it is observer.retry.max_delay",
-    "observer.retry.first_delay": "it is 0.5 s, and at most observer.retry.max_delay",
-    "observer.retry.multiplier": "each delay is twice the one before",
-    "observer.retry.jitter": "chance takes away up to half of each delay",
-}
-"""What every team would answer alike, or in step with another setting."""
-
-
 class Settings(AllSettings):
     """Everything that can be set for a host."""
 
     prefix = "CHANGEFEED_"
     init_command = "changefeed config host"
     foreign_sections = ("pipeline",)
-    former = _FORMER
     of_processors = ("feed", "leases", "observer", "cosmos", "backends")
 
     host: HostSettings = Field(default_factory=HostSettings)

@@ -112,7 +112,7 @@ class Observing:
             changes.writeStream.foreachBatch(deliver),
             OBSERVER,
             checkpoint=checkpoint,
-            interval=None if self.once else observer.interval,
+            interval=None if self.once else 0.0,  # one batch after the other
         )
 
 

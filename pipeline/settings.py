@@ -88,8 +88,6 @@ class ObserverSettings(Section):
     dead_letters: Place = "sqlite:dead-letters.db"
     """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run; or any other address that leases
     can have."""
-    interval: SecondsOrZero = 0.0
-    """How often a batch begins; 0 for one after the other."""
 
     @property
     def ordering(self) -> Literal["key"]:

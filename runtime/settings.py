@@ -123,8 +123,6 @@ class AllSettings(Section):
     """The command that writes a file with all of them."""
     foreign_sections: ClassVar[tuple[str, ...]] = ()
     """Sections in the environment that are another process's."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """Names that people may know and that nobody sets any more: what takes their place."""
     of_processors: ClassVar[tuple[str, ...]] = ()
     """Sections that each of several processors may have for itself."""
 
@@ -172,7 +170,7 @@ def read_processors(
                 in_file=reading.file,
                 processor=(PROCESSORS, name) if name else (),
             )
-            wrong += wrong_settings(model, error, sources, model.former)
+            wrong += wrong_settings(model, error, sources)
         except (SettingsError, RecursionError) as error:
             environ, example = os.environ, f"{model.prefix}LOG__LEVEL=debug"
             lines = [y for x in prefixes for y in not_json(model, environ, x, example=example)]

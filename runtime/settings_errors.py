@@ -78,16 +78,11 @@ class Sources:
 class _Names:
     known: Collection[Name]
     hidden: Collection[Name]
-    former: Mapping[str, str]
 
 
-def wrong_settings(
-    model: type, error: ValidationError, sources: Sources, former: Mapping[str, str]
-) -> list[str]:
-    """Return a line for each setting that is wrong. ``former`` says of names that people may
-    know, and that nobody sets, what their values follow from.
-    """
-    of_model = _Names(known={*names(model)}, hidden=secrets(model), former=former)
+def wrong_settings(model: type, error: ValidationError, sources: Sources) -> list[str]:
+    """Return a line for each setting that is wrong."""
+    of_model = _Names(known={*names(model)}, hidden=secrets(model))
     tables = {name for name, x in entries(model).items() if x.has_names}
     tables |= {*open_sections(model)}
     by_name = groupby(error.errors(), lambda x: _known_part(x, of_model.known, tables))
@@ -215,7 +210,7 @@ def _line(
     name = ".".join(whole)
     in_list = _before_a_number(path) != path
     if errors[0]["type"] == "extra_forbidden":
-        why = _why_unknown(".".join(path), of_model, in_list=in_list)
+        why = _why_unknown(".".join(path), of_model.known, in_list=in_list)
         return f"{name} (from {source}): {why}"
     if errors[0]["type"] == "missing":
         if in_list:
@@ -229,10 +224,8 @@ def _line(
     return f"{name} (from {source}): {allowed}{shown}"
 
 
-def _why_unknown(name: str, of_model: _Names, *, in_list: bool) -> str:
-    if name in of_model.former:
-        return f"there is no such setting any more: {of_model.former[name]}"
-    known = () if in_list else (".".join(x) for x in of_model.known)
+def _why_unknown(name: str, names_known: Collection[Name], *, in_list: bool) -> str:
+    known = () if in_list else (".".join(x) for x in names_known)
     near = get_close_matches(name, known, n=1)
     return f"there is no such setting{f'; did you mean {near[0]}?' if near else ''}"
 

@@ -27,7 +27,7 @@ from tests.support.servers import free_port
 from .names import COLLECTION, PARTS
 
 LINGER = 0.0
-EXPIRATION, HEARTBEAT = 3.0, 0.5
+EXPIRATION = 3.0
 """A third of what brokers have by default, so that a kill takes seconds."""
 WAITLESS = BrokerAccess(wait=0.0)
 """Readers that are measured come back at once when there is nothing more."""
@@ -35,7 +35,6 @@ WAITLESS = BrokerAccess(wait=0.0)
 _SETTINGS: Mapping[str, object] = {
     "log.level": "warning",
     "membership.expiration": EXPIRATION,
-    "membership.heartbeat": HEARTBEAT,
 }
 _PATIENCE = 60.0
 _ROOT = Path(__file__).parents[2]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, SecretStr
 
@@ -23,7 +24,7 @@ class BrokersSettings(HasSecrets):
 
     token: SecretStr | None = None
     ca_file: Path | None = None
-    wait: SecondsOrZero = Field(default=0.5, le=30)
+    wait: Annotated[SecondsOrZero, Field(le=30)] = 0.5
     call_timeout: Seconds = 5.0
 
 

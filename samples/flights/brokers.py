@@ -17,7 +17,6 @@ from .processes import COMMAND
 
 # Short times, so that an era can be seen to end. The defaults are about twice these.
 _SETTINGS = {
-    "membership.heartbeat": 0.5,
     "membership.expiration": 4,
     "log.format": "json",
 }

@@ -133,7 +133,6 @@ def mentions(text: str, words: Iterable[str]) -> bool:
         (("broker",), ("broker.cluster", "--cluster")),
         (("broker", "--cluster=nowhere"), ("not a place for a cluster", "file:///")),
         (("broker", "--cluster=memory:x", "--set=web.certificate_file=no"), ("certificate",)),
-        (("broker", "--cluster=memory:x", "--set=membership.expiration=1"), ("heartbeats",)),
     ],
 )
 def test_what_a_person_has_to_change_first_is_said_and_ends_with_2(

@@ -12,7 +12,7 @@ from tests.support.silence import Silent
 
 pytestmark = pytest.mark.real_time
 
-BROKER = ("broker", "--name=anna", "--set=web.port=0", "--set=membership.heartbeat=0.2")
+BROKER = ("broker", "--name=anna", "--set=web.port=0", "--set=membership.expiration=2")
 SERVING = {
     ("run", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
     ("run", "--processes=2", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',

@@ -40,7 +40,6 @@ for _cause, _case in {
     ),
     "a start without a zone": _settings(sets=["feed.start=2026-01-31"]),
     "a setting with a typo": _settings(sets=["leases.expiraton=5"]),
-    "a setting that follows from another": _settings(sets=["leases.renew_interval=20"]),
     "several processors where one is meant": _settings(_TWO + "leases.address = 'sqlite:/b'"),
     "a processor that keeps its leases where another does": _settings(
         f"{_TWO}leases.address = 'sqlite:/a'"

@@ -22,9 +22,7 @@ from tests.support.emulator_process import free_port
 from tests.support.processes import PATIENCE, Running
 
 QUICK_BROKER = (
-    "--set=membership.heartbeat=0.3",
     "--set=membership.expiration=2",
-    "--set=membership.settle=0.3",
     "--set=writing.linger=0.02",
     "--set=compaction.enabled=false",  # stories damage objects, which must be what is read
 )

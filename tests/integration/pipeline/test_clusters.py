@@ -34,9 +34,7 @@ pytestmark = [
 EVERYTHING = "range,sequence,key,id,operation,body,previous,committed_at,generation"
 KEYS = [f"k{n}" for n in range(20)]
 QUICK = (
-    "--set=membership.heartbeat=0.3",
     "--set=membership.expiration=2",
-    "--set=membership.settle=0.3",
     "--set=compaction.enabled=false",  # segments are made by hand here
 )
 

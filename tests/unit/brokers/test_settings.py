@@ -53,11 +53,17 @@ def test_a_file_with_all_settings_can_be_read(tmp_path: Path) -> None:
     assert again.membership == given().membership
 
 
+def test_a_broker_shows_ten_signs_of_life_until_it_would_count_as_dead() -> None:
+    flags = {"broker": {"cluster": "file:///c"}, "membership": {"expiration": 3}}
+    core = load_broker_settings(None, flags).core
+    assert (core.expiration, core.heartbeat) == (3.0, 0.3)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         ({}, "--cluster"),
-        ({"broker": {"cluster": "file:///c"}, "membership": {"expiration": 2}}, "heartbeats"),
+        ({"broker": {"cluster": "file:///c"}, "membership": {"expiration": 0.5}}, "expiration"),
         ({"broker": {"cluster": "file:///c"}, "web": {"key_file": "k"}}, "certificate_file"),
         (
             {"broker": {"cluster": "file:///c"}, "web": {"token": "a", "token_file": "b"}},

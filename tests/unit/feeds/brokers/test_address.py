@@ -68,3 +68,8 @@ def test_a_token_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path:
     assert "secret" not in repr(BrokersSettings(token=SecretStr("secret")))
     with pytest.raises(FeedRefused, match="PEM"):
         BrokerAccess(ca_file=file).tls()
+
+
+def test_a_read_cannot_wait_for_longer_than_a_broker_lets_it() -> None:
+    with pytest.raises(UserError, match="wait"):
+        BrokerAccess.of_environment({"CHANGEFEED_BACKENDS__BROKERS__WAIT": "31"})
