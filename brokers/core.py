@@ -211,7 +211,7 @@ class BrokerCore:
         except (RangeDamaged, StoreError) as error:
             # It may be restored, or answer by then; requests beside this one go on.
             _log.warning(
-                "broker.failed", extra={"doing": "look up a producer", "error": str(error)}
+                "broker.failed", extra={"operation": "look up a producer", "error": str(error)}
             )
             return self._not("moving")
         if verdict == "stored":

@@ -120,7 +120,7 @@ class EraWriter:
             await row.run()
         except Exception:  # noqa: BLE001 - the border of a row
             _log.exception(
-                "broker.failed", extra={"doing": "write a row", "era": row.place.era}
+                "broker.failed", extra={"operation": "write a row", "era": row.place.era}
             )
             row.lose()
         assert not row.is_open, f"row {row.place} is open and has no writer"

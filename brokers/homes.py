@@ -96,6 +96,8 @@ class HomeWarmer:
                 row, collection.name, partition, there.start, most
             )
         except (RangeDamaged, RowDamaged) as error:  # any broker says so; others are read
-            _log.warning("broker.failed", extra={"doing": "warm a home", "error": str(error)})
+            _log.warning(
+                "broker.failed", extra={"operation": "warm a home", "error": str(error)}
+            )
             return 0
         return sum(x.bytes for x in found)

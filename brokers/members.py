@@ -235,7 +235,7 @@ class Members:
         except Undecodable as error:
             _log.warning(
                 "broker.failed",
-                extra={"doing": "read a sign of life", "key": key, "error": str(error)},
+                extra={"operation": "read a sign of life", "key": key, "error": str(error)},
             )
             return None
 

@@ -36,7 +36,7 @@ _GAUGES: tuple[tuple[str, str, str, _Value], ...] = (
     ("writing", "", "1 where it takes records", lambda x: int(x.writing)),
     ("master", "", "1 where it acts as master", lambda x: int(x.master)),
     ("producers", "{producer}", "Producers that it remembers", lambda x: x.producers),
-    ("living", "{broker}", "Brokers alive, as it sees them", lambda x: len(x.living)),
+    ("members", "{broker}", "Brokers alive, as it sees them", lambda x: len(x.living)),
     ("buffered", "By", "Records that wait to be written", lambda x: x.buffered),
     ("cached", "By", "Objects in memory", lambda x: x.cached),
 )
@@ -142,7 +142,7 @@ class CoreGauges:
         self._status: CoreStatus | None = None
         meter = meters.get_meter("changefeed")
         self._eras = meter.create_counter(
-            "changefeed.broker.era.changes", "{era}", "Eras that began while it ran"
+            "changefeed.broker.era_changes", "{era}", "Eras that began while it ran"
         )
         for name, unit, text, value in _GAUGES:
             meter.create_observable_gauge(

@@ -349,7 +349,8 @@ class RowWriter:
             except StoreError as error:
                 why = str(error)
             _log.warning(
-                "broker.failed", extra={"doing": "write an object", "key": key, "error": why}
+                "broker.failed",
+                extra={"operation": "write an object", "key": key, "error": why},
             )
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.max_retry_delay)

@@ -174,7 +174,7 @@ class BrokerServer:
                     return _refusal(status, Refusal(error=name, message=str(e)))
             raise
         except Exception:  # noqa: BLE001 - the border to clients
-            _log.exception("broker.failed", doing="answer a request", path=request.path)
+            _log.exception("broker.failed", operation="answer a request", path=request.path)
             failed = Refusal(error="bug", message="the broker failed; its log says how")
             return _refusal(500, failed)
 

@@ -86,7 +86,7 @@ class HostEvents(FailureLog):
                 (m.LOAD, self._read_loads),
                 (m.OWNED, lambda: [Observation(len(self.activity.ranges))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
-                (m.LOOP_LAG, lambda: [Observation(self.activity.loop_lag)]),
+                (m.EVENT_LOOP_LAG, lambda: [Observation(self.activity.loop_lag)]),
             ],
             [(m.REQUEST_UNITS, self._read_request_units)],
         )
@@ -108,8 +108,8 @@ class HostEvents(FailureLog):
             seconds=seconds,
         )
 
-    def no_answer(self, doing: str, seconds: float) -> None:
-        self._log.warning("host.waiting", reason=f"no answer yet: {doing}", seconds=seconds)
+    def no_answer(self, operation: str, seconds: float) -> None:
+        self._log.warning("host.waiting", reason=f"no answer yet: {operation}", seconds=seconds)
 
     def failed(self, error: BaseException) -> None:
         """Keep why the host stops: the lines of its stop say so."""
@@ -158,7 +158,7 @@ class HostEvents(FailureLog):
             self._metrics.count(m.STEALS)
         deaths = lease.deaths
         if deaths.count and deaths.with_suspect and how != "stolen":
-            self._metrics.count(m.KILLED, range=lease.range_id)
+            self._metrics.count(m.DEATHS, range=lease.range_id)
         self._log.log(
             logging.WARNING if deaths.care else logging.DEBUG,
             "lease.acquired",
@@ -189,9 +189,9 @@ class HostEvents(FailureLog):
         moves, self._moves = self._moves, Counter()
         return {x: moves[x] for x in ("acquired", "released", "lost", "created")}
 
-    def conflict(self, lease: Lease, doing: str) -> None:
+    def conflict(self, lease: Lease, operation: str) -> None:
         self._metrics.count(m.CONFLICTS)
-        self._log.debug("lease.conflict", range=lease.range_id, doing=doing)
+        self._log.debug("lease.conflict", range=lease.range_id, operation=operation)
 
     def renewed(self) -> None:
         self._metrics.count(m.RENEWALS)
@@ -288,12 +288,12 @@ class HostEvents(FailureLog):
 
     # failures
 
-    def retrying(self, doing: str, error: BaseException, delay: float) -> None:
+    def retrying(self, operation: str, error: BaseException, delay: float) -> None:
         """A call of feed or container failed; it is tried again after ``delay`` seconds."""
-        self._metrics.count(m.ERRORS, doing=doing)
+        self._metrics.count(m.CALL_FAILURES, operation=operation)
         self._log.warning(
             "call.failed",
-            doing=doing,
+            operation=operation,
             error=str(error),
             kind=type(error).__name__,
             again_after=round(delay, 3),
@@ -347,7 +347,7 @@ class HostEvents(FailureLog):
         )
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
-        self._metrics.count(m.GAVE_UP, range=range_id)
+        self._metrics.count(m.RETRIES_EXHAUSTED, range=range_id)
         self.health.failed(range_id, text_of(error))
         super().observer_gave_up(range_id, error, delay)
 
@@ -360,8 +360,8 @@ class HostEvents(FailureLog):
         self._metrics.count(m.DEAD_LETTERS, range=letter.range_id)
         super().dead_letter(letter)
 
-    def container_call(self, call: str) -> None:
-        self._metrics.count(m.CONTAINER_CALLS, call=call)
+    def store_request(self, operation: str) -> None:
+        self._metrics.count(m.STORE_REQUESTS, operation=operation)
 
     def _read_loads(self) -> list[Observation]:
         owned = set(self.activity.ranges)

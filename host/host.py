@@ -112,7 +112,7 @@ class Host:
         self.wall = wall
         self._bounds = Bounds(
             timeout=settings.leases.timing.call_timeout,
-            on_call=self._events.container_call,
+            on_call=self._events.store_request,
             patience=Patience(_PATIENCE),
             expiration=settings.leases.timing.expiration,
             clock=clock,

@@ -25,19 +25,19 @@ CHANGES = Instrument(
 )
 BATCHES = Instrument("changefeed.batches", "{batch}", "Batches handed to the observer and done")
 RETRIES = Instrument(
-    "changefeed.observer.retries", "{retry}", "Batches that the observer failed on"
+    "changefeed.observer.retries", "{retry}", "Failed calls that are tried again"
 )
 STUCK = Instrument(
     "changefeed.observer.stuck", "{call}", "Calls that did not end and were left behind"
 )
-GAVE_UP = Instrument(
-    "changefeed.observer.gave_up", "{time}", "Times that an observer used up its retries"
+RETRIES_EXHAUSTED = Instrument(
+    "changefeed.observer.retries_exhausted", "{batch}", "Batches whose retries are used up"
 )
 DEAD_LETTERS = Instrument(
     "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
 )
-KILLED = Instrument(
-    "changefeed.range.killed",
+DEATHS = Instrument(
+    "changefeed.range.deaths",
     "{process}",
     "Processes that died while they delivered one change alone",
 )
@@ -49,11 +49,11 @@ CONFLICTS = Instrument(
 ACQUISITIONS = Instrument("changefeed.lease.acquisitions", "{lease}", "Leases acquired, by how")
 STEALS = Instrument("changefeed.lease.steals", "{lease}", "Leases stolen from living hosts")
 LOSSES = Instrument("changefeed.lease.losses", "{lease}", "Leases lost without being given up")
-CONTAINER_CALLS = Instrument(
-    "changefeed.container.calls", "{call}", "Calls of the lease container"
+STORE_REQUESTS = Instrument(
+    "changefeed.store.requests", "{request}", "Requests to the stores of leases, by operation"
 )
-ERRORS = Instrument(
-    "changefeed.errors", "{error}", "Calls of feed and lease container that failed"
+CALL_FAILURES = Instrument(
+    "changefeed.call.failures", "{call}", "Failed calls of feed and store, tried again"
 )
 REQUEST_UNITS = Instrument(
     "changefeed.feed.request_units",
@@ -65,17 +65,17 @@ _COUNTERS = (
     BATCHES,
     RETRIES,
     STUCK,
-    GAVE_UP,
+    RETRIES_EXHAUSTED,
     DEAD_LETTERS,
-    KILLED,
+    DEATHS,
     CHECKPOINTS,
     RENEWALS,
     CONFLICTS,
     ACQUISITIONS,
     STEALS,
     LOSSES,
-    CONTAINER_CALLS,
-    ERRORS,
+    STORE_REQUESTS,
+    CALL_FAILURES,
 )
 
 OBSERVER_TIME = Instrument(
@@ -94,11 +94,11 @@ LAG = Instrument(
     "changefeed.lag", "{change}", "Changes in the range that the observer has not had"
 )
 LAG_TIME = Instrument(
-    "changefeed.lag.time", "s", "Age of the first change that the observer has not had"
+    "changefeed.lag_time", "s", "Age of the first change that the observer has not had"
 )
-OWNED = Instrument("changefeed.leases.owned", "{lease}", "Leases this host owns")
+OWNED = Instrument("changefeed.lease.owned", "{lease}", "Leases this host owns")
 PAUSED = Instrument(
-    "changefeed.ranges.paused",
+    "changefeed.range.paused",
     "{range}",
     "Ranges that no host reads until they are resumed, as last listed",
 )
@@ -117,8 +117,8 @@ LOAD = Instrument(
     "{second}",
     "Busy seconds in each second that a range costs its owner, as its lease says",
 )
-LOOP_LAG = Instrument(
-    "changefeed.loop.lag",
+EVENT_LOOP_LAG = Instrument(
+    "changefeed.event_loop.lag",
     "s",
     "How late the event loop is: user code that blocks it shows here",
 )

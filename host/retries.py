@@ -23,22 +23,22 @@ class Retrier:
 
     async def call(
         self,
-        doing: str,
-        operation: Callable[[], Awaitable[T]],
+        operation: str,
+        call: Callable[[], Awaitable[T]],
         *,
         longest_delay: float = _MAX_DELAY,
     ) -> T:
-        """Await ``operation()`` until it raises no ``FeedUnavailable`` and no
-        ``StoreUnavailable``; ``doing`` names it in the log.
+        """Await ``call()`` until it raises no ``FeedUnavailable`` and no
+        ``StoreUnavailable``; ``operation`` names it in the log.
         """
         failures = 0
         while True:
             try:
-                return await operation()
+                return await call()
             except _LATER as error:
                 # Never sooner than the other side wished.
                 grown = min(longest_delay, _FIRST_DELAY * 2.0 ** min(failures, 10))
                 delay = (error.retry_after or 0.0) + grown * self._random.uniform(0.5, 1.0)
-                self._events.retrying(doing, error, delay)
+                self._events.retrying(operation, error, delay)
             failures += 1
             await asyncio.sleep(delay)

@@ -41,7 +41,7 @@ class PipelineMetrics:
             "changefeed.pipeline.batches", "{batch}", "Batches that are done"
         )
         self._late = meter.create_counter(
-            "changefeed.pipeline.late",
+            "changefeed.pipeline.rows_dropped",
             "{row}",
             "Came after the watermark and were dropped; a task's changes to one window are one",
         )

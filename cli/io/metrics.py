@@ -37,12 +37,12 @@ class _Fleet(Collector):
             ((x, x.lag_seconds) for x in ranges),
         )
         yield GaugeMetricFamily(
-            "changefeed_ranges_paused",
+            "changefeed_range_paused",
             "Ranges that no host reads until they are resumed, as last listed",
             value=sum(x.state == "paused" for x in ranges),
         )
         yield GaugeMetricFamily(
-            "changefeed_hosts_desired",
+            "changefeed_desired_hosts",
             "Hosts that the fleet should have, by its lag",
             value=self._seen.hosts_for(self._lag_per_host),
         )

@@ -114,12 +114,12 @@ class Compactor:
                 catalog = self._catalogs.newest
         except (StoreError, RowDamaged, FlushDamaged, ClusterRefused) as error:
             _log.warning(
-                "broker.failed", extra={"doing": "compact", **where, "error": str(error)}
+                "broker.failed", extra={"operation": "compact", **where, "error": str(error)}
             )
             self.done.failures += 1
             return False
         except Exception:  # noqa: BLE001 - the broker goes on without
-            _log.exception("broker.failed", extra={"doing": "compact", **where})
+            _log.exception("broker.failed", extra={"operation": "compact", **where})
             self.done.failures += 1
             return False
         return True

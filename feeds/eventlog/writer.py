@@ -471,7 +471,7 @@ async def _look_after(upkeep: Upkeep, *, everything: bool = False) -> None:
     try:
         await upkeep.step(everything=everything)
     except Exception:  # noqa: BLE001 - it is tried again
-        _log.exception("broker.failed", extra={"doing": "look after the event log"})
+        _log.exception("broker.failed", extra={"operation": "look after the event log"})
 
 
 async def compact_log(home: Path) -> Compacted:

@@ -120,7 +120,7 @@ class EventStream:
         text = str(error) or type(error).__name__
         if text != self._trouble and self.is_watched:
             kind = type(error).__name__
-            _log.warning("call.failed", doing="look for the page", error=text, kind=kind)
+            _log.warning("call.failed", operation="look for the page", error=text, kind=kind)
         self._take(self._state, text)
 
     def _take(self, state: PageState | None, trouble: str | None) -> None:

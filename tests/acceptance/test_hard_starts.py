@@ -43,7 +43,10 @@ async def test_a_host_waits_for_stores_that_are_away_and_says_so(tmp_path: Path)
     more = ("--observer=count", f"--set=web.port={port}", "--set=log.format=json")
     async with running("run", *where, *QUICK, *more, cwd=tmp_path) as host:
         await host.says('"event": "call.failed"', times=2)
-        assert {x["doing"] for x in host.events("call.failed")} <= {"open feed", "open leases"}
+        assert {x["operation"] for x in host.events("call.failed")} <= {
+            "open feed",
+            "open leases",
+        }
         assert (await get(f"http://127.0.0.1:{port}/livez"))[0] == 200
         status, shown = await get(f"http://127.0.0.1:{port}/readyz")
         assert (status, shown["ready"]) == (503, False)

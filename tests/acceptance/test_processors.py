@@ -117,7 +117,7 @@ async def looked_at(host: Running, place: Path, name: str) -> set[str]:
         assert (code, {*json.loads(ready)["processors"]}) == (200, {*NAMES})
         assert (await get(f"{top}/livez"))[0] == 200
         metrics = (await get(f"{top}/metrics"))[1].splitlines()
-        owned = [x for x in metrics if x.startswith("changefeed_leases_owned{")]
+        owned = [x for x in metrics if x.startswith("changefeed_lease_owned{")]
         assert [x.rpartition(" ")[2] for x in owned if f'processor="{name}"' in x] == ["2.0"]
         assert await get(f"{top}/") == (302, "processors/orders/")
         assert (await get(f"{top}/processors/{name}/"))[0] == 200

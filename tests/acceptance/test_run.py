@@ -99,7 +99,7 @@ async def test_endpoints_answer_at_the_address_that_the_member_record_tells(
         assert code == 200
         assert 'service_instance_id="anna"' in metrics
         assert 'service_name="changefeed"' in metrics
-        assert "changefeed_leases_owned" in metrics
+        assert "changefeed_lease_owned" in metrics
         await host.stops()
 
 

@@ -79,7 +79,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         status, text = await get(f"{url}/metrics")
         values = dict(x.rsplit(" ", 1) for x in text.splitlines() if not x.startswith("#"))
         assert status == 200
-        assert [v for k, v in values.items() if k.startswith("changefeed_leases_owned")] == [
+        assert [v for k, v in values.items() if k.startswith("changefeed_lease_owned")] == [
             "2.0"
         ]
         assert [v for k, v in values.items() if k.startswith("changefeed_changes_total")] == [

@@ -197,7 +197,7 @@ WRITTEN: dict[str, tuple[dict[str, str], int]] = {
         60,
     ),
     "ChangefeedLoopBlocked": (
-        {'changefeed_loop_lag_seconds{job="shop",instance="a"}': "0.01x5 0.9x10"},
+        {'changefeed_event_loop_lag_seconds{job="shop",instance="a"}': "0.01x5 0.9x10"},
         15,
     ),
     "ChangefeedFailing everything": (
@@ -260,7 +260,7 @@ BROKERS = {
     ),
 }
 WRITTEN |= BROKERS
-ALIVE = {'changefeed_leases_owned{job="shop",instance="a"}': "12x100"}
+ALIVE = {'changefeed_lease_owned{job="shop",instance="a"}': "12x100"}
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -288,7 +288,7 @@ def test_brokers_that_come_and_go_and_have_work_raise_no_alert(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("alert", "metric"),
     [
-        ("ChangefeedNoHosts", "changefeed_leases_owned"),
+        ("ChangefeedNoHosts", "changefeed_lease_owned"),
         ("ChangefeedNoBrokerWrites", "changefeed_broker_writing"),
     ],
 )

@@ -36,7 +36,7 @@ async def test_a_fleet_at_rest_is_woken_by_what_is_appended() -> None:
         fleet.pass_time()
         assert await (await client.get("/scale")).json() == {"desired_hosts": 2}
         text = await (await client.get("/metrics")).text()
-    assert "changefeed_hosts_desired 2.0" in text
+    assert "changefeed_desired_hosts 2.0" in text
     lags = [float(x.split()[1]) for x in text.splitlines() if x.startswith("changefeed_lag{")]
     assert (len(lags), sum(lags)) == (3, 15)
     assert 'state="unowned"' in text

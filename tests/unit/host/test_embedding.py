@@ -153,7 +153,7 @@ async def test_two_hosts_of_one_process_share_a_feed_and_no_figures() -> None:
                 if x.startswith("changefeed_changes_total")
             )
             assert count == len(seen[host.name].keys) > 0
-            assert "\nchangefeed_leases_owned " in figures(host)
+            assert "\nchangefeed_lease_owned " in figures(host)
         anna.stop()
         await running[0]
         assert not running[1].done()
@@ -202,7 +202,7 @@ async def test_stores_that_are_away_at_a_start_are_waited_for(
     with captured_logs() as logged:
         async with open_host(named("anna"), observer_of(Seen())):
             assert (feed.attempts, leases.attempts) == (3, 3)
-    said = [(x["doing"], x["error"]) for x in logged if x["event"] == "call.failed"]
+    said = [(x["operation"], x["error"]) for x in logged if x["event"] == "call.failed"]
     assert said == [("open feed", "no route")] * 2 + [("open leases", "refused")] * 2
 
 

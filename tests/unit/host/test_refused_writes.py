@@ -43,7 +43,7 @@ async def test_the_others_read_what_a_host_would_that_cannot_acquire() -> None:
             await asyncio.sleep(NOTICED)
         assert await fleet.loads() == {"a": 4, "b": 0}
         assert len(fleet.log.delivered) == 40
-        said = [x for x in logs if x.get("doing") == "write leases"]
+        said = [x for x in logs if x.get("operation") == "write leases"]
         assert [x["error"] for x in said] == ["503: not writable here"]
         refusing.out = False
         await asyncio.sleep(2 * NOTICED)

@@ -123,7 +123,7 @@ def test_metrics_count_batches_and_tell_the_lag_of_each_range() -> None:
     assert points == {
         ("changefeed.pipeline.changes", "orders"): 40,
         ("changefeed.pipeline.batches", "orders"): 2,
-        ("changefeed.pipeline.late", "orders"): 6,
+        ("changefeed.pipeline.rows_dropped", "orders"): 6,
         ("changefeed.pipeline.batch.duration", "orders"): 4.0,
         ("changefeed.pipeline.failures", "orders"): 1,
         ("changefeed.pipeline.lag", "orders", "a"): 30,

@@ -112,6 +112,15 @@ def test_every_metric_is_explained_and_no_other(heading: str, module: str) -> No
     assert sorted(told) == sorted(set(METRIC.findall(metrics)) - {"changefeed.pipeline"})
 
 
+def test_no_name_of_a_metric_is_the_place_of_others_nor_said_in_one_and_in_many() -> None:
+    """OpenTelemetry's rules for names; a place is what stands before the last dot."""
+    page = (ROOT / "docs/metrics.md").read_text()
+    metrics = set(re.findall(r"^\| `(changefeed\.[a-z_.]+)`", page, re.MULTILINE))
+    places = {x.rpartition(".")[0] for x in metrics}
+    assert metrics & places == set()
+    assert {f"{x}s" for x in places} & places == set()
+
+
 def subcommands(command: Any) -> list[tuple[str, Any]]:
     if not hasattr(command, "list_commands"):
         return []

@@ -33,6 +33,6 @@ def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
         ("changefeed_lag", "r6", "foreign"): 0,
         ("changefeed_lag_time_seconds", "r0", "unowned"): 61.5,
         ("changefeed_lag_time_seconds", "r2", "paused"): 1,
-        ("changefeed_ranges_paused",): 1,
-        ("changefeed_hosts_desired",): 2,
+        ("changefeed_range_paused",): 1,
+        ("changefeed_desired_hosts",): 2,
     }
