@@ -1,7 +1,10 @@
 """What the pages say is compared with the code where it can be."""
 
+import ast
 import re
+import tomllib
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +13,16 @@ from typer.main import get_command
 
 from changefeed.cli.app import COMMANDS, app
 from changefeed.host.host import Host
+from changefeed.host.settings import load_processors
+from changefeed.pipeline.settings import load_settings as load_pipeline_settings
 from changefeed.runtime.settings_schema import names
 from tests.support import api_page, schemas_page, settings_page
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     x
-    for folder in (
-        ".",
-        "docs",
-        "docs/design",
-        "emulator",
-        "samples",
-        "samples/container",
-        "samples/redis_and_blob",
-    )
-    for x in (ROOT / folder).glob("*.md")
+    for pages in ("*.md", "docs/**/*.md", "emulator/*.md", "samples/**/*.md")
+    for x in ROOT.glob(pages)
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 EVENT = re.compile(
@@ -194,3 +191,44 @@ def test_the_changelog_lists_every_command_and_stays_short() -> None:
     (listed,) = re.findall(r"^\*\*Commands\.\*\* (.*?)\n\n", text, re.MULTILINE | re.DOTALL)
     named = {x.split()[0] for x in re.findall(r"`([^`]*)`", listed)}
     assert named == set(COMMANDS)
+
+
+@pytest.mark.parametrize("file", PAGES, ids=shown)
+def test_every_file_of_ours_that_is_named_exists(file: Path) -> None:
+    tops = "|".join(sorted(x.name for x in ROOT.iterdir() if (x / "__init__.py").exists()))
+    named = set(re.findall(rf"`((?:{tops})/[\w./-]*\.py)`", file.read_text()))
+    assert {x for x in named if not (ROOT / x).exists()} == set()
+
+
+def blocks(file: Path, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", file.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", [x for x in PAGES if blocks(x, "python")], ids=shown)
+def test_every_program_can_be_read_and_imports_what_there_is(file: Path) -> None:
+    for program in blocks(file, "python"):
+        tree = compile(
+            program, shown(file), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        )
+        for x in ast.walk(tree):
+            module = getattr(x, "module", None) or ""
+            if isinstance(x, ast.ImportFrom) and module.split(".")[0] in (
+                "changefeed",
+                "cosmos_emulator",
+            ):
+                there = import_module(module)
+                assert {y.name for y in x.names if not hasattr(there, y.name)} == set()
+
+
+@pytest.mark.parametrize("file", [x for x in PAGES if blocks(x, "toml")], ids=shown)
+def test_every_file_of_settings_can_be_loaded(file: Path, tmp_path: Path) -> None:
+    for text in blocks(file, "toml"):
+        if "[project." in text:  # a package's own
+            continue
+        (tmp_path / "settings.toml").write_text(text)
+        if {"body_schema", "spark"} & tomllib.loads(text).keys():
+            least = {"feed": "eventlog:log", "directory": "tables"}
+            flags = {x: y for x, y in least.items() if x not in tomllib.loads(text)}
+            load_pipeline_settings(tmp_path / "settings.toml", flags)
+        else:
+            load_processors(tmp_path / "settings.toml", {})
