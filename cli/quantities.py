@@ -8,10 +8,19 @@ import typer
 from changefeed.runtime.quantities import seconds, size
 
 
-def duration_option(*names: str, help: str, **bounds: float) -> Any:  # noqa: A002 - as typer names it
-    """Declare a flag of seconds, with ``min`` and ``max`` as its bounds."""
+def duration_option(
+    *names: str,
+    help: str,  # noqa: A002 - as typer names it
+    default: str | None = None,
+    **bounds: float,
+) -> Any:
+    """Declare a flag of seconds, with ``min`` and ``max`` as its bounds, and its default as
+    help shows it.
+    """
     parser = _within(seconds, bounds.get("min", 0.0), bounds.get("max", float("inf")))
-    return typer.Option(*names, metavar="DURATION", parser=parser, help=help)
+    return typer.Option(
+        *names, metavar="DURATION", parser=parser, help=help, show_default=default or False
+    )
 
 
 def size_option(*names: str, help: str) -> Any:  # noqa: A002 - as typer names it

@@ -53,7 +53,7 @@ class View(NamedTuple):
             return (x.range,)
         if self.sort is Sort.OWNER:
             return (x.owner is None, x.owner or "", x.range)
-        figure = getattr(x, {Sort.LATE: "lag_seconds"}.get(self.sort, self.sort.value))
+        figure = getattr(x, {Sort.LAG_TIME: "lag_seconds"}.get(self.sort, self.sort.value))
         return (figure is None, -(figure or 0), x.range)
 
 
@@ -188,7 +188,7 @@ def _hosts(hosts: Sequence[HostSeen]) -> Table:
 
 
 def _ranges(ranges: Sequence[RangeSeen]) -> Table:
-    names = ["range", "owner", "state", "epoch", "load", "position", "lag", "late"]
+    names = ["range", "owner", "state", "epoch", "load", "position", "lag", "lag time"]
     rates = any(x.rate is not None for x in ranges)
     rows = ((*_row(x), *([_rate(x.rate)] if rates else [])) for x in ranges)
     return a_table(*names, *(["changes/s"] if rates else []), rows=rows)
@@ -199,8 +199,8 @@ def _row(x: RangeSeen) -> Sequence[str]:
     if x.next_owner is not None:
         owner = f"{owner} → {x.next_owner}"
     lag = "" if x.lag is None else f"{x.lag:,}"
-    late = _seconds(x.lag_seconds)
-    return x.range, owner, x.state, str(x.epoch), _load(x.load), x.position or "", lag, late
+    lag_time = _seconds(x.lag_seconds)
+    return x.range, owner, x.state, str(x.epoch), _load(x.load), x.position or "", lag, lag_time
 
 
 def _rate(rate: float | None) -> str:

@@ -38,13 +38,13 @@ class BrokerFlags(SettingsFlags):
 def broker(
     flags: BrokerFlags, *, processes: Processes = None, stop_at_eof: StopAtEof = False
 ) -> None:
-    """Run one broker: take records for its partitions, and serve those of all.
+    """Run one broker: take records for its ranges, and serve the records of all.
 
-    SIGTERM or Ctrl-C hands its partitions to the others first, a second one ends it at once.
+    SIGTERM or Ctrl-C hands its ranges to the others first, a second one ends it at once.
     Settings come from these flags, from the environment (CHANGEFEED_BROKER__WEB__TOKEN) and
     from a file. Ends with 0 after a stop, 2 if something must be changed first, 1 for other
-    failures. With --processes, they listen at ports that follow each other, a broker that dies
-    is started again, and the worst code is that of all.
+    failures. With --processes, the brokers listen at ports that follow each other, a broker
+    that dies is started again, and the worst code is that of all.
     """
     from changefeed.brokers.run import run_broker
     from changefeed.cli.brokers import run_several

@@ -17,9 +17,7 @@ dead_letters = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Ids, as list shows them.")
-]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, as list shows them.")]
 Range = Annotated[str, typer.Argument(metavar="RANGE", help="The range of the key.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key that waits.")]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
@@ -28,9 +26,9 @@ All = Annotated[bool, typer.Option("--all", help="All letters.")]
 @dead_letters.command("list")
 @with_flags
 def list_(ids: Ids = None, *, flags: ConfigFlags, json: Json = False) -> None:
-    """List the letters, without the bodies of their changes; or show those that are named.
+    """List the letters without bodies; or show the letters of some ids whole.
 
-    What is named is shown whole: the change with its body, and what the observer raised.
+    A whole letter has the change with its body, and the error with its traceback.
     """
     from changefeed.cli import letters
 
@@ -54,12 +52,12 @@ def replay(
 ) -> None:
     """Give changes to the observer again, one by one, and delete the letters it handles.
 
-    --all is all letters of this observer, by its name; with --of, all of another, which was
-    renamed, say. Letters that are named by their ids are given to it, whosever they are.
+    --all takes all letters of this observer, by its name. If the observer was renamed, give
+    the old name with --of. Letters that you name by their ids may be of any observer.
 
-    Later changes of the same keys have been handled long ago: the observer must be able to
-    recognize an older change. Where one fails again, later ones of its key are left out.
-    Ends with 1 if any letter stays that it was given, or was to be given.
+    The observer has handled later changes of the same keys long ago, so it must recognize an
+    older change. Where a letter fails again, later ones of its key are left out. Ends with 1
+    if any of these letters stays.
     """
     from changefeed.cli import letters
 
@@ -84,10 +82,10 @@ def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
 @dead_letters.command()
 @with_flags
 def park(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
-    """Put the change that a key waits for aside, so that its key goes on.
+    """Put the change that a key waits for to the dead letters, so that the key goes on.
 
-    The host that reads the range tries the change once more; if it fails, it is put to the
-    dead letters at once, whatever observer.retry.attempts says.
+    The host that reads the range tries the change once more before. If the change fails, it
+    becomes a dead letter at once, whatever observer.retry.attempts says.
     """
     from changefeed.cli import waiting_keys
 
@@ -98,7 +96,7 @@ def park(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
 @dead_letters.command()
 @with_flags
 def release(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
-    """Let the host that reads a range try the change that a key waits for now."""
+    """Try the change that a key waits for now; the host that reads the range does so."""
     from changefeed.cli import waiting_keys
 
     with exit_on_error():

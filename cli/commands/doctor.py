@@ -16,21 +16,22 @@ def doctor(
     *,
     watch: Annotated[
         float,
-        duration_option("--watch", max=3600.0, help="How long to watch the fleet."),
+        duration_option(
+            "--watch", max=3600.0, default="25s", help="How long to watch the fleet."
+        ),
     ] = 25.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Try feed and leases, watch the fleet, and say what is wrong and what to do.
 
-    Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
-    to live, consistency, clocks. Leases must hold each key of the feed once, and stand where
-    it can be read. Then hosts that give no sign of life, ranges that fail, rest or do not get
-    on; clocks, settings and versions that differ; processors of another kind, uneven loads,
-    endpoints that do not answer, disks that fill up. With --watch=0, the fleet is not watched.
+    It tries the feed and the stores first; in Cosmos DB endpoint, key, rights, containers,
+    time to live, consistency and clocks. It checks that leases hold each key of the feed once,
+    at positions that can be read. Then it watches for hosts without a sign of life, ranges
+    that fail or stand still, uneven loads, full disks, endpoints that do not answer, and for
+    clocks, settings and versions that differ. With --watch=0, it does not watch the fleet.
 
-    Ends with 2 if hosts cannot run so, with 1 if there is another problem. It makes no
-    container that is not there; in one that is, it writes one item of its own, and deletes it
-    again.
+    Ends with 2 if hosts cannot run with these settings, with 1 if there is another problem. It
+    creates no container. In a container of leases it writes one item, and deletes it again.
     """
     from changefeed.cli import diagnosing
 

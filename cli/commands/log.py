@@ -18,9 +18,7 @@ LogAddress = Annotated[
     str,
     typer.Argument(metavar="LOG", help=f"A collection, {PLAIN}:{FORM}, or an event log's DIR."),
 ]
-Range = Annotated[
-    str | None, typer.Argument(metavar="[RANGE]", help="Range id (default: all).")
-]
+Range = Annotated[str | None, typer.Argument(metavar="RANGE", help="Range id (default: all).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -102,10 +100,10 @@ def retain(
 def compact(address: LogAddress, *, json: Json = False) -> None:
     """Put the changes of each range together now, and delete the objects that held them.
 
-    Of an event log all changes are compacted; no process may write it meanwhile. Of a
-    collection what eras left behind, and most of the newest one: brokers do it by themselves,
-    too. It lies in the same objects as the others of its cluster, which are compacted with it.
-    A range with much of it becomes Parquet with pip install 'changefeed-host\\[segments]'
+    In an event log it compacts all changes; no process may write the log meanwhile. In a
+    collection it compacts what ended eras left, and most of the newest one, together with the
+    other collections of the cluster; brokers do this by themselves, too. A range with a
+    megabyte or more becomes Parquet, after pip install 'changefeed-host\\[segments]'.
     """
     from changefeed.cli import collections
 

@@ -14,7 +14,7 @@ from changefeed.runtime.errors import UserError
 @with_flags
 def pause(
     ranges: Annotated[
-        list[str] | None, typer.Argument(metavar="[RANGE]...", help="The ranges to pause.")
+        list[str] | None, typer.Argument(metavar="RANGE", help="The ranges to pause.")
     ] = None,
     *,
     flags: LeaseFlags,
@@ -31,11 +31,11 @@ def pause(
 ) -> None:
     """Stop reading some ranges until they are resumed, or all of them with --all.
 
-    Their owners finish their current batch, checkpoint and release them. A range whose
-    lease is made later, after a split, say, is not paused.
+    Their owners finish their current batch, checkpoint and release them. Ranges that begin
+    later, as by a split, are not paused.
 
-    With --force, leases are taken from owners that are stuck or dead: resume the range, and
-    another host has it now. What the owner had in hand is delivered again; stop that owner.
+    With --force, the command takes leases from owners that are stuck or dead: resume the range,
+    and another host has it at once. What the owner had in hand is delivered again; stop it.
     """
     from changefeed.cli import pausing
 
@@ -51,7 +51,7 @@ def resume(
     ranges: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RANGE]...", help="The ranges to resume (default: all that are paused)."
+            metavar="RANGE", help="The ranges to resume (default: all that are paused)."
         ),
     ] = None,
     *,

@@ -49,12 +49,12 @@ class PipelineFlags(ObserverFlags):
 def run(flags: PipelineFlags, *, once: Once = False) -> None:
     """Keep the tables up to date until SIGTERM or Ctrl-C, and run the observer if one is named.
 
-    Then the batches that run are finished, for as long as stop_timeout; a second signal
-    breaks them off. Ends with 0 after a stop, 2 if something must be changed first, 1 for
-    other failures. With --once it is for cron, Airflow and the like.
+    A stop lets the batches that run end, for stop_timeout at most; a second signal breaks them
+    off. Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
+    Use --once for cron, Airflow and the like.
 
-    An observer runs on executors, at least once for each change. Its retries, time limits and
-    dead letters are set as for hosts: --set observer.timeout=30.
+    An observer runs on executors, at least once for each change. Set its retries, time limits
+    and dead letters as for hosts: --set observer.timeout=30.
     """
     from changefeed.cli.pipeline import queries
 

@@ -25,10 +25,10 @@ def export(
     ],
     flags: FeedFlags,
 ) -> None:
-    """Save where each range is, what has ended, and what is paused.
+    """Save the position of each range, and which ranges have ended or are paused.
 
-    Hosts may run meanwhile. Each position is a checkpoint; which ranges there are, and which
-    have ended, is of one moment. An existing file is replaced at once or not at all.
+    Hosts may run meanwhile. Each position is a checkpoint; the list of ranges is of one moment.
+    An existing file is replaced as a whole or not at all.
     """
     from changefeed.cli import position_export
 
@@ -58,13 +58,13 @@ def import_(
 ) -> None:
     """Give a fleet the positions of a file, of a pipeline, or of a Java or .NET fleet.
 
-    Stop all hosts first, and the other fleet: it refuses while one lives. It compares the
-    whole file with the feed before it writes anything. Leases of ranges that the source does
-    not have are deleted, and created again in time. Prints what will be delivered again or
-    never, and asks before it changes a lease that is there. Ends with 1 if not all of it was
-    done; then do it again.
+    Stop all hosts and the other fleet first: the command refuses while one lives. It compares
+    the whole source with the feed before it writes anything. It deletes leases of ranges that
+    the source lacks; hosts create them again. It prints how many changes are delivered again or
+    never, and asks before it changes a lease. Ends with 1 if not all of it was done; then do it
+    again.
 
-    A .NET fleet's leases need no import to be taken over under their own prefix.
+    To take over a .NET fleet under its own prefix, you need no import.
     """
     from changefeed.cli import position_import
 

@@ -50,13 +50,15 @@ def merge(
     *,
     wait: Annotated[
         float,
-        duration_option("--wait", max=86_400, help="How long to wait for one common position."),
+        duration_option(
+            "--wait", max=86_400, default="1m", help="How long to wait for one common position."
+        ),
     ] = 60.0,
 ) -> None:
     """Merge parts of one range of the feed.
 
-    They must be at one position, or nothing could be exact: so this waits until all have been
-    read to their end while the feed rests for a moment, and ends with 2 if it does not.
+    The parts must be at one position. So the command waits until all are read to their end
+    while nothing is written to the feed, and ends with 2 if that does not happen in time.
     """
     from changefeed.cli import reshaping
 

@@ -15,7 +15,7 @@ from changefeed.runtime.exit_codes import FAILED
 def reset(
     ranges: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RANGE]...", help="Ranges, as status shows them."),
+        typer.Argument(metavar="RANGE", help="Ranges, as status shows them."),
     ] = None,
     *,
     flags: FeedFlags,
@@ -33,10 +33,11 @@ def reset(
         bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")
     ] = False,
 ) -> None:
-    """Move ranges to another position: what lies after it is delivered, once more or not.
+    """Move ranges to another position: hosts go on from there.
 
-    Refused while a live host owns a range, unless the range is paused. Prints what will be
-    delivered again or skipped, and asks. Ends with 1 if not all of it was done.
+    It refuses while a live host owns a range: stop the fleet, or pause the range first. It
+    prints how many changes are delivered again or never, and asks. Ends with 1 if not all of
+    it was done.
     """
     from changefeed.cli import resetting
 

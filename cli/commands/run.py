@@ -13,7 +13,7 @@ def run(
 
     SIGTERM or Ctrl-C stops it in an orderly way, a second one at once. Settings come from
     these flags, from the environment (CHANGEFEED_LEASES__EXPIRATION=20) and from a file. Where
-    they have [processors.NAME], one process is a host of each, or of those that --processor
+    they have \\[processors.NAME], one process is a host of each, or of those that --processor
     names; all stop together, and one that fails stops the others.
 
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.

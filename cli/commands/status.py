@@ -17,7 +17,7 @@ class Sort(enum.StrEnum):
     RANGE = "range"
     OWNER = "owner"
     LAG = "lag"
-    LATE = "late"
+    LAG_TIME = "lag-time"
     """By the age of the first change that is not done."""
     RATE = "rate"
 

@@ -41,7 +41,7 @@ def printed(seen: FleetStatus, view: View | None = None) -> str:
         (Sort.RANGE, ["r0", "r1", "r2", "r3", "r4"]),
         (Sort.OWNER, ["r1", "r0", "r4", "r2", "r3"]),
         (Sort.LAG, ["r1", "r0", "r3", "r2", "r4"]),
-        (Sort.LATE, ["r0", "r3", "r1", "r2", "r4"]),
+        (Sort.LAG_TIME, ["r0", "r3", "r1", "r2", "r4"]),
         (Sort.RATE, ["r3", "r0", "r1", "r2", "r4"]),
     ],
 )
