@@ -24,6 +24,7 @@ from changefeed.feeds.cosmos.address import (
     CosmosAddress,
     account_of,
 )
+from changefeed.feeds.cosmos.answers import NOT_MODIFIED, Answer
 from changefeed.feeds.cosmos.changes import Changes, Head
 from changefeed.feeds.cosmos.client import client_of, require_async
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
@@ -38,7 +39,6 @@ from changefeed.feeds.cosmos.positions import (
     session_lsn,
 )
 from changefeed.feeds.cosmos.requests import (
-    Answer,
     RangeMoved,
     RequestRefused,
     Requests,
@@ -78,7 +78,6 @@ _CLIENT_MODES: Final[dict[Mode, str]] = {
     "latest-version": "LatestVersion",
     "all-versions": "AllVersionsAndDeletes",
 }
-_NOT_MODIFIED: Final = 304
 _AT_ONCE: Final = 16
 _MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhile
 _REPLICA_LAG: Final = 60.0  # seconds for which a replica may be behind a position
@@ -219,7 +218,7 @@ class CosmosFeed(Feed):
         if asked is None:
             raise RangeUnknown(found.id)  # its children start afresh
         _, answer = asked
-        if answer.status == _NOT_MODIFIED:
+        if answer.status == NOT_MODIFIED:
             return Position(answer.etag)
         return position(self._head(found.id, answer.body, answer.etag).lsn - 1)
 
@@ -240,7 +239,7 @@ class CosmosFeed(Feed):
         if asked is None:
             raise await self._end(found, after)
         place, answer = asked
-        if answer.status == _NOT_MODIFIED:
+        if answer.status == NOT_MODIFIED:
             return RawPage(position=self._stands(place, found.id, after, answer))
         self._behind.pop(found.id, None)
         return RawPage(position=Position(answer.etag), body=answer.body)
@@ -277,7 +276,7 @@ class CosmosFeed(Feed):
         if asked is None:
             return 0  # what is left of it counts as its children'
         _, answer = asked
-        if answer.status == _NOT_MODIFIED:
+        if answer.status == NOT_MODIFIED:
             return 0
         head = self._head(found.id, answer.body, answer.etag)
         return _lag(session_lsn(answer.session), head.lsn)
@@ -303,9 +302,7 @@ class CosmosFeed(Feed):
                 return None
             query = self._query(place.bounds, after, since)
             try:
-                answer = await self._requests.changes(
-                    place.physical, max_item_count=limit, **query
-                )
+                answer = await self._requests.changes(place, limit=limit, **query)
             except RangeMoved:
                 await self._look()
             except RequestRefused as refused:
@@ -325,7 +322,7 @@ class CosmosFeed(Feed):
         token = client_token(
             after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
         )
-        return {"continuation": token}
+        return {"after": after, "continuation": token}
 
     async def _end(self, ended: FeedRange, after: Position) -> RangeEnded:
         await self._look()  # so that the children are the latest there are

@@ -22,25 +22,25 @@ import msgspec
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from changefeed.feeds.cosmos.answers import RECREATED, REPEATED, Answer
 from changefeed.feeds.cosmos.errors import (
     BAD_REQUEST,
     GONE,
-    THROTTLED,
     Problem,
     Translator,
     no_account,
     problem_in,
     problem_of,
 )
+from changefeed.feeds.cosmos.repeating import Repeated, Signed
 from changefeed.feeds.cosmos.spending import Budget, Spending
+from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.runtime.errors import answered
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
-_REPEATED: Final = (GONE, THROTTLED)  # what the client would ask for again and again
 _SPLITTING: Final = 1007
-_RECREATED: Final = 1024
 _TRIES: Final = 3
 _PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
 
@@ -53,27 +53,6 @@ class RequestRefused(FeedRefused):
 
 class RangeMoved(Exception):
     """The physical range that was asked is gone; look at the ranges again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the server said, before anybody made something of it."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-    @property
-    def substatus(self) -> int:
-        return int(self.headers.get("x-ms-substatus") or 0)
-
-    @property
-    def etag(self) -> str:
-        return self.headers.get("etag", "")
-
-    @property
-    def session(self) -> str | None:
-        return self.headers.get("x-ms-session-token")
 
 
 class _Taken(Exception):
@@ -107,6 +86,7 @@ class Requests:
     ) -> None:
         self.spending = Spending(budget)
         self._container = container
+        self._repeated = Repeated(container)
         self._where = where
         self._timeout = timeout
         self._listing = asyncio.Lock()
@@ -119,25 +99,42 @@ class Requests:
             raise FeedUnavailable(no_account(self._where, "no properties"))
         return found
 
-    async def changes(self, physical: RangeId, **query: Any) -> Answer:
-        """Ask for one page: 200 with changes, or 304. ``query`` goes to the client."""
+    async def changes(
+        self, place: Place, *, limit: int, after: Position | None = None, **query: Any
+    ) -> Answer:
+        """Ask for one page: 200 with changes, or 304. ``query`` goes to the client; it means
+        the page behind ``after``, where that is given.
+        """
+        signed: list[Signed] = []
 
         def check(request: Any) -> None:
-            if request.http_request.headers.get(_RANGE_HEADER) != physical:
+            if request.http_request.headers.get(_RANGE_HEADER) != place.physical:
                 raise RangeMoved
+            signed[:] = [Signed.by_client(request)]
 
         async with self.spending.asking() as pay, self._bounded():
-            pages = self._container.query_items_change_feed(
-                **query, raw_request_hook=check, raw_response_hook=_take
-            ).by_page()
-            try:
-                await anext(pages, None)
-            except _Taken as taken:
-                pay(taken.answer.headers)
-                return self._judged(taken.answer)
-            except ValueError as error:
-                # what the client says before it asks: the token is of another container
-                raise FeedRefused(is_recreated(self._where)) from error
+            answer = None
+            if after is not None:
+                answer = await self._repeated.ask(place, after, limit)
+            if answer is None:
+                answer = await self._asked_by_client(
+                    **query, max_item_count=limit, raw_request_hook=check
+                )
+                self._repeated.keep(place, signed[0], answer)
+            pay(answer.headers)
+            return self._judged(answer)
+
+    async def _asked_by_client(self, **query: Any) -> Answer:
+        pages = self._container.query_items_change_feed(
+            **query, raw_response_hook=_take
+        ).by_page()
+        try:
+            await anext(pages, None)
+        except _Taken as taken:
+            return taken.answer
+        except ValueError as error:
+            # what the client says before it asks: the token is of another container
+            raise FeedRefused(is_recreated(self._where)) from error
         raise FeedUnavailable(f"{self._where} gave no answer to read")
 
     async def ranges(self) -> RangeList:
@@ -151,8 +148,8 @@ class Requests:
                 bodies: list[bytes] = []
 
                 def keep(response: Any, bodies: list[bytes] = bodies) -> None:
-                    answer = _whole(response)
-                    if answer.status in _REPEATED:
+                    answer = Answer.of(response.http_response)
+                    if answer.status in REPEATED:
                         raise _Taken(answer)
                     if answer.body and answer.status < BAD_REQUEST:
                         bodies.append(answer.body)
@@ -217,7 +214,7 @@ _TRANSLATOR = Translator(unavailable=FeedUnavailable, refused=FeedRefused, advic
 
 def error_of(where: str, problem: Problem) -> Exception:
     """Say what an error means to a reader: ask again later, or a person has to act."""
-    if (problem.status, problem.substatus) == (BAD_REQUEST, _RECREATED):
+    if (problem.status, problem.substatus) == (BAD_REQUEST, RECREATED):
         return FeedRefused(is_recreated(where))
     if problem.may_pass or problem.status in _ADVICE:
         return _TRANSLATOR.error(where, problem)
@@ -237,15 +234,9 @@ def is_recreated(where: str) -> str:
 
 def _take(response: Any) -> None:
     """Take an answer from the client, unless the client knows better what to do with it."""
-    answer = _whole(response)
-    recreated = (answer.status, answer.substatus) == (BAD_REQUEST, _RECREATED)
-    if answer.status < BAD_REQUEST or answer.status in _REPEATED or recreated:
+    answer = Answer.of(response.http_response)
+    if answer.is_ours:
         raise _Taken(answer)
-
-
-def _whole(response: Any) -> Answer:
-    http = response.http_response
-    return Answer(status=http.status_code, headers=http.headers, body=http.body() or b"")
 
 
 def _error_in(where: str, answer: Answer) -> Exception:

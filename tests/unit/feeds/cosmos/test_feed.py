@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
+from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.feed import CosmosFeed
-from changefeed.feeds.cosmos.requests import Answer, RangeList, Requests
+from changefeed.feeds.cosmos.requests import RangeList, Requests
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 
@@ -32,8 +33,8 @@ class Saying(Requests):
         whole = FeedRange(id=ZERO, low="", high="FF")
         return RangeList(ranges=(whole,), container_rid=OURS)
 
-    async def changes(self, physical: RangeId, **query: Any) -> Answer:
-        del physical, query
+    async def changes(self, *_: object, **query: Any) -> Answer:
+        del query
         return self.answer
 
 

@@ -1,0 +1,110 @@
+"""Further pages of a range by the request that the client has made for one of them.
+
+The client makes each request anew: to route, sign and log it takes three quarters of the
+Python of a page. So what it has signed for a place is kept for a minute, and sent again by the
+client's own transport, which knows proxies and certificates, from another position.
+
+After an answer that is not for us to judge (``Answer.is_ours``), and where nothing answers, the
+client asks in its own way: it knows the other regions, renews tokens, and waits for busy
+servers. Where somebody watches the client's requests, or may send them elsewhere, all go that
+way.
+
+Limit: what an account moves back to a region that works again is read there after a minute.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from azure.core.exceptions import AzureError
+from azure.core.pipeline import PipelineRequest
+from azure.core.pipeline.transport import AsyncHttpTransport, HttpRequest
+from azure.core.settings import settings
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.topology import Place
+from changefeed.feeds.feed import Position
+
+_KEPT_FOR: Final = 60.0
+"""Seconds. A signature is good for a quarter of an hour."""
+_POSITION: Final = "If-None-Match"
+_LIMIT: Final = "x-ms-max-item-count"
+_ID: Final = "x-ms-activity-id"
+_OF_TRANSPORT: Final = (
+    "connection_timeout",
+    "read_timeout",
+    "connection_verify",
+    "connection_cert",
+    "proxies",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """A request as the client has sent it, until it is too old."""
+
+    url: str
+    headers: Mapping[str, str]
+    transport: AsyncHttpTransport[HttpRequest, Any]
+    options: Mapping[str, Any]
+    until: float
+
+    @classmethod
+    def by_client(cls, request: PipelineRequest[Any]) -> "Signed":
+        options = request.context.options
+        return cls(
+            url=request.http_request.url,
+            headers=dict(request.http_request.headers),
+            transport=cast("Any", request.context.transport),  # of an async client
+            options={x: options[x] for x in _OF_TRANSPORT if x in options},
+            until=asyncio.get_running_loop().time() + _KEPT_FOR,
+        )
+
+    async def sent_again(self, after: Position, limit: int) -> Answer:
+        headers = {
+            **self.headers,
+            _POSITION: str(after),
+            _LIMIT: str(limit),
+            _ID: str(uuid4()),
+        }
+        request = HttpRequest("GET", self.url, headers=headers)
+        return Answer.of(await self.transport.send(request, **self.options))
+
+
+class Repeated:
+    """The last request of a client for each place of one container."""
+
+    def __init__(self, container: ContainerProxy) -> None:
+        self._container = container
+        self._signed = dict[Place, Signed]()
+
+    async def ask(self, place: Place, after: Position, limit: int) -> Answer | None:
+        """Ask for one page; return ``None`` where the client has to ask."""
+        signed = self._signed.pop(place, None)  # there again once it is answered
+        if signed is None or signed.until < asyncio.get_running_loop().time():
+            return None
+        try:
+            answer = await signed.sent_again(after, limit)
+        except (AzureError, ValueError):  # the latter where the client was closed
+            return None
+        if answer.is_page:
+            self._signed[place] = signed
+        return answer if answer.is_ours else None
+
+    def keep(self, place: Place, signed: Signed, answer: Answer) -> None:
+        """Ask for the next page by this request of the client, if its answer was one."""
+        if not answer.is_page or _POSITION not in signed.headers or self._is_watched():
+            return
+        now = asyncio.get_running_loop().time()  # places go as ranges are split
+        self._signed = {x: y for x, y in self._signed.items() if y.until >= now}
+        self._signed[place] = signed
+
+    def _is_watched(self) -> bool:
+        """Whether each request is to be seen, or may go to other regions."""
+        breaker = os.environ.get("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "").lower() == "true"
+        hedging = self._container.client_connection.availability_strategy is not None
+        return breaker or hedging or settings.tracing_enabled()

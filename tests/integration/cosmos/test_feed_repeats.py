@@ -1,0 +1,151 @@
+"""Pages that are asked for by a request that the client has made for an earlier one."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pytest
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.cosmos.aio import CosmosClient
+
+from changefeed.feeds.cosmos import repeating
+from changefeed.feeds.cosmos.feed import CosmosFeed, Mode, feed_over
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import FeedRange, Position, RangeId
+from cosmos_emulator.settings import DEVELOPMENT_KEY
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+ZERO = FeedRange(id=RangeId("0"))
+OF_ONE_REQUEST = {"x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"}
+
+Headers = Mapping[str, str]
+
+
+class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
+    """Keeps how pages are asked for. ``by_client`` is called for those that the client made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Headers] = []
+        self.how: list[Mapping[str, Any]] = []
+        self.by_client = Mock()
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        if request.url.endswith("/docs/"):
+            self.sent.append(dict(request.headers))
+            self.how.append(config)
+        return await super().send(request, **config)
+
+
+@asynccontextmanager
+async def seen_feed(
+    world: CosmosWorld, mode: Mode = "latest-version", **options: Any
+) -> AsyncIterator[tuple[CosmosFeed, Seeing]]:
+    seeing = Seeing()
+    async with CosmosClient(world.url, DEVELOPMENT_KEY, transport=seeing, **options) as client:
+        container = client.get_database_client("d").get_container_client("c")
+        query = container.query_items_change_feed
+        with patch.object(container, query.__name__, side_effect=query) as seeing.by_client:
+            async with feed_over(container, mode=mode) as feed:
+                yield feed, seeing
+
+
+async def pages(feed: CosmosFeed, *lsns: int, found: FeedRange = ZERO) -> Sequence[str]:
+    """Read a change behind each of these."""
+    read = [await feed.read(found, Position(f'"{x}"'), 1) for x in lsns]
+    return [y.id for x in read for y in x.changes]
+
+
+@pytest.mark.parametrize("mode", ["latest-version", "all-versions"])
+@pytest.mark.parametrize("of_part", [False, True])
+async def test_what_is_sent_again_is_what_the_client_would_send(
+    *, world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, mode: Mode, of_part: bool
+) -> None:
+    for n in range(4):
+        await world.put(f"i{n}")
+    async with seen_feed(world, mode) as (feed, seeing):
+        whole = (await feed.ranges())[0]
+        found = feed.split(whole, 2)[1] if of_part else whole
+        await pages(feed, 1, 2, found=found)
+    monkeypatch.setattr(repeating, "_KEPT_FOR", 0.0)
+    async with seen_feed(world, mode) as (feed, anew):
+        await pages(feed, 1, 2, found=found)
+    assert (seeing.by_client.call_count, anew.by_client.call_count) == (1, 2)
+    first, again = seeing.sent
+    assert (_of_all(again), seeing.how[1]) == (_of_all(anew.sent[1]), anew.how[1])
+    assert first["x-ms-activity-id"] != again["x-ms-activity-id"]
+
+
+def _of_all(sent: Headers) -> Headers:
+    return {x: y for x, y in sent.items() if x not in OF_ONE_REQUEST}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"effect": "error", "status": 503, "times": 1},
+        {"effect": "error", "status": 401, "times": 1},
+        {"effect": "error", "status": 404, "substatus": 1002, "times": 1},
+        {"effect": "drop", "times": 2},  # a GET is sent again at once
+    ],
+)
+async def test_after_what_the_client_knows_better_it_asks_itself(
+    world: CosmosWorld, fault: dict[str, Any]
+) -> None:
+    for n in range(6):
+        await world.put(f"i{n}")
+    async with seen_feed(world) as (feed, seeing):
+        assert await pages(feed, 1, 2) == ["i1", "i2"]
+        await world.fault(operation="change_feed", **fault)
+        assert await pages(feed, 3) == ["i3"]
+        assert seeing.by_client.call_count == 2
+        assert await pages(feed, 4, 5) == ["i4", "i5"]
+        assert seeing.by_client.call_count == 2
+
+
+async def test_throttling_is_passed_on_without_another_request(world: CosmosWorld) -> None:
+    for n in range(3):
+        await world.put(f"i{n}")
+    async with seen_feed(world) as (feed, _):
+        await pages(feed, 1)
+        await world.fault(operation="change_feed", effect="error", status=429, times=1)
+        await world.counted()
+        with pytest.raises(FeedUnavailable, match="throttles"):
+            await pages(feed, 2)
+        assert (await world.counted())["change_feed"] == {"429": 1}
+        assert await pages(feed, 2) == ["i2"]
+
+
+async def test_a_request_that_is_too_old_is_made_anew(
+    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.put("a")
+    monkeypatch.setattr(repeating, "_KEPT_FOR", 0.0)
+    async with seen_feed(world) as (feed, seeing):
+        await pages(feed, 1, 1, 1)
+    assert seeing.by_client.call_count == 3
+
+
+@pytest.mark.parametrize("how", ["traced", "hedged", "broken"])
+async def test_where_requests_are_watched_the_client_makes_all_of_them(
+    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    await world.put("a")
+    hedged: Any = how == "hedged"
+    if how == "traced":
+        monkeypatch.setenv("AZURE_TRACING_ENABLED", "True")
+    if how == "broken":
+        monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
+    async with seen_feed(world, availability_strategy=hedged) as (feed, seeing):
+        await pages(feed, 1, 1, 1)
+    assert seeing.by_client.call_count == 3
+
+
+async def test_a_client_that_was_closed_reads_nothing_more(world: CosmosWorld) -> None:
+    await world.put("a")
+    async with seen_feed(world) as (feed, _):
+        await pages(feed, 1)
+    with pytest.raises((FeedRefused, FeedUnavailable)):
+        await pages(feed, 1)
