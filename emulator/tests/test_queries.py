@@ -210,8 +210,9 @@ async def test_what_it_cannot_do_is_refused_by_name_with_what_it_can(
         ("SELECT * FROM c JOIN t IN c.tags", "only valid with a single input set"),
         ("SELECT * FROM c JOIN t IN d.tags", "Identifier 'd' could not be resolved"),
         ("SELECT c.id, c.id FROM c", "selected twice"),
+        ("SELECT VALUE COUNT(SUM(c.n)) FROM c", "another aggregate"),
         ("SELECT * FROM c WHERE " + "(" * 3000 + "1", "nested too deeply"),
-        ("SELECT * FROM c WHERE " + "c.a OR " * 3000 + "true", "nested too deeply"),
+        ("SELECT * FROM c WHERE " + "c.a OR " * 3000 + "true", "500 of: OR"),
     ],
 )
 async def test_a_query_that_is_wrong_says_where(by_hand: Hand, text: str, advice: str) -> None:

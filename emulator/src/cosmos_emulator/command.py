@@ -6,6 +6,7 @@ the port, the directory, the key.
 
 import asyncio
 import errno
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from cosmos_emulator.store import DirectoryInUse
 
 _REFUSED = 2
 _SWITCH_SECONDS = 0.0005  # a request waits so long for each query that runs beside it
+_COLLECTED = (50_000, 10, 50)  # a query keeps millions of objects, and a look at all takes long
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "cosmos-emulator") -> Any:
@@ -107,6 +109,7 @@ def emulator(
 
 async def _serve_until_stopped(settings: EmulatorSettings) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.set_threshold(*_COLLECTED)
     serving = asyncio.create_task(serve(settings, ready=_say_ready))
     loop = asyncio.get_running_loop()
     stopping = [signal.SIGTERM, signal.SIGINT]

@@ -28,7 +28,7 @@ from cosmos_emulator.partition_keys import PartitionKey, steps_of
 from cosmos_emulator.query import run as queries
 from cosmos_emulator.query.plan import FEATURES, plan
 from cosmos_emulator.query.run import Query, ResultPage, Scope
-from cosmos_emulator.query.syntax import Binary, Expression, Property
+from cosmos_emulator.query.syntax import Binary, Expression, Property, operands
 from cosmos_emulator.ranges import PhysicalRange
 
 _WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
@@ -253,7 +253,7 @@ def _names_a_key(call: Call, query: Query) -> bool:
         if query.select.over is not None or not isinstance(part, Binary):
             return False
         if part.operator == "AND":
-            return names(part.left) or names(part.right)
+            return any(names(x) for x in operands(part))
         key = Property(root=query.select.item, steps=steps_of(call.within.paths[0]))
         return part.operator == "=" and key in {part.left, part.right}
 

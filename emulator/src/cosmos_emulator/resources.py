@@ -14,6 +14,7 @@ from cosmos_emulator.errors import not_supported
 from cosmos_emulator.items import Conditions
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
+from cosmos_emulator.query.limits import MAX_COUNTS, MAX_LENGTH
 from cosmos_emulator.ranges import PhysicalRange
 
 _MAX_ETAG: Final = 19  # digits
@@ -22,10 +23,11 @@ _REGION: Final = "South Central US"
 """By these, clients know an emulator, and keep the address that they were given."""
 _QUERY_ENGINE: Final = json.dumps(
     {
-        "maxSqlQueryInputLength": 262144,
-        "maxJoinsPerSqlQuery": 0,
-        "maxLogicalAndPerSqlQuery": 500,
-        "maxLogicalOrPerSqlQuery": 500,
+        "maxSqlQueryInputLength": MAX_LENGTH,
+        "maxJoinsPerSqlQuery": MAX_COUNTS["JOIN"],
+        "maxLogicalAndPerSqlQuery": MAX_COUNTS["AND"],
+        "maxLogicalOrPerSqlQuery": MAX_COUNTS["OR"],
+        "maxInExpressionItemsCount": MAX_COUNTS["value of IN"],
         "enableSpatialIndexing": False,
     }
 )

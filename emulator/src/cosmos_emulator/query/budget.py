@@ -1,17 +1,20 @@
-"""What a query may cost: time, and rows that it looks at.
+"""What a query may cost: time, the rows it looks at, and what it makes.
 
 A query runs in a thread beside the loop. It asks its budget at each row and at each call of a
-function, so it ends soon after its time is over or nobody waits for it any more.
+function, so it ends soon after its time is over or nobody waits for it any more. What it makes
+is weighed as it would be written: a few names for one large value can mean more than any memory
+holds.
 """
 
 import threading
 import time
-from typing import Final
+from typing import Any, Final
 
 from cosmos_emulator.errors import CosmosError, bad_request
 
-MAX_TEXT: Final = 4 * 1024 * 1024
-"""So many characters a text can have that a query makes."""
+_MAX_SIZE: Final = 4 * 1024 * 1024
+"""So large can a value be that a query makes: characters, and members of arrays and objects."""
+_MAX_MADE: Final = 64 * _MAX_SIZE  # for a page, as all of it may be kept
 _MAX_ROWS: Final = 1_000_000  # of some hundred bytes each, where they are kept
 _STEPS_BETWEEN_LOOKS: Final = 256  # a look at the clock takes as long as a step
 
@@ -23,6 +26,7 @@ class Budget:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
         self._rows = self._most_rows = rows
+        self._made = 0
         self._steps = _STEPS_BETWEEN_LOOKS
         self._stopped = threading.Event()
 
@@ -47,6 +51,34 @@ class Budget:
             self._steps = _STEPS_BETWEEN_LOOKS
             self.seconds_left()
 
+    def made(self, value: Any) -> Any:
+        """Count a value that the query makes, and return it."""
+        if isinstance(value, str | list | dict):
+            self._made += self._weight(value)
+            if self._made > _MAX_MADE:
+                raise bad_request(
+                    f"The query makes values of more than {_MAX_MADE} characters and members "
+                    f"for a page. Narrow it, or ask for smaller pages."
+                )
+        return value
+
+    def _weight(self, value: Any) -> int:
+        """Return the size of a value; what it has twice counts twice."""
+        size, waiting = 0, [value]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, str):
+                size += len(part)
+            elif isinstance(part, list):
+                size += len(part)
+                waiting += part
+            elif isinstance(part, dict):
+                size += sum(map(len, part))
+                waiting += part.values()
+            check_size(size)
+            self.step()
+        return size
+
     def seconds_left(self) -> float:
         """Return the time that is left, which is above zero."""
         left = self._end - time.monotonic()
@@ -61,7 +93,9 @@ class Budget:
         )
 
 
-def checked_length(length: int) -> None:
-    """Raise 400 before a text is made that is too long."""
-    if length > MAX_TEXT:
-        raise bad_request(f"The query makes a text longer than {MAX_TEXT} characters.")
+def check_size(size: int) -> None:
+    """Raise 400 before a value is made, or walked through, that is too large."""
+    if size > _MAX_SIZE:
+        raise bad_request(
+            f"The query makes a value of more than {_MAX_SIZE} characters and members."
+        )

@@ -1,9 +1,12 @@
 """A place in the tokens of a query, and the refusals that name it."""
 
+from collections import Counter
 from typing import Final
 
 from cosmos_emulator.errors import CosmosError, bad_request, not_supported
+from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.limits import check_count, check_length
 from cosmos_emulator.query.tokens import Token, tokens_of
 
 _FUNCTIONS: Final = ", ".join(sorted([*FUNCTIONS, *CURRENT]))
@@ -32,10 +35,18 @@ def refused(what: str) -> CosmosError:
 class Cursor:
     """Goes through the tokens of a text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, budget: Budget) -> None:
+        check_length(len(text))
         self._text = text
-        self._tokens = tokens_of(text)
+        self._budget = budget
+        self._tokens = tokens_of(text, budget)
         self._next = 0
+        self._counts: Counter[str] = Counter()
+
+    def count(self, word: str) -> None:
+        """Count what a query can have so often only; 400 beyond."""
+        self._counts[word] += 1
+        check_count(word, self._counts[word])
 
     def peek(self) -> Token:
         return self._tokens[self._next]
@@ -45,6 +56,7 @@ class Cursor:
         if token.kind == "end":
             raise self.unexpected()
         self._next += 1
+        self._budget.step()
         return token
 
     def took(self, word: str) -> bool:

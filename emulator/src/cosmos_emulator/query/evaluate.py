@@ -1,18 +1,20 @@
 """Turns expressions into functions of a row, once for a query and not once for a row.
 
 A row holds a value for each name that FROM and JOIN give. A row that represents a group
-has the values of its first member, and under ``GROUP`` the rows of all of them.
+has the values of its first member, and under ``GROUP`` a tally for each aggregate.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from cosmos_emulator.errors import bad_request
 from cosmos_emulator.json_values import UNDEFINED, value_at
-from cosmos_emulator.query.budget import Budget, checked_length
+from cosmos_emulator.query.aggregates import Tally
+from cosmos_emulator.query.budget import Budget, check_size
 from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
 from cosmos_emulator.query.matching import is_like
 from cosmos_emulator.query.syntax import (
@@ -32,11 +34,11 @@ from cosmos_emulator.query.syntax import (
     Subquery,
     Ternary,
     Unary,
+    operands,
 )
-from cosmos_emulator.query.values import compared, is_number, is_ordered, same, sort_key
+from cosmos_emulator.query.values import as_number, compared, is_number, same
 
 GROUP: Final = "\0group"
-_MAX_EXACT: Final = 2**63
 Row = Mapping[str, Any]
 Evaluated = Callable[[Row], Any]
 
@@ -50,7 +52,7 @@ class Given:
     budget: Budget
 
 
-Answer = Callable[[Select, Given, Sequence[Row]], Iterator[Any]]
+Answer = Callable[[Select, Given, Iterable[Row]], Iterator[Any]]
 """Runs a select over the rows that are there before its FROM."""
 
 
@@ -61,6 +63,7 @@ class Compiler:
         self._given = given
         self._budget = given.budget
         self._answer = answer
+        self._aggregates: list[tuple[str, Evaluated]] = []
 
     def compiled(  # noqa: C901, PLR0911 - one for each kind of expression
         self, expression: Expression
@@ -77,8 +80,12 @@ class Compiler:
                 return lambda row: value_at(row.get(root, UNDEFINED), found)
             case Unary(operator=operator, operand=operand):
                 return _unary(operator, self.compiled(operand))
+            case Binary(operator="AND" | "OR" as operator):
+                parts = [self.compiled(x) for x in operands(expression)]
+                return _and(parts) if operator == "AND" else _or(parts)
             case Binary(operator=operator, left=left, right=right):
-                return _binary(operator, self.compiled(left), self.compiled(right))
+                made = self._budget.made
+                return _binary(operator, self.compiled(left), self.compiled(right), made)
             case Ternary():
                 return self._ternary(expression)
             case Like():
@@ -86,15 +93,27 @@ class Compiler:
             case Call():
                 return self._call(expression)
             case ArrayOf(members=members):
-                parts = [self.compiled(x) for x in members]
-                return lambda row: [v for x in parts if (v := x(row)) is not UNDEFINED]
+                parts, made = [self.compiled(x) for x in members], self._budget.made
+                return lambda row: made([v for x in parts if (v := x(row)) is not UNDEFINED])
             case ObjectOf(members=named):
-                pairs = [(name, self.compiled(x)) for name, x in named]
-                return lambda row: {k: v for k, x in pairs if (v := x(row)) is not UNDEFINED}
+                return self.object_of(named)
             case Subquery():
                 return self._subquery(expression)
 
-    def rows(self, sources: Sequence[Source], start: Sequence[Row]) -> Iterator[Row]:
+    def object_of(self, members: Iterable[tuple[str, Expression]]) -> Evaluated:
+        """Return the function that makes an object of what is defined."""
+        pairs, made = [(name, self.compiled(x)) for name, x in members], self._budget.made
+        return lambda row: made({k: v for k, x in pairs if (v := x(row)) is not UNDEFINED})
+
+    def tallies(self) -> list[Tally]:
+        """Return what adds up the aggregates that were compiled, for one group."""
+        return [Tally(name) for name, _ in self._aggregates]
+
+    def add_to(self, tallies: Sequence[Tally], row: Row) -> None:
+        for tally, (_, of) in zip(tallies, self._aggregates, strict=True):
+            tally.add(of(row))
+
+    def rows(self, sources: Sequence[Source], start: Iterable[Row]) -> Iterator[Row]:
         """Return every row that FROM and JOIN make of those that are there before them."""
         if not sources:
             yield from start
@@ -137,23 +156,21 @@ class Compiler:
     def _call(self, call: Call) -> Evaluated:
         arguments = [self.compiled(x) for x in call.arguments]
         if call.function in AGGREGATES:
-            (of,) = arguments
-            aggregate = _AGGREGATED[call.function]
-            return lambda row: aggregate(
-                [v for x in row[GROUP] if (v := of(x)) is not UNDEFINED]
-            )
+            (of,), place = arguments, len(self._aggregates)
+            self._aggregates.append((call.function, of))
+            return lambda row: row[GROUP][place].result()
         if call.function == "IN":
             return lambda row: _is_in(*(x(row) for x in arguments))
         if call.function in CURRENT:
             now = CURRENT[call.function](self._given.now)
             return lambda _: now
-        function, step = FUNCTIONS[call.function].call, self._budget.step
+        function, budget = FUNCTIONS[call.function].call, self._budget
         if call.function == "REGEXMATCH":
-            function = partial(function, self._budget)
+            function = partial(function, budget)
 
         def called(row: Row) -> Any:
-            step()
-            return function(*(x(row) for x in arguments))
+            budget.step()
+            return budget.made(function(*(x(row) for x in arguments)))
 
         return called
 
@@ -165,9 +182,9 @@ class Compiler:
             case "EXISTS":
                 return lambda row: next(found(row), UNDEFINED) is not UNDEFINED
             case "ARRAY":
-                return lambda row: list(found(row))
+                return lambda row: self._budget.made(list(found(row)))
             case _:
-                return lambda row: _only(list(found(row)))
+                return lambda row: _only(list(islice(found(row), 2)))
 
 
 def _only(values: list[Any]) -> Any:
@@ -186,50 +203,44 @@ def _unary(operator: str, operand: Evaluated) -> Evaluated:
     return lambda row: factor * x if is_number(x := operand(row)) else UNDEFINED
 
 
-def _binary(operator: str, left: Evaluated, right: Evaluated) -> Evaluated:
+def _binary(
+    operator: str, left: Evaluated, right: Evaluated, made: Callable[[Any], Any]
+) -> Evaluated:
     match operator:
-        case "AND":
-            return _and(left, right)
-        case "OR":
-            return _or(left, right)
         case "??":
             return lambda row: right(row) if (x := left(row)) is UNDEFINED else x
         case "||":
-            return lambda row: _joined(left(row), right(row))
+            return lambda row: made(_joined(left(row), right(row)))
         case "+" | "-" | "*" | "/" | "%":
             return lambda row: _arithmetic(operator, left(row), right(row))
         case _:
             return lambda row: compared(operator, left(row), right(row))
 
 
-def _and(left: Evaluated, right: Evaluated) -> Evaluated:
+def _and(parts: Sequence[Evaluated]) -> Evaluated:
     """False wins over undefined; anything that is not true or false counts as undefined."""
-
-    def both(row: Row) -> Any:
-        first = left(row)
-        return False if first is False else _third(first, right(row), wins=False)
-
-    return both
+    return lambda row: _decided(parts, row, wins=False)
 
 
-def _or(left: Evaluated, right: Evaluated) -> Evaluated:
-    def either(row: Row) -> Any:
-        first = left(row)
-        return True if first is True else _third(first, right(row), wins=True)
-
-    return either
+def _or(parts: Sequence[Evaluated]) -> Evaluated:
+    return lambda row: _decided(parts, row, wins=True)
 
 
-def _third(left: Any, right: Any, *, wins: bool) -> Any:
-    if right is wins:
-        return wins
-    return (not wins) if left is right is (not wins) else UNDEFINED
+def _decided(parts: Sequence[Evaluated], row: Row, *, wins: bool) -> Any:
+    found: Any = not wins
+    for part in parts:
+        value = part(row)
+        if value is wins:
+            return wins
+        if value is not (not wins):
+            found = UNDEFINED
+    return found
 
 
 def _joined(left: Any, right: Any) -> Any:
     if not isinstance(left, str) or not isinstance(right, str):
         return UNDEFINED
-    checked_length(len(left) + len(right))
+    check_size(len(left) + len(right))
     return left + right
 
 
@@ -238,46 +249,12 @@ def _arithmetic(operator: str, left: Any, right: Any) -> Any:
         return UNDEFINED
     match operator:
         case "+":
-            return _as_number(left + right)
+            return as_number(left + right)
         case "-":
-            return _as_number(left - right)
+            return as_number(left - right)
         case "*":
-            return _as_number(left * right)
+            return as_number(left * right)
         case "/":
             return left / right if right else UNDEFINED
         case _:
             return math.fmod(left, right) if right and math.isfinite(left) else UNDEFINED
-
-
-def _as_number(value: float) -> float:
-    """Return a number as an account keeps it: beyond 64 bits it is not exact."""
-    return value if -_MAX_EXACT <= value < _MAX_EXACT else float(value)
-
-
-def _sum(values: list[Any]) -> Any:
-    return sum(values) if all(is_number(x) for x in values) else UNDEFINED
-
-
-def _average(values: list[Any]) -> Any:
-    total = _sum(values)
-    return UNDEFINED if total is UNDEFINED or not values else total / len(values)
-
-
-def _lowest(values: list[Any]) -> Any:
-    fits = values and all(is_ordered(x) for x in values)
-    return min(values, key=sort_key) if fits else UNDEFINED
-
-
-def _highest(values: list[Any]) -> Any:
-    fits = values and all(is_ordered(x) for x in values)
-    return max(values, key=sort_key) if fits else UNDEFINED
-
-
-_AGGREGATED: Final[dict[str, Callable[[list[Any]], Any]]] = {
-    "COUNT": len,
-    "SUM": _sum,
-    "AVG": _average,
-    "MIN": _lowest,
-    "MAX": _highest,
-}
-"""Each takes the defined values of a group."""

@@ -1,12 +1,13 @@
-"""Reads expressions by recursive descent, one method for each level of binding."""
+"""Reads expressions: operands, and operators by how strongly they bind."""
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Final
 
 from cosmos_emulator.errors import bad_request
+from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.cursor import Cursor, is_plain_name, refused
 from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.limits import check_count
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
     ArrayOf,
@@ -23,19 +24,32 @@ from cosmos_emulator.query.syntax import (
     Subquery,
     Ternary,
     Unary,
+    has_aggregate,
 )
 from cosmos_emulator.query.tokens import Token
 
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _EXACT_DIGITS: Final = 19  # longer ones are beyond 64 bits
 _COMPARISONS: Final = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
+_NOT: Final = 3
+_COMPARED: Final = 4
+_BINDINGS: Final = {
+    "??": 0,
+    "OR": 1,
+    "AND": 2,
+    **dict.fromkeys([*_COMPARISONS, "NOT", "IN", "BETWEEN", "LIKE"], _COMPARED),
+    "||": 5,
+    **dict.fromkeys(["+", "-"], 6),
+    **dict.fromkeys(["*", "/", "%"], 7),
+}
+"""How strongly operators bind: those with a higher number come first."""
 
 
 class Expressions(Cursor):
     """``names`` are those that FROM and JOIN gave, of this query and of those around it."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, budget: Budget) -> None:
+        super().__init__(text, budget)
         self.names: tuple[str, ...] = ("c",)
 
     @abstractmethod
@@ -43,12 +57,54 @@ class Expressions(Cursor):
         """Read a query inside brackets, from behind its SELECT."""
 
     def expression(self) -> Expression:
-        condition = self._left_to_right(self._disjunction, lambda x: x.text == "??")
+        condition = self._operands(0)
         if not self.took_sign("?"):
             return condition
         then = self.expression()
         self.expect_sign(":")
         return Ternary(condition=condition, then=then, otherwise=self.expression())
+
+    def _operands(self, least: int) -> Expression:
+        """Read an operand, and what operators join to it that bind so strongly at least."""
+        if least <= _NOT and self.took("NOT"):
+            left: Expression = Unary(operator="NOT", operand=self._operands(_NOT))
+        else:
+            left = self._sign()
+        while (binding := self._binding()) >= least:
+            left = self._compared(left) if binding == _COMPARED else self._joined(left, binding)
+        return left
+
+    def _binding(self) -> int:
+        """Return how strongly the operator ahead binds; -1 where there is none."""
+        token = self.peek()
+        if token.kind not in {"sign", "name"}:
+            return -1
+        return _BINDINGS.get(token.text.upper(), -1)
+
+    def _joined(self, left: Expression, binding: int) -> Expression:
+        operator = self.advance().text.upper()
+        if operator in {"AND", "OR"}:
+            self.count(operator)
+        return Binary(operator=operator, left=left, right=self._operands(binding + 1))
+
+    def _compared(self, left: Expression) -> Expression:
+        if self.at_sign(*_COMPARISONS):
+            operator = self.advance().text
+            operator = "!=" if operator == "<>" else operator
+            return Binary(operator=operator, left=left, right=self._operands(_COMPARED + 1))
+        negated = self.took("NOT")
+        if self.took("IN"):
+            left = Call(function="IN", arguments=(left, *self._among()))
+        elif self.took("BETWEEN"):
+            low = self._operands(_COMPARED + 1)
+            self.expect("AND")
+            left = _between(left, low, self._operands(_COMPARED + 1))
+        elif self.took("LIKE"):
+            pattern = self._operands(_COMPARED + 1)
+            left = Like(value=left, pattern=pattern, escape=self._escape())
+        else:
+            raise self.unexpected()
+        return Unary(operator="NOT", operand=left) if negated else left
 
     def primary(self) -> Expression:
         token = self.peek()
@@ -82,39 +138,6 @@ class Expressions(Cursor):
             else:
                 return tuple(steps)
 
-    # From what binds least to what binds most.
-
-    def _disjunction(self) -> Expression:
-        return self._left_to_right(self._conjunction, lambda x: x.is_word("OR"))
-
-    def _conjunction(self) -> Expression:
-        return self._left_to_right(self._negation, lambda x: x.is_word("AND"))
-
-    def _negation(self) -> Expression:
-        if self.took("NOT"):
-            return Unary(operator="NOT", operand=self._negation())
-        return self._comparison()
-
-    def _comparison(self) -> Expression:
-        left = self._concatenation()
-        while self.at_sign(*_COMPARISONS):
-            operator = self.advance().text
-            right = self._concatenation()
-            operator = "!=" if operator == "<>" else operator
-            left = Binary(operator=operator, left=left, right=right)
-        negated = self.took("NOT")
-        if self.took("IN"):
-            left = Call(function="IN", arguments=(left, *self._arguments()))
-        elif self.took("BETWEEN"):
-            low = self._concatenation()
-            self.expect("AND")
-            left = _between(left, low, self._concatenation())
-        elif self.took("LIKE"):
-            left = Like(value=left, pattern=self._concatenation(), escape=self._escape())
-        elif negated:
-            raise self.unexpected()
-        return Unary(operator="NOT", operand=left) if negated else left
-
     def _escape(self) -> str | None:
         if not self.took("ESCAPE"):
             return None
@@ -122,15 +145,6 @@ class Expressions(Cursor):
         if token.kind != "string" or len(token.text) != 1:
             raise bad_request(f"ESCAPE takes one character, not {token.text!r}.")
         return token.text
-
-    def _concatenation(self) -> Expression:
-        return self._left_to_right(self._sum, lambda x: x.text == "||")
-
-    def _sum(self) -> Expression:
-        return self._left_to_right(self._product, lambda x: x.text in {"+", "-"})
-
-    def _product(self) -> Expression:
-        return self._left_to_right(self._sign, lambda x: x.text in {"*", "/", "%"})
 
     def _sign(self) -> Expression:
         if self.at_sign("-", "+"):
@@ -182,6 +196,8 @@ class Expressions(Cursor):
         if not any(word in x for x in (FUNCTIONS, AGGREGATES, CURRENT)):
             raise refused(f"The function {word}")
         arguments = tuple(self._arguments())
+        if word in AGGREGATES and any(has_aggregate(x) for x in arguments):
+            raise bad_request(f"{word} is of another aggregate: a group has one value of each.")
         known = FUNCTIONS.get(word)
         fewest, most = known.arity if known else (0, 0) if word in CURRENT else (1, 1)
         if not fewest <= len(arguments) <= most:
@@ -191,6 +207,16 @@ class Expressions(Cursor):
     def _arguments(self) -> list[Expression]:
         self.expect_sign("(")
         return self._listed(")")
+
+    def _among(self) -> list[Expression]:
+        """Read what stands in brackets behind IN."""
+        self.expect_sign("(")
+        found = [self.expression()]
+        while not self.took_sign(")"):
+            self.expect_sign(",")
+            found.append(self.expression())
+            check_count("value of IN", len(found))
+        return found
 
     def _listed(self, closing: str) -> list[Expression]:
         found: list[Expression] = []
@@ -211,15 +237,6 @@ class Expressions(Cursor):
             self.expect_sign(":")
             members.append((name.text, self.expression()))
         return ObjectOf(members=tuple(members))
-
-    def _left_to_right(
-        self, part: Callable[[], Expression], is_operator: Callable[[Token], bool]
-    ) -> Expression:
-        found = part()
-        while self.peek().kind in {"sign", "name"} and is_operator(self.peek()):
-            operator = self.advance().text.upper()
-            found = Binary(operator=operator, left=found, right=part())
-        return found
 
 
 def _between(value: Expression, low: Expression, high: Expression) -> Expression:

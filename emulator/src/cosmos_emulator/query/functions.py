@@ -11,7 +11,7 @@ import msgspec
 
 from cosmos_emulator.json_values import UNDEFINED
 from cosmos_emulator.query import arithmetic, dates
-from cosmos_emulator.query.budget import Budget, checked_length
+from cosmos_emulator.query.budget import Budget, check_size
 from cosmos_emulator.query.matching import is_match
 from cosmos_emulator.query.values import identity, is_number, same, type_rank
 
@@ -98,13 +98,14 @@ def _substring(text: str, start: Any, length: Any) -> str:
 def _concatenated(*parts: Any) -> Any:
     if not all(isinstance(x, str) for x in parts):
         return UNDEFINED
-    checked_length(sum(map(len, parts)))
+    check_size(sum(map(len, parts)))
     return "".join(parts)
 
 
 def _joined_arrays(*arrays: Any) -> Any:
     if not all(isinstance(x, list) for x in arrays):
         return UNDEFINED
+    check_size(sum(map(len, arrays)))
     return [y for x in arrays for y in x]
 
 
@@ -123,7 +124,7 @@ def _matches(budget: Budget, text: Any, pattern: Any, flags: Any = "") -> Any:
 
 
 def _replaced(text: str, part: str, by: str) -> str:
-    checked_length(len(text) + (len(by) - len(part)) * text.count(part))
+    check_size(len(text) + (len(by) - len(part)) * text.count(part))
     return text.replace(part, by)
 
 
@@ -182,7 +183,7 @@ def _chosen(values: tuple[Any, ...]) -> Any:
 def _joined_text(texts: list[Any], between: str) -> Any:
     if not all(isinstance(x, str) for x in texts):
         return UNDEFINED
-    checked_length(sum(map(len, texts)) + len(between) * len(texts))
+    check_size(sum(map(len, texts)) + len(between) * len(texts))
     return between.join(texts)
 
 

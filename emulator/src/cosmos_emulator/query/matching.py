@@ -1,27 +1,26 @@
 """LIKE and regular expressions, in bounded time.
 
 The parts of a LIKE between its ``%`` have a fixed length each, so the leftmost place of each
-is as good as any other: nothing is tried twice. Regular expressions can take for ever; here the
-time that is left to the query ends them, and other threads run meanwhile.
+is as good as any other: nothing is tried twice. Regular expressions are those of RE2,
+whose time grows by the length of the text times that of the pattern. Meanwhile other threads
+run.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-import regex
+import re2
 
-from cosmos_emulator.errors import bad_request
+from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.query.budget import Budget
 
-_PIECE: Final = regex.compile(r"%|_|\[\^?[^\]]+\]|.", regex.DOTALL)
-_FLAGS: Final = {
-    "i": regex.IGNORECASE,
-    "m": regex.MULTILINE,
-    "s": regex.DOTALL,
-    "x": regex.VERBOSE,
-}
+_PIECE: Final = re.compile(r"%|_|\[\^?[^\]]+\]|.", re.DOTALL)
+_FLAGS: Final = frozenset("ims")
+_MAX_BYTES: Final = 8 << 20  # of a pattern that was read
+_STEPS_A_SECOND: Final = 100_000_000  # of RE2 at its slowest: characters times instructions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,8 @@ class _Part:
         budget.step()
         if self.text is not None:
             return text.find(self.text, start, end)
-        found = _tried(self.pattern.search, text, budget, start, end)
+        budget.seconds_left()  # as each search reads the whole text
+        found = self.pattern.search(text, start, end)
         return -1 if found is None else int(found.start())
 
     def is_at(self, text: str, start: int, budget: Budget) -> bool:
@@ -64,19 +64,32 @@ def is_like(text: str, pattern: str, escape: str | None, budget: Budget) -> bool
 def is_match(budget: Budget, text: str, pattern: str, flags: str = "") -> bool:
     """Return whether a regular expression fits somewhere in a text."""
     try:
-        compiled = regex.compile(pattern, sum(_FLAGS[x] for x in set(flags)))
-    except (regex.error, KeyError) as error:
-        raise bad_request(
-            f"REGEXMATCH cannot use {pattern!r} with {flags!r}: {error}."
-        ) from error
-    return _tried(compiled.search, text, budget) is not None
+        compiled = _compiled(pattern, "".join(sorted(set(flags))))
+    except re2.error as error:
+        raise _refused("REGEXMATCH", f"{pattern[:200]!r} with {flags!r}", error) from error
+    if len(text) * compiled.programsize > budget.seconds_left() * _STEPS_A_SECOND:
+        raise budget.spent()
+    return compiled.search(text) is not None
 
 
-def _tried(match: Any, text: str, budget: Budget, *where: int) -> Any:
-    try:
-        return match(text, *where, timeout=budget.seconds_left(), concurrent=True)
-    except TimeoutError:
-        raise budget.spent() from None
+def _refused(what: str, pattern: str, error: re2.error) -> CosmosError:
+    (reason,) = error.args
+    text = reason.decode() if isinstance(reason, bytes) else reason
+    return bad_request(
+        f"{what} cannot use {pattern}: {text}. Regular expressions are those of RE2: without "
+        f"lookaround, without references back to a group, with the modifiers i, m and s."
+    )
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str, flags: str) -> Any:
+    if not _FLAGS.issuperset(flags):
+        raise re2.error("no such modifier")
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = _MAX_BYTES
+    return re2.compile(f"(?{flags}){pattern}" if flags else pattern, options)
 
 
 @lru_cache(maxsize=256)
@@ -89,8 +102,8 @@ def _parts(wanted: str, escape: str | None) -> tuple[_Part, ...]:
             parts[-1].append((piece, is_text))
     try:
         return tuple(_part(x) for x in parts)
-    except regex.error as error:
-        raise bad_request(f"LIKE cannot use {wanted!r}: {error}.") from error
+    except re2.error as error:
+        raise _refused("LIKE", repr(wanted[:200]), error) from error
 
 
 def _pieces(wanted: str, escape: str | None) -> Iterator[tuple[str, bool]]:
@@ -110,8 +123,8 @@ def _pieces(wanted: str, escape: str | None) -> Iterator[tuple[str, bool]]:
 def _part(pieces: Sequence[tuple[str, bool]]) -> _Part:
     if all(is_text for _, is_text in pieces):
         return _Part(length=len(pieces), text="".join(x for x, _ in pieces))
-    pattern = "".join(regex.escape(x) if is_text else _one_of(x) for x, is_text in pieces)
-    return _Part(length=len(pieces), text=None, pattern=regex.compile(pattern, regex.DOTALL))
+    pattern = "".join(re2.escape(x) if is_text else _one_of(x) for x, is_text in pieces)
+    return _Part(length=len(pieces), text=None, pattern=_compiled(pattern, "s"))
 
 
 def _one_of(piece: str) -> str:

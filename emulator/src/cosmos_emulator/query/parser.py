@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from cosmos_emulator.errors import bad_request
+from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.cursor import is_plain_name, refused
 from cosmos_emulator.query.expressions import Expressions
 from cosmos_emulator.query.syntax import (
@@ -25,22 +26,22 @@ from cosmos_emulator.query.syntax import (
 _ROOT = "\0item"  # what a query calls the item whose own name it does not say
 
 
-def parse(text: str) -> Select:
+def parse(text: str, budget: Budget) -> Select:
     """Return the query that a text says; 400 with advice if it cannot be run here."""
     try:
-        return _Parser(text).query()
+        return _Parser(text, budget).query()
     except RecursionError:
         raise bad_request("The query is nested too deeply.") from None
 
 
-def parse_condition(text: str) -> Select:
+def parse_condition(text: str, budget: Budget) -> Select:
     """Read the condition of a patch: ``FROM c WHERE …``."""
-    return _Parser(text).condition()
+    return _Parser(text, budget).condition()
 
 
 class _Parser(Expressions):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, budget: Budget) -> None:
+        super().__init__(text, budget)
         self._depth = 0
 
     def query(self) -> Select:
@@ -114,6 +115,7 @@ class _Parser(Expressions):
     def _joins(self, head: Select, *, inner: bool) -> Select:
         sources = list(head.sources)
         while self.took("JOIN"):
+            self.count("JOIN")
             source = self._source(joined=True, inner=inner)
             sources.append(source)
             self.names = (*self.names, source.name)
@@ -223,8 +225,9 @@ def _checked(select: Select) -> Select:
     if select.group and not select.shown:
         raise bad_request("'SELECT *' cannot be grouped: select what GROUP BY names.")
     keys = [x.expression for x in select.group]
-    alone = [x.text for x in select.shown if not is_of_groups(x.expression, keys)]
-    if select.is_aggregate and alone:
+    shown = select.shown if select.is_aggregate else ()
+    alone = [x.text for x in shown if not is_of_groups(x.expression, keys)]
+    if alone:
         raise bad_request(
             f"{alone[0]!r} is selected beside groups: name it in GROUP BY, or aggregate it."
         )

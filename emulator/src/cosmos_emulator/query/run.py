@@ -11,6 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -29,9 +30,8 @@ from cosmos_emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
 _MAX_RESULTS: Final = 2**31 - 1
-_MAX_QUERY: Final = 262_144  # characters, as the document of an account says
 _SECONDS_OF_CONDITION: Final = 0.2  # of a patch, which nothing runs beside
-_MAX_RUN: Final = 20_000  # of a sort that other threads wait for
+_MAX_RUN: Final = 10_000  # of a sort that other threads wait for
 _MAX_NUMBER: Final = 18  # digits
 _BY_HASH: Final = (
     "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk >= ? "
@@ -96,17 +96,15 @@ def parsed(body: Mapping[str, Any], *, now: float, budget: Budget) -> Query:
         raise bad_request(
             'The parameters of a query are [{"name": "@x", "value": 1}].'
         ) from error
-    if len(text) > _MAX_QUERY:
-        raise bad_request(
-            f"The SQL query text exceeded the maximum limit of {_MAX_QUERY} characters."
-        )
-    return Query(select=parse(text), given=Given(parameters=parameters, now=now, budget=budget))
+    select = parse(text, budget)
+    return Query(select=select, given=Given(parameters=parameters, now=now, budget=budget))
 
 
 def fits(item: Mapping[str, Any], condition: str, *, now: float) -> bool:
     """Return whether an item meets the condition of a patch, ``FROM c WHERE …``."""
-    select = parse_condition(condition)
-    given = Given(parameters={}, now=now, budget=Budget(_SECONDS_OF_CONDITION))
+    budget = Budget(_SECONDS_OF_CONDITION)
+    select = parse_condition(condition, budget)
+    given = Given(parameters={}, now=now, budget=budget)
     return any(_kept(Compiler(given, _answer), select, [{select.item: item}]))
 
 
@@ -167,31 +165,37 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
 
 
 def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
-    items: list[Names] = []
-    for _, body in rows(0):
-        query.given.budget.row()
-        items.append({query.select.root: decoded_object(body)})
-    values = list(_answer(query.select, query.given, items))
-    page = [msgspec.json.encode(x) for x in values[done : done + limit]]
-    handed_out = done + len(page)
-    return ResultPage(
-        results=page,
-        looked_at=len(items),
-        continuation=f"n:{handed_out}" if handed_out < len(values) else None,
-    )
+    looked_at, size = 0, 0
+    results: list[bytes] = []
+
+    def items() -> Iterator[Names]:
+        nonlocal looked_at
+        for _, body in rows(0):
+            query.given.budget.row()
+            looked_at += 1
+            yield {query.select.root: decoded_object(body)}
+
+    continuation = None
+    for value in itertools.islice(_answer(query.select, query.given, items()), done, None):
+        if len(results) >= limit or size >= _LARGEST_PAGE:
+            continuation = f"n:{done + len(results)}"
+            break
+        results.append(msgspec.json.encode(value))
+        size += len(results[-1])
+    return ResultPage(results=results, looked_at=looked_at, continuation=continuation)
 
 
-def _answer(select: Select, given: Given, start: Sequence[Names]) -> Iterator[Any]:
+def _answer(select: Select, given: Given, start: Iterable[Names]) -> Iterator[Any]:
     """Give every result of a query, or of one inside it, over the rows before its FROM."""
     compiler = Compiler(given, _answer)
     if select.over is not None:
-        start = [{select.item: x} for x in _answer(select.over, given, start)]
+        start = ({select.item: x} for x in _answer(select.over, given, start))
+    shown = _shown(compiler, select)  # first, as it says what is added up of a group
     rows: Iterable[Names] = _kept(compiler, select, start)
     if select.is_aggregate:
         rows = _grouped(compiler, select.group, rows)
     if select.order:
         rows = _ordered(compiler, select, rows)
-    shown = _shown(compiler, select)
     values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
     if select.distinct:
         values = _distinct(values)
@@ -203,7 +207,7 @@ def _answer(select: Select, given: Given, start: Sequence[Names]) -> Iterator[An
     return itertools.islice(values, first, first + most)
 
 
-def _kept(compiler: Compiler, select: Select, start: Sequence[Names]) -> Iterator[Names]:
+def _kept(compiler: Compiler, select: Select, start: Iterable[Names]) -> Iterator[Names]:
     rows = compiler.rows(select.sources, start)
     if select.where is None:
         return rows
@@ -216,22 +220,37 @@ def _grouped(
 ) -> Iterator[Names]:
     """Give one row for each group, in the order in which they were met; one in all for none."""
     keys = [compiler.compiled(x.expression) for x in by]
-    groups: dict[tuple[bytes, ...], list[Names]] = {} if by else {(): []}
+    groups: dict[tuple[bytes, ...], Names] = {}
     for row in rows:
-        groups.setdefault(tuple(identity(x(row)) for x in keys), []).append(row)
-    for members in groups.values():
-        yield {**(members[0] if members else {}), GROUP: members}
+        key = tuple(identity(x(row)) for x in keys)
+        if key not in groups:
+            groups[key] = {**row, GROUP: compiler.tallies()}
+        compiler.add_to(groups[key][GROUP], row)
+    if not by and not groups:
+        yield {GROUP: compiler.tallies()}
+    yield from groups.values()
 
 
-def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> list[Names]:
-    found = list(rows)
-    for order in reversed(select.order):
-        value = compiler.compiled(order.expression)
-        found = _sorted(found, lambda x, value=value: sort_key(value(x)), order.descending)  # type: ignore[misc]
-    return found
+def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> Iterator[Names]:
+    """Sort rows, kept as text: to free 100,000 values at once would hold up other threads."""
+    keys = [compiler.compiled(x.expression) for x in select.order]
+    found: list[tuple[Any, ...]] = [
+        (*(sort_key(x(row)) for x in keys), _packed(row)) for row in rows
+    ]
+    for place, order in reversed([*enumerate(select.order)]):
+        found = _sorted(found, itemgetter(place), order.descending)
+    return (msgspec.json.decode(x[-1]) for x in found)
 
 
-def _sorted(rows: list[Names], key: Callable[[Names], Any], descending: bool) -> list[Names]:  # noqa: FBT001
+def _packed(row: Names) -> bytes:
+    return msgspec.json.encode({k: v for k, v in row.items() if v is not UNDEFINED})
+
+
+def _sorted(
+    rows: list[tuple[Any, ...]],
+    key: Callable[[tuple[Any, ...]], Any],
+    descending: bool,  # noqa: FBT001
+) -> list[tuple[Any, ...]]:
     """Sort as ``sorted`` does, but in runs: no other thread goes on while one is sorted."""
     starts = range(0, len(rows), _MAX_RUN)
     runs = [sorted(rows[x : x + _MAX_RUN], key=key, reverse=descending) for x in starts]
@@ -253,5 +272,4 @@ def _shown(compiler: Compiler, select: Select) -> Evaluated:
         return compiler.compiled(select.value.expression)
     if not select.columns:
         return lambda row: row[select.item]
-    columns = [(x.name, compiler.compiled(x.expression)) for x in select.columns]
-    return lambda row: {k: v for k, x in columns if (v := x(row)) is not UNDEFINED}
+    return compiler.object_of([(x.name, x.expression) for x in select.columns])

@@ -188,6 +188,16 @@ class Select:
         return self.is_simple and not self.sources and self.over is None
 
 
+def operands(chain: Binary) -> list[Expression]:
+    """Return what one operator joins, from left to right: hundreds, without recursion."""
+    found: list[Expression] = []
+    left: Expression = chain
+    while isinstance(left, Binary) and left.operator == chain.operator:
+        found.append(left.right)
+        left = left.left
+    return [left, *reversed(found)]
+
+
 def has_aggregate(expression: Expression) -> bool:
     """Return whether an expression is about a group; a query inside it has its own."""
     waiting = [expression]  # no recursion: hundreds of conditions are as many levels

@@ -7,6 +7,8 @@ from typing import Final, Literal, cast
 import msgspec
 
 from cosmos_emulator.errors import bad_request
+from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.limits import check_count
 
 Kind = Literal["name", "number", "string", "parameter", "sign", "end"]
 
@@ -34,7 +36,7 @@ class Token:
         return self.kind == "name" and self.text.upper() == word
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str, budget: Budget) -> list[Token]:
     """Return the tokens of a query, an ``end`` last; 400 at what is no token."""
     found: list[Token] = []
     at = 0
@@ -44,6 +46,8 @@ def tokens_of(text: str) -> list[Token]:
             raise bad_request(f"Syntax error in the query, at {text[at : at + 20]!r}.")
         if match.lastgroup != "space":
             found.append(_token(match))
+            check_count("word or sign", len(found))
+            budget.step()
         at = match.end()
     return [*found, Token(kind="end", text="the end", at=at, end=at)]
 

@@ -31,11 +31,17 @@ def type_rank(value: Any) -> int:  # noqa: PLR0911 - one for each type
             return 6
 
 
+_MAX_EXACT: Final = 2**63
 _ORDERED: Final = frozenset({type_rank(x) for x in (None, False, 0, "")})
 
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def as_number(value: float) -> float:
+    """Return a number as an account keeps it: beyond 64 bits it is not exact."""
+    return value if -_MAX_EXACT <= value < _MAX_EXACT else float(value)
 
 
 def is_ordered(value: Any) -> bool:
