@@ -17,6 +17,8 @@ from changefeed.leases.stored import StoredLeases
 from changefeed.observers.given import GivenContext
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.stop import Stop
+from changefeed.transactional import observer as transactional
+from changefeed.transactional.rows import Row
 
 from .mutant import Patch, mutant, nothing
 
@@ -117,6 +119,17 @@ def what_an_observer_has_kept_does_not_count(m: Patch) -> None:
 @mutant(rule=13, kills="unit/host/test_kept_positions.py")
 def the_lease_does_not_follow_where_an_observer_begins(m: Patch) -> None:
     m.patch(Checkpointer, "begin", lambda self, at: self.progress.begin(at))
+
+
+@mutant(
+    rule=13,
+    kills="integration/test_transactional.py::test_rows_and_position_come_together_or_not_at_all[sqlite]",
+)
+def a_lease_wins_over_the_position_beside_the_rows(m: Patch) -> None:
+    def opened(mine: Row, _: object, **__: object) -> tuple[Row, Sequence[Row]]:
+        return mine, ()
+
+    m.patch(transactional, "opened", opened)
 
 
 @mutant(rule=13, kills=f"{_CONTAINERS}::test_a_position_that_is_carried_along")

@@ -1,8 +1,10 @@
 """Breaks of rules 5, 6 and 7: what a host may still do, and what it knows of its writes."""
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+from changefeed.feeds.feed import Change
 from changefeed.host import owned_lease
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.coordinator import Coordinator
@@ -15,6 +17,8 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.transactional import observer as transactional
+from changefeed.transactional.observer import TransactionalObserver
 
 from .mutant import Patch, mutant
 
@@ -22,6 +26,7 @@ _OWNED = "unit/host/test_owned_lease.py"
 _KEPT = "unit/host/test_kept_by_heartbeats.py"
 _REBALANCE = "unit/host/test_coordinator.py"
 _CONTAINERS = "contract/test_lease_containers.py"
+_ROWS = "integration/test_transactional.py::test"
 
 
 @mutant(rule=5, kills=_OWNED)
@@ -71,6 +76,20 @@ def to_acquire_does_not_claim_the_checkpoint(m: Patch) -> None:
         return await self.read(lease.range_id)
 
     m.patch(Apart, "acquire", acquire)
+
+
+@mutant(rule=5, kills=f"{_ROWS}_a_former_owner_commits_nothing[sqlite]")
+def rows_of_a_former_owner_are_committed(m: Patch) -> None:
+    unfenced = transactional._MOVE.replace("epoch = $5", "$5 = $5")
+    m.patch(transactional, "_MOVE", unfenced)
+
+
+@mutant(rule=6, kills=f"{_ROWS}_a_commit_whose_answer_is_lost_is_not_repeated[sqlite-False]")
+def rows_whose_commit_was_not_answered_are_written_again(m: Patch) -> None:
+    async def left_of(_: object, __: object, changes: Sequence[Change]) -> Sequence[Change]:
+        return changes
+
+    m.patch(TransactionalObserver, "_left_of", left_of)
 
 
 @mutant(rule=6, kills=_OWNED)
