@@ -57,6 +57,7 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_a_mistake_is_told_and_changes_nothing",
         "test_positions_are_saved_given_back_and_carried_to_another_kind_of_container",
     ),
+    "acceptance/test_packaging.py": ("test_a_users_programs_have_types",),
     "acceptance/test_pipeline_command.py": (
         "test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once",
     ),

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import changefeed
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
-from tests.support import wheels
+from tests.support import typed_program, wheels
 from tests.support.pipeline_feeds import a_log
 from tests.support.processes import ended
 from tests.support.wheels import PACKAGE, ROOT, run
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.real_time
 
 FOLDERS = sorted(x.name for x in (ROOT / "changefeed").iterdir() if x.is_symlink())
 NAMESAKES = ("observers", "pipeline")
+PYRIGHT = ROOT / ".venv/pyright/node_modules/.bin/pyright"
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import changefeed
@@ -301,13 +303,25 @@ def rows(project: Path) -> int:
     return count
 
 
-def test_a_users_observer_and_program_have_types(environment: Path, project: Path) -> None:
-    mypy = (sys.executable, "-m", "mypy", "--strict", "--no-incremental")
-    python = f"--python-executable={environment / 'bin/python'}"
-    done = run(*mypy, python, "observers/orders.py", "embed.py", cwd=project)
-    assert "no issues found in 2 source files" in done
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_users_programs_have_types(environment: Path, project: Path, checker: str) -> None:
+    shutil.copy(typed_program.__file__, project)
     (project / "wrong.py").write_text(
-        "from changefeed import FeedSettings\nFeedSettings(addres='x')\n"
+        "from changefeed import Change\n"
+        "from typed_program import Struct\n"
+        "def see(change: Change[Struct]) -> None:\n"
+        "    print(change.value().euros)\n"
     )
-    wrong = ended(*mypy, python, "wrong.py", cwd=project)
-    assert "addres" in wrong.stdout, "the types are looked at"
+    python = environment / "bin/python"
+    commands = {
+        "mypy": (sys.executable, "-m", "mypy", "--strict", f"--python-executable={python}"),
+        "pyright": (PYRIGHT, f"--pythonpath={python}"),
+    }
+    if checker == "pyright" and not PYRIGHT.exists():
+        pytest.skip("pyright is not there: npm install --prefix .venv/pyright pyright")
+    files = ("observers/orders.py", "embed.py", "typed_program.py", "wrong.py")
+    done = ended(*commands[checker], *files, cwd=project, env=wheels.alone())
+    errors = [x for x in done.stdout.splitlines() if "error:" in x]
+    assert len(errors) == 1, done.stdout + done.stderr
+    assert "wrong.py:4" in errors[0]
+    assert "euros" in errors[0]
