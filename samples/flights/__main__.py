@@ -54,12 +54,6 @@ def main(
     tables: Annotated[
         bool, typer.Option(help="Make tables of the same feed, with Spark.")
     ] = True,
-    cluster: Annotated[
-        bool,
-        typer.Option(
-            "--cluster", help="Through brokers: two at first, a third joins, one is killed."
-        ),
-    ] = False,
     seed: Annotated[int, typer.Option(help="Chooses the flights and whom to kill.")] = 2013,
     keep: Annotated[
         Path | None, typer.Option(help="Keep everything in this directory, a new one.")
@@ -73,9 +67,7 @@ def main(
     Then make tables of the same feed with Spark, and prove that they say the same.
     """
     screen = Screen(Console())
-    plan = Plan(
-        scale=scale, seed=seed, hosts=hosts, seconds=seconds, tables=tables, cluster=cluster
-    )
+    plan = Plan(scale=scale, seed=seed, hosts=hosts, seconds=seconds, tables=tables)
     try:
         if prove is not None:
             holds = asyncio.run(_prove(_kept(prove), screen))

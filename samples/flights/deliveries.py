@@ -28,17 +28,9 @@ class Turn:
     deliveries: Sequence[Delivery]
 
 
-def turns(directory: Path, order: Sequence[str]) -> Iterator[Turn]:
-    """Yield all turns, those of a range one after the other, as they were.
-
-    Ranges come in their ``order``, and behind them those that are not in it.
-    """
-    places = {name: n for n, name in enumerate(order)}
-    folders = sorted(
-        (x for x in directory.iterdir() if x.is_dir()),
-        key=lambda x: (places.get(x.name, len(places)), x.name),
-    )
-    for folder in folders:
+def turns(directory: Path) -> Iterator[Turn]:
+    """Yield all turns, those of a range one after the other, as they were."""
+    for folder in sorted(x for x in directory.iterdir() if x.is_dir()):
         for path in sorted(folder.glob("*.tsv")):
             epoch, _, host = path.stem.partition(".")
             yield Turn(

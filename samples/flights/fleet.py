@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random
 
 from changefeed.leases.container import LeaseContainer
@@ -21,15 +21,8 @@ class Standstill(Exception):
     """The processes live and nothing moves."""
 
 
-async def _no_brokers() -> str:
-    return ""
-
-
 class Fleet:
-    """Watches the fleet, and shows what it sees.
-
-    ``check`` raises what is wrong beside the hosts; ``brokers`` says who has the ranges.
-    """
+    """Watches the fleet, and shows what it sees."""
 
     def __init__(
         self,
@@ -39,25 +32,19 @@ class Fleet:
         *,
         total: int,
         show: Show,
-        check: Callable[[], None] = lambda: None,
-        brokers: Callable[[], Awaitable[str]] = _no_brokers,
     ) -> None:
         self._hosts = hosts
         self._container = container
         self._place = place
         self._total = total
         self._show = show
-        self._check = check
-        self._brokers = brokers
 
     async def look(self) -> Availability:
-        brokers = await self._brokers()
         sight = availability(
             await self._container.list(),
             await self._container.members(),
             self._place.figures().values(),
             total=self._total,
-            brokers=brokers,
         )
         self._show(sight, self._hosts.states)
         return sight
@@ -67,7 +54,6 @@ class Fleet:
         before, since = None, time.monotonic()
         while not condition(sight := await self.look()):
             self._hosts.check()
-            self._check()
             seen, now = (sight.done, sight.owners), time.monotonic()
             if seen != before:
                 before, since = seen, now

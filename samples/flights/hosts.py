@@ -1,12 +1,11 @@
 """The host processes: what each of them is to do."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
-
-from .processes import COMMAND
 
 _PAGES = 40  # at least so many for each range, or a kill would hit nothing half done
 
@@ -36,7 +35,7 @@ class HostJob:
         if self.rate is not None:
             options["rate"] = self.rate
         return [
-            *(*COMMAND, "run", "--stop-at-eof", f"--name={name}"),
+            *(sys.executable, "-m", "changefeed", "run", "--stop-at-eof", f"--name={name}"),
             *(f"--feed={self.feed}", f"--leases={self.leases}"),
             "--observer=samples.flights.observer:CarrierDelays",
             *(f"--option={key}={value}" for key, value in options.items()),

@@ -64,22 +64,15 @@ class Carrier(msgspec.Struct, kw_only=True):
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """The figures of one range, by carrier, and the last sequence that is in them.
-
-    ``began`` and ``ended`` are when the first and the last change came, in seconds of a clock
-    that all processes of a machine share.
-    """
+    """The figures of one range, by carrier, and the last sequence that is in them."""
 
     up_to: int = 0
     carriers: dict[str, Carrier] = {}
-    began: float = 0.0
-    ended: float = 0.0
 
-    def add(self, change: Change, state: State, now: float) -> None:
+    def add(self, change: Change, state: State) -> None:
         """Count a change, unless it was counted before."""
         if change.sequence <= self.up_to:
             return
-        self.began, self.ended = self.began or now, now
         self.up_to = change.sequence
         self.carriers.setdefault(state.carrier, Carrier()).add(state)
 
@@ -104,10 +97,10 @@ class CarrierDelays:
         self._keep()
 
     def process(self, changes: Sequence[Change]) -> None:
-        lines, now = [], time.monotonic()
+        lines = []
         for change in changes:
             state = _read_state(change.body)
-            self._figures.add(change, state, now)
+            self._figures.add(change, state)
             lines.append(
                 f"{change.sequence}\t{change.id}\t{state.kind}\t{change.key}"
                 f"\t{change.committed_us}\n"

@@ -1,28 +1,25 @@
 """Where a run is, and what it has left there: the feed, the leases, what was observed."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.feed import Feed, FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
-from samples.delays.tables import CLUSTER, COLLECTION, feed_of
+from samples.delays.tables import feed_of
 
 from .data import Sample
 from .observer import Figures, newest_figures
-from .stored import StoredFlights
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to play. ``seconds`` is how long delivery is to take at the least.
 
-    ``tables`` says whether the second half is played, in which Spark makes tables, and
-    ``cluster`` whether the feed is a collection of a cluster and not an event log.
+    ``tables`` says whether the second half is played, in which Spark makes tables.
     """
 
     scale: float = 1.0
@@ -30,7 +27,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int = 4
     seconds: float = 15.0
     tables: bool = True
-    cluster: bool = False
 
     @property
     def sample(self) -> Sample:
@@ -39,13 +35,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtRest:
-    """The feed when nothing is written any more. ``ranges`` has parents before children.
+    """The feed when nothing is written any more.
 
-    ``leases`` come with the number of changes after their checkpoint; where there is none
-    for a range that has changes, it is one without an owner and before all of them.
+    ``leases`` come with the number of changes after their checkpoint; where there is none for a
+    range that has changes, it is one without an owner and before all of them.
     """
 
-    ranges: Sequence[FeedRange]
     changes: Mapping[RangeId, int]
     leases: Sequence[tuple[Lease, int]]
 
@@ -65,13 +60,7 @@ class Place:
         return self.directory / "log"
 
     @property
-    def cluster(self) -> str:
-        """The place of the cluster, as brokers are given it."""
-        return (self.directory / CLUSTER).as_uri()
-
-    @property
     def feed(self) -> str:
-        """The address at which all of it can be read, whoever else runs."""
         return feed_of(self.directory)
 
     @property
@@ -94,10 +83,9 @@ class Place:
         return {RangeId(x.name): newest_figures(x) for x in self.observed.iterdir()}
 
     async def at_rest(self) -> AtRest:
-        async with self._opened() as feed, open_container(self.leases) as container:
-            ranges = await feed.ranges()
+        async with EventLog.open(self.log) as feed, open_container(self.leases) as container:
             changes, leases = {}, []
-            for x in ranges:
+            for x in await feed.ranges():
                 beginning = await feed.start(x, "beginning")
                 changes[x.id] = (await feed.lags({x: beginning}))[x.id]
                 lease = await container.read(x.id)
@@ -105,12 +93,4 @@ class Place:
                     leases.append((lease, (await feed.lags({x: lease.position}))[x.id]))
                 elif changes[x.id]:
                     leases.append((Lease(range=x), changes[x.id]))
-        return AtRest(ranges=ranges, changes=changes, leases=leases)
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Feed | StoredFlights]:
-        if self.read_plan().cluster:
-            yield await StoredFlights.open(self.cluster, COLLECTION)
-        else:
-            async with EventLog.open(self.log) as feed:
-                yield feed
+        return AtRest(changes=changes, leases=leases)

@@ -12,7 +12,6 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.leases.addresses import open_container
 
 from .changes import in_order, records
-from .cluster import play_cluster
 from .data import zones
 from .deliveries import turns
 from .fleet import Fleet, finish, replace_one, start_hosts
@@ -47,29 +46,6 @@ async def play(place: Place, plan: Plan, screen: Screen) -> None:
     """
     place.plan.write_bytes(msgspec.json.encode(plan))
     place.observed.mkdir()
-    await (play_cluster if plan.cluster else _play_log)(place, plan, screen)
-
-
-async def prove_hosts(place: Place) -> Outcome:
-    """Hold what the hosts of a run left behind against the data."""
-    expected = straight_from(place.read_plan().sample.rows())
-    figures, at_rest = place.figures(), await place.at_rest()
-    order = [x.id for x in at_rest.ranges]
-    return Outcome(
-        proof=prove(
-            expected,
-            turns(place.observed, order),
-            figures,
-            at_rest.leases,
-            ranges=at_rest.ranges,
-        ),
-        expected=expected,
-        observed=totals(figures.values()),
-        at_rest=at_rest,
-    )
-
-
-async def _play_log(place: Place, plan: Plan, screen: Screen) -> None:
     total = await _load(place, plan, screen)
     job = HostJob(
         feed=place.feed,
@@ -85,6 +61,18 @@ async def _play_log(place: Place, plan: Plan, screen: Screen) -> None:
             await start_hosts(hosts, plan, screen)
             await replace_one(fleet, hosts, plan, screen)
             await finish(fleet, hosts, screen)
+
+
+async def prove_hosts(place: Place) -> Outcome:
+    """Hold what the hosts of a run left behind against the data."""
+    expected = straight_from(place.read_plan().sample.rows())
+    figures, at_rest = place.figures(), await place.at_rest()
+    return Outcome(
+        proof=prove(expected, turns(place.observed), figures, at_rest.leases),
+        expected=expected,
+        observed=totals(figures.values()),
+        at_rest=at_rest,
+    )
 
 
 async def _load(place: Place, plan: Plan, screen: Screen) -> int:

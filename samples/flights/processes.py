@@ -1,31 +1,19 @@
-"""The processes of a run: each is the ``changefeed`` command, as anyone would run it."""
+"""The host processes of a run: started, killed and stopped."""
 
 import asyncio
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Self
 
-COMMAND: Final = (sys.executable, "-m", "changefeed")
+from .hosts import HostJob
 
 _ROOT = Path(__file__).parents[2]
 _STOP_TIMEOUT = 40.0
 _LOG_LINES_SHOWN = 5
-
-
-class Job(Protocol):
-    """What a kind of processes is to do, and the folder of their logs."""
-
-    @property
-    def logs(self) -> Path: ...
-
-    def command(self, name: str) -> Sequence[str]:
-        """Return the command line of the one that has this name."""
-        ...
 
 
 class ProcessEnded(Exception):
@@ -38,7 +26,7 @@ class Processes:
     Should this process itself be killed, their standard input ends, and they stop.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: HostJob) -> None:
         self._job = job
         self._running: dict[str, Process] = {}
         self._states: dict[str, str] = {}

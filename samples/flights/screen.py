@@ -115,8 +115,7 @@ def progress(sight: Availability, speed: float) -> str:
 
 def in_a_line(sight: Availability, states: Mapping[str, str], rate: Rate) -> str:
     hosts = "  ".join(f"{x} {len(sight.held_by(x))}" for x in states)
-    brokers = f"   {sight.brokers}" if sight.brokers else ""
-    return f"{progress(sight, rate.of(sight.done))}   leases: {hosts}{brokers}"
+    return f"{progress(sight, rate.of(sight.done))}   leases: {hosts}"
 
 
 def tables_in_a_line(sights: Sequence[TableSight], rate: Rate) -> str:
@@ -155,8 +154,6 @@ def table(sight: Availability, states: Mapping[str, str], rate: Rate) -> Rendera
     below = Table.grid()
     below.add_row(ProgressBar(total=max(sight.total, 1), completed=sight.done, width=60))
     below.add_row(progress(sight, rate.of(sight.done)))
-    if sight.brokers:
-        below.add_row(sight.brokers)
     return Group(grid, below)
 
 

@@ -14,15 +14,13 @@ from .observer import Figures
 class Availability:
     """The leases at one moment, and how many changes observers are done with.
 
-    ``members`` are the hosts that have said that they are there. ``brokers`` says which broker
-    has how many of the ranges, where there are brokers.
+    ``members`` are the hosts that have said that they are there.
     """
 
     owners: Mapping[RangeId, HostName | None]
     members: AbstractSet[HostName]
     done: int
     total: int
-    brokers: str = ""
 
     def held_by(self, host: str) -> Sequence[RangeId]:
         return [x for x, owner in sorted(self.owners.items()) if owner == host]
@@ -44,16 +42,11 @@ def availability(
     figures: Iterable[Figures],
     *,
     total: int,
-    brokers: str = "",
 ) -> Availability:
-    """Return what is known from the leases and from what the observers have kept.
-
-    Leases of ranges that are read to their end have no owner, and are left out.
-    """
+    """Return what is known from the leases and from what the observers have kept."""
     return Availability(
-        owners={x.range_id: x.owner for x in leases if not x.ended},
+        owners={x.range_id: x.owner for x in leases},
         members={x.name for x in members},
         done=sum(x.up_to for x in figures),
         total=total,
-        brokers=brokers,
     )

@@ -16,8 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from samples.delays.tables import days, departures, settings_of
-from samples.flights.observer import Figures
-from samples.flights.place import Place, Plan
+from samples.flights.place import Plan
 from samples.flights.straight import straight_from
 from tests.support.processes import ended
 
@@ -107,47 +106,6 @@ async def test_one_host_is_killed_nothing_is_lost_and_damage_is_found_out(
     assert code == 1
     assert " FAILS  Each of the" in said
     assert said.count(" holds  ") == 2
-
-
-async def test_through_brokers_one_joins_one_is_killed_and_the_figures_are_the_same(
-    tmp_path: Path,
-) -> None:
-    kept, temporary = tmp_path / "kept", tmp_path / "temporary"
-    temporary.mkdir()
-    code, said = await outcome(
-        "--cluster", *SMALL, "--no-tables", f"--keep={kept}", temporary=temporary
-    )
-    assert code == 0, said
-    assert re.search(r"era \d+: broker-1 6, broker-2 6 ranges", said)
-    assert re.search(r"era \d+: broker-1 4, broker-2 4, broker-3 4 ranges", said)
-    victim = re.search(r"killed (broker-\d) \(SIGKILL\)", said)
-    assert victim is not None
-    names = {"broker-1", "broker-2", "broker-3"}
-    left = sorted(names - {victim[1]})
-    assert re.search(rf"era \d+: {left[0]} 6, {left[1]} 6 ranges", said)
-    assert said.count(" holds  ") == 4
-    logs = {x: (kept / "logs" / f"{x}.log").read_text() for x in names}
-    assert {x for x in names if '"broker.left"' in logs[x]} == {*left}
-    place = Place(directory=kept)
-    eras = {x.partition(".")[0] for x, found in place.figures().items() if found.up_to}
-    assert len(eras) >= 3  # also after the kill records came, and were read
-
-    child = begin_too_early(place)
-    forget_what_was_delivered_once(place.observed)
-    code, said = await outcome(f"--prove={kept}", temporary=temporary)
-    assert code == 1
-    assert re.search(rf"{re.escape(child)} began before e\d+\.p\S+ was done", said)
-    assert " FAILS  Each of the" in said
-    assert said.count(" holds  ") == 2
-
-
-def begin_too_early(place: Place) -> str:
-    """Say of a range of the newest era that it began before all others; return which."""
-    name = max(x for x, found in place.figures().items() if found.up_to)
-    newest = max((place.observed / name).glob("*.json"))
-    figures = msgspec.json.decode(newest.read_bytes(), type=Figures)
-    newest.write_bytes(msgspec.json.encode(msgspec.structs.replace(figures, began=0.001)))
-    return name
 
 
 def forget_what_was_delivered_once(observed: Path) -> None:

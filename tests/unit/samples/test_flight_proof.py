@@ -39,8 +39,6 @@ EXPECTED = straight_from(ROWS)
 FIGURES = {
     RangeId("p0"): Figures(
         up_to=6,
-        began=1.0,
-        ended=2.0,
         carriers={
             "UA": Carrier(
                 scheduled=2,
@@ -53,9 +51,7 @@ FIGURES = {
             )
         },
     ),
-    RangeId("p1"): Figures(
-        up_to=2, began=2.5, ended=3.0, carriers={"DL": Carrier(scheduled=1, cancelled=1)}
-    ),
+    RangeId("p1"): Figures(up_to=2, carriers={"DL": Carrier(scheduled=1, cancelled=1)}),
 }
 BUSY = [  # the aircraft N1 flew twice
     Delivery(1, "1", "scheduled", "N1", 10),
@@ -84,9 +80,8 @@ def proof(
     turns: Sequence[Turn] = TURNS,
     figures: Mapping[RangeId, Figures] = FIGURES,
     leases: Sequence[tuple[Lease, int]] = LEASES,
-    ranges: Sequence[FeedRange] = (),
 ) -> Proof:
-    return prove(expected, turns, figures, leases, ranges=ranges)
+    return prove(expected, turns, figures, leases)
 
 
 def broken(found: Proof) -> dict[str, Sequence[str]]:
@@ -123,21 +118,6 @@ def test_a_key_in_two_ranges_breaks_the_order() -> None:
     stray = [msgspec.structs.replace(x, key="N1") for x in QUIET]
     problems = broken(proof(turns=[turn(BUSY), turn(stray, at="p1")]))
     assert "key N1 came in p0 and in p1" in problems["order"]
-
-
-RANGES = [
-    FeedRange(id=RangeId("p0")),
-    FeedRange(id=RangeId("p1"), parents=(RangeId("p0"),)),
-    FeedRange(id=RangeId("p2"), parents=(RangeId("p1"),)),
-]
-
-
-def test_a_range_that_began_before_its_parent_was_done_breaks_the_order() -> None:
-    early = msgspec.structs.replace(FIGURES[RangeId("p1")], began=1.9)
-    figures = {**FIGURES, RangeId("p1"): early}
-    assert broken(proof(figures=figures, ranges=RANGES)) == {
-        "order": ["p1 began before p0 was done"]
-    }
 
 
 def test_a_repetition_from_within_a_batch_breaks_the_order() -> None:
