@@ -12,7 +12,6 @@ def instant_us(time: datetime) -> int:
     """Return a time as microseconds since 1970, exactly; refuse one without a zone."""
     if time.tzinfo is None:
         raise FeedRefused(
-            f"the start time {time.isoformat()} does not say its time zone: "
-            f"write {time.isoformat()}+00:00 for UTC"
+            f"{time.isoformat()} has no time zone: write {time.isoformat()}+00:00 for UTC"
         )
     return (time - _EPOCH) // _MICROSECOND

@@ -146,8 +146,7 @@ def check_position(names: Sequence[str], to: str) -> None:
         raise UserError(str(error)) from error
     if start is None and len(names) != 1:
         raise UserError(
-            f"{to!r} can only be a position, which is a position in one range: name that "
-            f"one, or move all of them to another position: {RESET_FORMS}"
+            f"{to!r} can only be a position in one range: name that range. {RESET_FORMS}"
         )
 
 

@@ -23,6 +23,11 @@ from changefeed.runtime.settings_schema import (
 )
 
 _MAX_SHOWN = 60
+_PLAIN = {
+    "be a valid integer": "be a whole number",
+    "be a valid number": "be a number",
+    "be a valid string": "be text",
+}
 _OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
 
 Name = tuple[str, ...]
@@ -220,8 +225,9 @@ def _line(
     allowed, given = _allowed(name, errors), errors[0]["input"]
     if isinstance(given, Mapping) and not errors[0]["type"].endswith("_type"):
         return f"{name}: {allowed}"  # its settings do not fit together
-    shown = "" if _may_be_secret(path, of_model.hidden) else f"; it is {_shown(given)}"
-    return f"{name} (from {source}): {allowed}{shown}"
+    shown = "" if _may_be_secret(path, of_model.hidden) else _shown(given)
+    told = not shown or shown in allowed
+    return f"{name} (from {source}): {allowed}{'' if told else f'; it is {shown}'}"
 
 
 def _why_unknown(name: str, names_known: Collection[Name], *, in_list: bool) -> str:
@@ -242,7 +248,9 @@ def _allowed(name: str, errors: list[ErrorDetails]) -> str:
     texts = [x["msg"].removeprefix("Value error, ") for x in errors]
     if not texts[0].startswith("Input should "):
         return texts[0]
-    return "should " + " or ".join(x.removeprefix("Input should ") for x in texts)
+    wanted = [x.removeprefix("Input should ").partition(", unable")[0] for x in texts]
+    first, *others = (_PLAIN.get(x, x) for x in wanted)
+    return " or ".join([f"should {first}", *(x.removeprefix("be ") for x in others)])
 
 
 def _may_be_secret(path: Name, hidden: Collection[Name]) -> bool:

@@ -124,7 +124,7 @@ def _text(value: Any, name: str) -> str:
     elif isinstance(found, int | float) and not isinstance(found, bool):
         text = str(found)
     else:
-        raise BadLine(f"it has no {name!r}" + _but(found, "text or a number"))
+        raise _not(name, found, "text or a number")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -140,7 +140,7 @@ def _operation(value: Any, name: str | None) -> Operation:
         return Operation(found.lower() if isinstance(found, str) else found)
     except ValueError:
         known = ", ".join(Operation)
-        raise BadLine(f"it has no {name!r}" + _but(found, f"one of {known}")) from None
+        raise _not(name, found, f"one of {known}") from None
 
 
 def _time_us(value: Any, name: str | None) -> int | None:
@@ -154,7 +154,7 @@ def _time_us(value: Any, name: str | None) -> int | None:
             time_us = round(found * 1_000_000)
         else:
             wanted = "a time with its zone, or seconds since 1970"
-            raise BadLine(f"it has no {name!r}" + _but(found, wanted))
+            raise _not(name, found, wanted)
     except (ValueError, OverflowError, FeedRefused) as error:
         raise BadLine(f"its {name!r} is not a time: {error}") from None
     if MIN_TIME_US <= time_us <= MAX_TIME_US:
@@ -164,5 +164,7 @@ def _time_us(value: Any, name: str | None) -> int | None:
     raise BadLine(f"its {name!r} is not a time in the years 1 to 9999{advice}")
 
 
-def _but(found: object, wanted: str) -> str:
-    return "" if found is _ABSENT else f" that is {wanted}, but {str(found)[:60]!r}"
+def _not(name: str, found: object, wanted: str) -> BadLine:
+    if found is _ABSENT:
+        return BadLine(f"it has no {name!r}")
+    return BadLine(f"its {name!r} is {str(found)[:60]!r}, and not {wanted}")
