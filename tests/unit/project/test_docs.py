@@ -148,6 +148,7 @@ def test_every_command_that_is_shown_exists_with_its_flags(file: Path) -> None:
     in_blocks = [
         y for x in re.findall(r"```(?:sh)?\n(.*?)```", text, re.DOTALL) for y in x.split("\n")
     ]
+    assert not re.search(r"\n\n {4,}changefeed ", text), "fence it, or nothing reads it"
     wrong = []
     for line in [*in_blocks, *re.findall(r"`([^`\n]+)`", text)]:
         words = line.split("#")[0].split()
