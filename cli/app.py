@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from changefeed.runtime.version import software_version
+from changefeed import __version__
 
 COMMANDS: Mapping[str, str] = {
     "run": "changefeed.cli.commands.run:run",
@@ -67,7 +67,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
     if wanted:
-        typer.echo(f"changefeed {software_version()}")
+        typer.echo(f"changefeed {__version__}")
         raise typer.Exit
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from changefeed import __version__
 from changefeed.cli.existing import existing_fleet, will_be_made
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
@@ -24,7 +25,6 @@ from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, 
 from changefeed.runtime.errors import StoreError, StoreMissing, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.gather import gather_or_cancel
-from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import STORES
 
 _EVERY = 1.0
@@ -78,7 +78,7 @@ async def _watched(settings: Settings, seconds: float) -> Sequence[Diagnostic]:
         looks,
         beat=settings.leases.timing.renew_interval,
         max_skew=settings.leases.timing.clock_skew,
-        software=software_version(),
+        software=__version__,
     )
     found += await ask_endpoints(looks[-1].hosts)
     return found or [fine("fleet", "nothing is wrong, as far as can be seen from here")]

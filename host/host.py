@@ -18,6 +18,7 @@ from random import Random
 
 from prometheus_client import CollectorRegistry
 
+from changefeed import __version__
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.care import Care
@@ -48,7 +49,6 @@ from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
-from changefeed.runtime.version import software_version
 from changefeed.stores.bounded import Bounds
 
 _PATIENCE = 60.0  # seconds for which a refusal counts as no answer
@@ -125,7 +125,7 @@ class Host:
                 name=self.name,
                 incarnation=self.incarnation,
                 address=address,
-                software=software_version(),
+                software=__version__,
                 max_ranges=settings.leases.max_ranges,
             ),
             settings.leases,

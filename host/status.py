@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from changefeed import __version__
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import Listing, fleet_status
 from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
 from changefeed.host.host import Host
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
-from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import without_secrets
 
 _NOTHING = Figures()
@@ -78,7 +78,7 @@ def _introduced(host: Host, ranges: Sequence[RangeSeen] = ()) -> Report:
     return Report(
         host=host.name,
         incarnation=host.incarnation,
-        version=software_version(),
+        version=__version__,
         started_at=host.events.activity.started_at,
         loop_lag=host.events.activity.loop_lag,
         ranges=ranges,

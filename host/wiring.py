@@ -22,6 +22,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 from prometheus_client import CollectorRegistry
 
+from changefeed import __version__
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Feed
@@ -47,7 +48,6 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.runtime.together import label_of
-from changefeed.runtime.version import software_version
 from changefeed.stores.addresses import shared_place, without_secrets
 
 Opened = TypeVar("Opened")
@@ -270,7 +270,7 @@ def _tracing(settings: Settings, read_from: str, tracers: TracerProvider) -> Bat
     pointer = settings.observer.trace_context
     by_address = read_from == settings.feed.address
     return BatchTracing(
-        tracer=tracers.get_tracer("changefeed", software_version()),
+        tracer=tracers.get_tracer("changefeed", __version__),
         system=read_from.partition(":")[0] if by_address else "changefeed",
         feed=without_secrets(read_from) if by_address else read_from,
         host=settings.host.name,

@@ -1,16 +1,16 @@
 """What of the errors of files and of SQLite may pass: by itself, or once somebody has acted."""
 
 import errno
+import os
 import sqlite3
 from collections.abc import Mapping
 from typing import Final, TypeAlias
-
-from changefeed.runtime.handles import out_of_handles
 
 FileError: TypeAlias = OSError | sqlite3.Error | UnicodeDecodeError
 """``UnicodeDecodeError`` is SQLite's, too: its messages quote what it has found."""
 
 OUT_OF_HANDLES: Final = "is this process out of file handles (ulimit -n)?"
+_NONE_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_ROOM: Final = "make room on the disk"
 _NO_ANSWER: Final = "the disk did not answer; look at the system's log"
 
@@ -26,8 +26,7 @@ _OF_FILES: Final[Mapping[int, str]] = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EIO: _NO_ANSWER,
-    errno.EMFILE: OUT_OF_HANDLES,
-    errno.ENFILE: OUT_OF_HANDLES,
+    **dict.fromkeys(_NONE_LEFT, OUT_OF_HANDLES),
 }
 
 
@@ -46,8 +45,17 @@ def why_it_may_pass(error: FileError) -> str | None:
     if isinstance(error, OSError):
         return _OF_FILES.get(error.errno or 0)
     code = sqlite_code(error)
-    if code == sqlite3.SQLITE_CANTOPEN and out_of_handles():  # SQLite does not say why
+    if code == sqlite3.SQLITE_CANTOPEN and _no_file_can_be_opened():  # SQLite does not say why
         return OUT_OF_HANDLES
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE:
         return _NO_ROOM  # for the index of the log of writes
     return _OF_SQLITE.get(code)
+
+
+def _no_file_can_be_opened() -> bool:
+    try:
+        handle = os.open(os.devnull, os.O_RDONLY)
+    except OSError as error:
+        return error.errno in _NONE_LEFT
+    os.close(handle)
+    return False

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 import changefeed
 from changefeed.cli.app import app
-from changefeed.runtime.version import software_version
 from tests.support.version import ROOT, said
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -31,7 +30,6 @@ def test_the_version_is_known_where_nothing_is_installed(
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    assert software_version() == changefeed.__version__
     shown = CliRunner().invoke(app, ["--version"])
     assert shown.output == f"changefeed {changefeed.__version__}\n"
 
