@@ -241,6 +241,7 @@ class Host:
                 self._feed,
                 self._container,
                 self._settings.leases.timing,
+                idle=self._idle,
                 events=self._events,
                 wall=self.wall,
             )

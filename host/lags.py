@@ -2,7 +2,7 @@
 
 The feed counts the former in one call, every ``lag_interval``, and soon after a range was
 acquired; of those that are behind the oldest change is looked at. Of what the feed leaves out
-nothing is known.
+nothing is known. It is not asked about those whose readers have just found nothing.
 
 A range that is paused, or whose keys others have, or that belongs to a processor of another
 kind, has no host that measures it. So that its lag is in the metrics all the same, and once,
@@ -20,6 +20,7 @@ from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.pool import WorkerPool
+from changefeed.host.reader import IdleRanges
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.timing import Timing
 from changefeed.runtime.errors import StoreError
@@ -39,12 +40,14 @@ class LagMeter:
         container: LeaseContainer,
         timing: Timing,
         *,
+        idle: IdleRanges,
         events: HostEvents,
         wall: Callable[[], float],
     ) -> None:
         self._feed = feed
         self._container = container
         self._timing = timing
+        self._idle = idle
         self._events = events
         self._wall = wall
         self._clock = asyncio.get_running_loop().time
@@ -76,9 +79,15 @@ class LagMeter:
 
     async def _measure_all(self, ranges: Collection[RangeId], pool: WorkerPool) -> None:
         positions = dict(x for x in map(pool.reached, ranges) if x is not None)
-        if not positions:
-            return
-        counts = await self._feed.lags(positions)
+        since = self._clock() - self._timing.lag_interval
+        asked = {
+            x: after
+            for x, after in positions.items()
+            if not self._idle.had_nothing(x.id, after, since=since)
+        }
+        counts = {x.id: 0 for x in positions.keys() - asked.keys()}
+        if asked:
+            counts |= await self._feed.lags(asked)
 
         async def measure(read: FeedRange) -> None:
             changes = counts[read.id]

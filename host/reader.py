@@ -9,6 +9,7 @@ without reading names each range now and then (``Feed.news``).
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Never
@@ -32,6 +33,16 @@ _UNKNOWN_FOR = 30.0
 come from a replica that lags behind."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A range in which there was nothing behind a position, at a moment."""
+
+    found: FeedRange
+    after: Position
+    at: float
+    news: LightEvent
+
+
 class IdleRanges:
     """The ranges of one host whose ends were reached. ``run`` it while the host works."""
 
@@ -42,7 +53,7 @@ class IdleRanges:
         self._settings = settings
         self._retrier = retrier
         self._random = random
-        self._waiting: dict[RangeId, tuple[FeedRange, Position, LightEvent]] = {}
+        self._waiting: dict[RangeId, _Waiting] = {}
         self._any = asyncio.Event()
         self._more = asyncio.Event()
         """Something waits that the question under way is not about."""
@@ -65,7 +76,7 @@ class IdleRanges:
         ranges wait, and it has had so many seconds since.
         """
         self._more.clear()
-        positions = {x: after for x, after, _ in self._waiting.values()}
+        positions = {x.found: x.after for x in self._waiting.values()}
         asking = asyncio.create_task(self._found(positions))
         more = asyncio.create_task(self._more.wait())
         try:
@@ -77,8 +88,9 @@ class IdleRanges:
             more.cancel()
             await asyncio.gather(asking, more, return_exceptions=True)
         for range_id in found:
-            if range_id in self._waiting and self._waiting[range_id][0] in positions:
-                self._waiting[range_id][2].set()
+            waiting = self._waiting.get(range_id)
+            if waiting is not None and waiting.found in positions:
+                waiting.news.set()
         return not asking.cancelled()
 
     async def _found(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
@@ -96,7 +108,9 @@ class IdleRanges:
             await self._sleep(self._settings.poll_interval)
             return
         news = LightEvent()
-        waiting = self._waiting[found.id] = found, after, news
+        now = asyncio.get_running_loop().time()
+        waiting = _Waiting(found=found, after=after, at=now, news=news)
+        self._waiting[found.id] = waiting
         self._any.set()
         self._more.set()
         try:
@@ -104,6 +118,11 @@ class IdleRanges:
         finally:
             if self._waiting.get(found.id) is waiting:
                 del self._waiting[found.id]
+
+    def had_nothing(self, range_id: RangeId, after: Position, *, since: float) -> bool:
+        """Whether its reader has found nothing behind a position since then."""
+        waiting = self._waiting.get(range_id)
+        return waiting is not None and waiting.after == after and waiting.at >= since
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self._random.uniform(0.9, 1.1))

@@ -78,6 +78,17 @@ async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> Non
             assert asked.count["read"] <= 3  # the change, the end behind it, and its age
 
 
+async def test_the_lag_of_a_range_in_which_a_read_has_just_found_nothing_is_not_asked_for() -> (
+    None
+):
+    asked = Asked(OneByOne(10))
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        host = fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        assert (await asked.within(100))["lags"] == 0
+        assert [x.changes for x in host.events.lags.values()] == [0] * 10
+
+
 async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
     feed = MemoryFeed(1)
     asked = Asked(feed)
