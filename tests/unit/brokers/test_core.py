@@ -21,7 +21,6 @@ from changefeed.feeds.brokers.retention import with_cuts
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.transitions import with_member
-from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused
@@ -38,16 +37,6 @@ from tests.support.brokers import (
 from tests.support.watched_store import WatchedStore
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
-
-
-async def test_what_is_appended_is_read_in_order_by_partition() -> None:
-    async with first_broker(MemoryStore()) as core:
-        assert await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c")) == [1, 1]
-        assert await put(core, "orders", batch(P1, "d")) == [3]
-        assert await keys_of(core, "orders", P1) == ["a", "b", "d"]
-        assert await keys_of(core, "orders", P1, after=1) == ["b", "d"]
-        assert await keys_of(core, "orders", P2) == ["c"]
-        assert await core.end("orders", RangeId(P1)) == End(start=0, last=3)
 
 
 async def test_a_request_that_is_sent_again_is_stored_once() -> None:
@@ -121,24 +110,6 @@ async def test_a_request_of_which_one_range_is_not_ours_stores_nothing() -> None
         assert await refused(first, request(theirs)) == "elsewhere"
         assert await refused(first, request(ours, batch("e9.p01.v00-ff", "c"))) == "unknown"
         assert await keys_of(first, "orders", "e2.p01.v00-ff") == []
-
-
-async def test_a_read_at_the_end_waits_for_records() -> None:
-    async with first_broker(MemoryStore()) as core:
-        reading = asyncio.create_task(core.read("orders", RangeId(P1), 0, wait=10))
-        await asyncio.sleep(3)
-        assert not reading.done()
-        await put(core, "orders", batch(P1, "a"))
-        assert [x.first for x in (await reading).blocks] == [1]
-
-
-async def test_all_partitions_of_a_call_share_one_object() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as core:
-        await put(core, "orders", *(batch(f"e1.p{n:02}.v00-ff", "a") for n in range(1, 13)))
-        assert [x for x in store.objects if x.startswith("wal/")] == [
-            "wal/00000001/broker-1/000000000001"
-        ]
 
 
 async def test_a_batch_that_is_not_what_it_says_is_refused_and_nothing_is_written() -> None:
@@ -283,19 +254,3 @@ async def test_a_broker_that_may_not_create_does_not_start() -> None:
         async with open_core(store, "broker-1", settings=QUICK):
             pass
     assert not store.objects
-
-
-async def test_a_broker_that_runs_outlives_a_store_that_refuses_all_for_a_while() -> None:
-    async def refused(_call: str, _key: str) -> None:
-        raise StoreRefused("403")
-
-    store = WatchedStore()
-    really = store.before
-    async with first_broker(store) as core:
-        store.before = refused
-        appending = asyncio.create_task(put(core, "orders", batch(P1, "a")))
-        await asyncio.sleep(2.5)  # every loop has asked it meanwhile
-        assert not appending.done()
-        store.before = really
-        assert await appending == [1]
-        assert core.status().era == 1

@@ -52,19 +52,6 @@ def reader_of(
     return reader
 
 
-@pytest.mark.parametrize("objects", [63, 64, 65, 128])
-async def test_records_and_times_are_found_whatever_number_the_seal_has(objects: int) -> None:
-    reader = reader_of(await stored_row(range(1, objects + 1)), sealed_at=objects + 1)
-    for after in (0, 1, objects - 1):
-        blocks = await reader.read(KEY, after, 10**6)
-        assert [x.first for x in blocks] == [*range(after + 1, objects + 1)]
-    assert (await reader.ends())[KEY].last == objects
-    for time_us in (1, 2, objects):
-        found = await reader.first_since(KEY, time_us)
-        assert found is not None
-        assert found[0].first == time_us
-
-
 async def test_a_time_is_found_where_what_is_left_has_it() -> None:
     """Retention took the latest times, of records that came early."""
     store = await stored_row(at_us=[900, 5, 7, 6, 8])
@@ -73,13 +60,6 @@ async def test_a_time_is_found_where_what_is_left_has_it() -> None:
     assert found is not None
     assert found[0].first == 3
     assert await reader.first_since(KEY, 9, after=1) is None
-
-
-async def test_a_seal_is_no_table_that_says_that_nothing_is_left() -> None:
-    reader = reader_of(await stored_row(range(1, 65)), sealed_at=65)
-    table = await reader.last_table(lambda x: not x.table or x.table[0].last == 0)
-    assert table is not None
-    assert table.number == 1
 
 
 @pytest.mark.parametrize("place", [20, -1], ids=["header", "records"])

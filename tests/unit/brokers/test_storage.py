@@ -5,38 +5,17 @@ import asyncio
 import pytest
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import create_collection, retain, split
+from changefeed.brokers.operations import retain, split
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import batch, columns, first_broker, put
+from tests.support.brokers import columns, first_broker
 from tests.support.watched_store import WatchedStore
-from tests.unit.brokers.test_compaction import broker, fill, flushes, segments
+from tests.unit.brokers.test_compaction import broker, fill, segments
 
 pytestmark = pytest.mark.usefixtures("all_in_parquet")
 
 P1, P2 = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
-
-
-async def test_open_ranges_count_what_was_sent_and_by_whom() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=2) as core:
-        await create_collection(core.catalogs, "others", parts=1)
-        await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c"))
-        await asyncio.sleep(60)
-        await put(core, "orders", batch(P1, "d"))
-        found = await core.storage("orders")
-        size = {x.range: x.bytes for x in found.ranges}
-        assert size == {
-            P1: sum(map(len, (*columns("a", "b"), *columns("d")))),
-            P2: sum(map(len, columns("c"))),
-        }
-        last, first = found.producers
-        assert last.seen_us - first.seen_us >= 60_000_000
-        assert (found.flushes, found.flush_bytes) == (len(flushes(store)), sum(size.values()))
-        other = await core.storage("others")
-        assert [x.bytes for x in other.ranges] == [0]
-        assert (other.producers, other.flushes) == ((), 2)
 
 
 async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> None:

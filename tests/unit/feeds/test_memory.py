@@ -11,19 +11,6 @@ def name(text: str) -> RangeId:
     return RangeId(text)
 
 
-async def test_two_feeds_found_the_same_story_are_the_same() -> None:
-    async def story() -> list[object]:
-        feed = MemoryFeed(4, clock=lambda: 1.5)
-        found: list[object] = [feed.append(f"key-{n}") for n in range(50)]
-        found += feed.split_range(name("r1"))
-        found.append(feed.merge_ranges(name("r2"), name("r3")))
-        found += feed.begin_era(3)
-        found += [feed.append(f"key-{n}") for n in range(50)]
-        return [*found, *await feed.ranges()]
-
-    assert await story() == await story()
-
-
 async def test_ranges_are_counted_or_named_and_never_get_a_name_twice() -> None:
     assert [x.id for x in await MemoryFeed(3).ranges()] == ["r0", "r1", "r2"]
     feed = MemoryFeed(["left", "r0"])
@@ -48,24 +35,6 @@ def test_a_change_can_be_put_into_the_range_a_story_needs() -> None:
     assert [feed.append("k", range_id=name("b")).sequence for _ in range(2)] == [1, 2]
     with pytest.raises(RangeUnknown):
         feed.append("k", range_id=name("c"))
-
-
-async def test_children_halve_the_hashes_and_a_merge_joins_them_again() -> None:
-    feed = MemoryFeed()
-    low, high = feed.split_range(name("r0"))
-    assert (low.low, low.high) == ("000000000", "080000000")
-    assert (high.low, high.high) == ("080000000", "100000000")
-    merged = feed.merge_ranges(high.id, low.id)
-    assert (merged.low, merged.high, merged.parents) == (low.low, high.high, (low.id, high.id))
-
-
-async def test_a_new_era_passes_hashes_on_across_every_boundary() -> None:
-    feed, r0 = MemoryFeed(2), FeedRange(id=name("r0"))
-    fresh = feed.begin_era(3)
-    assert [x.parents for x in fresh] == [("r0",), ("r0", "r1"), ("r1",)]
-    with pytest.raises(RangeEnded, match="goes on in r2, r3") as caught:
-        await feed.read(r0, await feed.start(r0, "now"), 1)
-    assert [x.range for x in caught.value.children] == list(fresh[:2])
 
 
 async def test_a_range_closed_for_good_goes_on_in_nothing_and_its_keys_are_refused() -> None:

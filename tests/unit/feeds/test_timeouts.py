@@ -10,26 +10,10 @@ from changefeed.feeds.feed import (
     MAX_WAIT_FOR_NEWS,
     FeedRange,
     Position,
-    RangeEnded,
     RangeId,
 )
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
-from tests.support.shifting_feed import ShiftingReader, ShiftingStore
-
-
-async def test_a_bounded_feed_can_what_the_feed_can() -> None:
-    store = ShiftingStore()
-    bounded = bounded_feed(ShiftingReader(store), timeout=1)
-    assert bounded.children_inherit_positions
-    (whole,) = await bounded.ranges()
-    low, high = bounded.split(whole, 2)
-    assert bounded.merge([low, high]).id == whole.id
-    assert bounded.sub_range(whole, low.low, low.high) == low
-    store.split(whole.id)
-    with pytest.raises(RangeEnded) as ended:
-        await bounded.read(whole, Position('"0"'), 1)
-    assert [x.range.id for x in ended.value.children] == ["1", "2"]
 
 
 async def test_a_feed_that_does_not_answer_is_unavailable() -> None:

@@ -1,7 +1,5 @@
 """Where records lie once they are compacted: names, what covers what, and the format."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,34 +35,6 @@ def test_pieces_follow_each_other_from_the_first_record_wanted_to_the_last(
 ) -> None:
     pieces = covering(found, first, last)
     assert [y for x in pieces for y in range(x.first, x.last + 1)] == [*range(first, last + 1)]
-
-
-@given(segments, st.integers(1, 60), st.integers(0, 90))
-def test_a_record_is_left_to_flushes_if_no_segment_has_it_and_only_then(
-    found: list[SegmentBounds], first: int, last: int
-) -> None:
-    for piece in covering(found, first, last):
-        if piece.segment is not None:
-            assert piece.segment in found
-            assert piece.segment.first <= piece.first <= piece.last <= piece.segment.last
-        else:
-            left = range(piece.first, piece.last + 1)
-            assert not any(x.first <= y <= x.last for y in left for x in found)
-
-
-@given(segments, st.integers(1, 60), st.integers(0, 90))
-def test_no_segment_is_read_twice_and_none_that_another_makes_needless(
-    found: list[SegmentBounds], first: int, last: int
-) -> None:
-    pieces = covering(found, first, last)
-    read = [x.segment for x in pieces if x.segment is not None]
-    assert len(read) == len(set(read))
-    for before, after in pairwise(pieces):
-        if before.segment is not None:
-            reaching = [x for x in found if x.first <= before.first]
-            assert max(x.last for x in reaching) == before.last
-        else:
-            assert after.segment is not None
 
 
 @pytest.mark.parametrize(

@@ -69,17 +69,6 @@ async def first_of(row: CompactedRow, sequence: int) -> int | None:
     return None if found is None else found.first
 
 
-async def test_several_that_look_for_runs_at_once_find_each_once_and_in_order() -> None:
-    store = SlowStore()
-    row = row_of(store, range(1, 9))
-    first = asyncio.create_task(row.look(again=True))
-    await asyncio.sleep(3)
-    row_of(store, range(9, 12))
-    await asyncio.gather(first, row.look(again=True), row.look(again=True))
-    assert row.starts == tuple(4 * n + 1 for n in range(1, 12))
-    assert [await first_of(row, n) for n in range(1, 12)] == list(range(1, 12))
-
-
 async def test_runs_that_are_deleted_while_several_search_hide_none_that_are_kept() -> None:
     store = SlowStore()
     row = row_of(store, range(1, 30))

@@ -102,19 +102,6 @@ async def test_without_news_the_question_ends_after_a_while() -> None:
     assert [x[2] for x in client.asked] == [10]
 
 
-async def test_a_broker_that_always_has_news_does_not_keep_those_of_a_slow_one_unheard() -> (
-    None
-):
-    client, ends, routes = await given(2)
-    first, second = (
-        next(x.id for x in routes.partitions.all() if x.broker == name) for name in ("b0", "b1")
-    )
-    client.slow.add(routes.to_read(routes.partition(second))[0])
-    client.move(first, 1)
-    client.move(second, 1)
-    assert {*await ends.news(routes, at([first, second]))} == {first, second}
-
-
 async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has_news() -> None:
     client, ends, _ = await given(1)
     client.cluster.begin_era(1)
@@ -138,19 +125,6 @@ async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has
         **dict.fromkeys(closed, 0),
         open_[0]: 3,
     }
-
-
-async def test_a_partition_that_another_broker_writes_has_news_and_no_lag() -> None:
-    _, _, routes = await given(1)
-    name = min(names_of(routes))
-
-    class Elsewhere:
-        async def ends(self, *_: object, **__: object) -> Mapping[RangeId, Moved]:
-            return {name: Moved(last=None)}
-
-    ends = Ends(cast("Any", Elsewhere()), waits=True)
-    assert await ends.news(routes, at([name])) == [name]
-    assert await ends.lags(routes, at([name])) == {}
 
 
 @pytest.mark.parametrize("asked", ["news", "lags"])

@@ -15,7 +15,6 @@ from changefeed.feeds.brokers.flush import (
     StoredRequest,
     decode_header,
     encode_flush,
-    ends_after,
     producers_after,
     section_columns,
 )
@@ -82,14 +81,6 @@ def test_an_object_that_is_cut_off_is_seen(new: list[NewSection], draw: st.DataO
         read_all(data)
 
 
-@pytest.mark.parametrize(
-    "place", [Place(3, "broker-1", 7), Place(2, "broker-2", 7), Place(2, "broker-1", 8)]
-)
-def test_an_object_that_lies_elsewhere_than_it_was_written_is_none(place: Place) -> None:
-    with pytest.raises(FlushDamaged, match="it was written as number 7 of broker 'broker-1'"):
-        decode_header(encode_flush(header()), CLUSTER, place)
-
-
 def test_an_object_of_another_cluster_is_none() -> None:
     with pytest.raises(FlushDamaged, match="cluster 01234567"):
         decode_header(encode_flush(header()), "f" * 32, PLACE)
@@ -122,24 +113,6 @@ def test_a_generation_remembers_nothing_of_the_one_before() -> None:
     requests = (asked("p", 1, 7), asked("p", 2, 8), asked("p", 1, 9, generation=1))
     found = producers_after([replace(header(65, ()), requests=requests)])
     assert found["orders", "p"] == Reached("orders", "p", 1, 1, 5, (9,))
-
-
-def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> None:
-    p1, p2 = RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-ff")
-    before = PartitionEnd(
-        collection="orders", partition=p1, last=4, latest_us=2, stored=7, written_us=1
-    )
-    first, second = replace(SECTION, partition=p1, first=5), replace(SECTION, partition=p2)
-    flushes = [
-        encode_flush(header(65, (before,)), [first]),
-        encode_flush(header(66), [second]),
-    ]
-    ends = ends_after(
-        decode_header(x, CLUSTER, Place(2, "broker-1", 65 + n)) for n, x in enumerate(flushes)
-    )
-    found = ends["orders", p1]
-    assert (found.last, found.stored, found.written_us) == (5, 30, 5)
-    assert ends["orders", p2].last == 3
 
 
 FROZEN = (
