@@ -1,4 +1,4 @@
-"""Random queries, and what is right of their answers over any number of ranges.
+"""Queries drawn from a grammar, and what is right of their answers over any number of ranges.
 
 What one range answers, which holds all items, is right by definition. A client that merges what
 several ranges answer must come to the same: in the same order where the query gives one, else
@@ -9,17 +9,42 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from hypothesis import strategies as st
 
-_PATHS = ("c.n", "c.s", "c.b", "c.o.x", "c.none")
-_CONDITIONS = (
+_PATHS: Final = ("c.n", "c.s", "c.b", "c.o.x", "c.none")
+_CONDITIONS: Final = (
     *("c.n > 3", "c.n BETWEEN 1 AND 6", "c.s != 'b'", "IS_DEFINED(c.n)", "c.b", "NOT c.b"),
     *("c.n IN (1, 2, 3)", "c.s LIKE '%b%'", "ARRAY_LENGTH(c.tags) > 1", "c.n % 2 = 0"),
+    *("(c.n ?? 0) < 2", "c.b ? c.n > 1 : c.o.x = 1", "NOT IS_DEFINED(c.s)", "c.none = 1"),
+    *("STARTSWITH(c.s, 'a')", "c.o = {x: 1}", 'c["s"] || \'x\' = "ax"'),
     "EXISTS (SELECT VALUE t FROM t IN c.tags WHERE t = 'red')",
 )
-_AGGREGATES = ("COUNT(1)", "COUNT(c.n)", "SUM(c.n)", "AVG(c.n)", "MIN(c.n)", "MAX(c.n)")
+_SHOWN: Final = (
+    *("*", "c", "c.id, c.n", "VALUE c.n", "VALUE {a: c.n, b: c.s}", "c.id, c.o", "VALUE c.o"),
+    *("c.n + 1 AS m, c.s", "VALUE [c.n, c.s]", "VALUE UPPER(c.s)", "VALUE c.none", "c.none"),
+    *("c.id, ARRAY(SELECT VALUE t FROM t IN c.tags) AS tags", "VALUE c.n > 2 ? c.s : c.n"),
+    "VALUE (SELECT VALUE COUNT(1) FROM t IN c.tags)",
+)
+_DISTINCT: Final = (
+    *("VALUE c.n", "VALUE c.s", "VALUE c.b", "VALUE c.o", "VALUE c.tags", "c.n, c.s", "c.b"),
+    *(
+        "VALUE {a: c.b, b: c.o.x}",
+        "VALUE [c.b, c.s]",
+        "c.o.x, c.b",
+        "VALUE c.n % 2",
+        "c.o, c.n",
+    ),
+)
+_JOINED: Final = ("c.id, t", "VALUE t", "VALUE {i: c.id, t: t}")
+_AGGREGATES: Final = tuple(
+    f"{name}({of})"
+    for name in ("COUNT", "SUM", "AVG", "MIN", "MAX")
+    for of in ("1", "c.n", "c.s", "c.none", "c.n + c.o.x", "ARRAY_LENGTH(c.tags)")
+)
+_KEYS: Final = ("c.b", "c.s", "c.o.x", "c.none", "c.o")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +56,11 @@ class Asked:
     whole: str | None = None
 
 
-def items(random: Random, count: int) -> Iterator[dict[str, Any]]:
+def items(random: Random, count: int, share: float) -> Iterator[dict[str, Any]]:
     """Make items of few different values, so that many are there twice.
 
-    In half of all sets some values are missing. Clients then refuse many an ORDER BY.
+    ``share`` of them have a value: where some miss it, clients refuse many an ORDER BY.
     """
-    share = random.choice([1.0, 0.8])
     for number in range(count):
         made: dict[str, Any] = {"id": f"i{number}", "pk": f"k{random.randrange(count)}"}
         made |= {"o": {"x": random.randrange(3)}, "b": random.random() < 0.5}
@@ -48,70 +72,90 @@ def items(random: Random, count: int) -> Iterator[dict[str, Any]]:
         yield made
 
 
-def query(random: Random) -> Asked:
-    kind = random.choice([_plain, _plain, _distinct, _distinct, _value_of_all, _grouped])
-    return kind(random, _where(random))
+def _some(values: Sequence[str], least: int, most: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), min_size=least, max_size=most, unique=True)
 
 
-def _where(random: Random) -> str:
-    some = random.sample(_CONDITIONS, random.randrange(3))
-    return " WHERE " + random.choice([" AND ", " OR "]).join(some) if some else ""
+@st.composite
+def queries(draw: st.DrawFn) -> Asked:
+    kind = draw(st.sampled_from(_KINDS))
+    conditions = draw(_some(_CONDITIONS, 0, 2))
+    joint = draw(st.sampled_from([" AND ", " OR "]))
+    return kind(draw, f" WHERE {joint.join(conditions)}" if conditions else "")
 
 
-def _plain(random: Random, where: str) -> Asked:
-    join = random.random() < 0.3
-    shown = random.choice(
-        ["*", "c.id, c.n", "VALUE c.n", "VALUE {a: c.n, b: c.s}", "c.id, c.o"]
+def _plain(draw: st.DrawFn, where: str) -> Asked:
+    shown = draw(st.sampled_from(_SHOWN))
+    by = draw(st.one_of(st.just([]), _some(_PATHS, 0, 2).map(lambda x: [*x, "c.id"])))
+    return _limited(draw, "SELECT ", f"{shown} FROM c{where}", by)
+
+
+def _distinct(draw: st.DrawFn, where: str) -> Asked:
+    shown = draw(st.sampled_from(_DISTINCT))
+    paths = shown.removeprefix("VALUE ").split(", ")
+    orders = [[], ["c.id"], [draw(st.sampled_from(_PATHS)), "c.id"]]
+    ways = [paths, paths, paths] if {*_PATHS}.issuperset(paths) else orders
+    by = draw(st.sampled_from([*orders, *ways]))
+    return _limited(draw, "SELECT DISTINCT ", f"{shown} FROM c{where}", by)
+
+
+def _joined(draw: st.DrawFn, where: str) -> Asked:
+    shown = draw(st.sampled_from(_JOINED))
+    distinct = draw(st.sampled_from(["", "DISTINCT "]))
+    source = draw(st.sampled_from(["t IN c.tags", "(SELECT VALUE x FROM x IN c.tags) AS t"]))
+    by = draw(st.sampled_from([[], ["c.id"], ["c.b", "c.id"]]))
+    rest = f"{shown} FROM c JOIN {source}{where}"
+    return _limited(draw, f"SELECT {distinct}", rest, [] if distinct else by)
+
+
+def _nested(draw: st.DrawFn, where: str) -> Asked:
+    inner = draw(st.sampled_from(["SELECT *", "SELECT c.id, c.n, c.s", "SELECT DISTINCT c.n"]))
+    shown = draw(
+        st.sampled_from(["VALUE d.n", "d.s, d.n", "VALUE COUNT(1)", "DISTINCT VALUE d.n"])
     )
-    if join:
-        shown = random.choice(["c.id, t", "VALUE t"])
-    source = f"FROM c{' JOIN t IN c.tags' if join else ''}{where}"
-    by = ["c.id"] if join else [*random.sample(_PATHS, random.randrange(3)), "c.id"]
-    return _limited(
-        random,
-        "SELECT ",
-        f"{random.choice(shown)} {source}",
-        [] if random.random() < 0.4 else by,
-    )
+    return Asked(text=f"SELECT {shown} FROM ({inner} FROM c{where}) AS d")
 
 
-def _distinct(random: Random, where: str) -> Asked:
-    paths = random.sample(_PATHS, random.choice([1, 1, 2]))
-    shown = f"VALUE {paths[0]}" if len(paths) == 1 else ", ".join(paths[:2])
-    if shown == "c.o.x, c.n":
-        shown = "c.o, c.n"
-    by = random.choice([[], paths, [*random.sample(_PATHS, 1), "c.id"], ["c.id"]])
-    return _limited(random, "SELECT DISTINCT ", f"{shown} FROM c{where}", by)
-
-
-def _limited(random: Random, select: str, rest: str, by: Sequence[str]) -> Asked:
-    ways = [f"{x} {random.choice(['ASC', 'DESC'])}" for x in by]
+def _limited(draw: st.DrawFn, select: str, rest: str, by: Sequence[str]) -> Asked:
+    ways = [f"{x} {draw(st.sampled_from(['ASC', 'DESC']))}" for x in by]
     order = " ORDER BY " + ", ".join(ways) if by else ""
     whole = f"{select}{rest}{order}"
-    taken = random.randrange(1, 12)
-    text = random.choice(
-        [
-            whole,
-            f"{select}TOP {taken} {rest}{order}",
-            f"{select}{rest}{order} OFFSET {random.randrange(5)} LIMIT {taken}",
-        ]
+    taken, skipped = draw(st.integers(1, 12)), draw(st.integers(0, 5))
+    text = draw(
+        st.sampled_from(
+            [
+                whole,
+                f"{select}TOP {taken} {rest}{order}",
+                f"{whole} OFFSET {skipped} LIMIT {taken}",
+            ]
+        )
     )
     if text == whole or by:
         return Asked(text=text, is_ordered=bool(by))
     return Asked(text=text, whole=whole)
 
 
-def _value_of_all(random: Random, where: str) -> Asked:
-    return Asked(text=f"SELECT VALUE {random.choice(_AGGREGATES)} FROM c{where}")
+def _value_of_all(draw: st.DrawFn, where: str) -> Asked:
+    join = draw(st.sampled_from(["", " JOIN t IN c.tags"]))
+    return Asked(text=f"SELECT VALUE {draw(st.sampled_from(_AGGREGATES))} FROM c{join}{where}")
 
 
-def _grouped(random: Random, where: str) -> Asked:
-    by = random.sample(["c.b", "c.s", "c.o.x"], random.randrange(3))
-    some = random.sample(_AGGREGATES, random.randrange(1, 3))
+def _grouped(draw: st.DrawFn, where: str) -> Asked:
+    by, some = draw(_some(_KEYS, 0, 2)), draw(_some(_AGGREGATES, 1, 2))
     named = [f"{x} AS g{n}" for n, x in enumerate(by)]
     named += [f"{x} AS a{n}" for n, x in enumerate(some)]
     group = f" GROUP BY {', '.join(by)}" if by else ""
-    return Asked(text=f"SELECT {', '.join(named)} FROM c{where}{group}")
+    text = f"SELECT {', '.join(named)} FROM c{where}{group}"
+    taken = draw(st.integers(1, 4))
+    if group and draw(st.booleans()):
+        return Asked(text=f"{text} OFFSET 0 LIMIT {taken}", whole=text)
+    return Asked(text=text)
+
+
+_KINDS: Final = (
+    *(_plain, _plain, _distinct, _distinct, _distinct, _joined, _nested),
+    *(_value_of_all, _grouped),
+)
 
 
 def differs(asked: Asked, right: Mapping[str, Sequence[Any]], merged: Sequence[Any]) -> bool:

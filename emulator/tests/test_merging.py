@@ -1,62 +1,107 @@
 """A query over several ranges is right, or refused: never wrong in silence."""
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import Any
 
+import hypothesis
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosHttpResponseError as CosmosBadRequest
+from azure.cosmos import CosmosClient, PartitionKey, aio
+from azure.cosmos.exceptions import CosmosHttpResponseError
+from hypothesis import strategies as st
 
-from emulator.tests.by_hand import Hand, container
-from emulator.tests.merging import Asked, differs, items, query
+from cosmos_emulator.testing import Account, account_in_thread
+from emulator.tests.merging import Asked, differs, items, queries
 
-_ITEMS = 60
-_QUERIES = 60
+_ITEMS = 50
+_RANGES = (2, 5, 9)
+_SHARES = {"full": 1.0, "gaps": 0.8}
+_LIMIT = 7  # small pages: a query goes over several of each range
 
+_EXAMPLES = 150
 
-async def filled(
-    client: CosmosClient, by_hand: Hand, random: Random, ranges: int
-) -> ContainerProxy:
-    """Fill ``c`` of one range, and ``many`` of several, with the same items."""
-    one = await container(client)
-    many = await container(client, "many")
-    for item in items(random, _ITEMS):
-        await one.create_item(item)
-        await many.create_item(item)
-    names = ["0"]
-    for _ in range(ranges - 1):
-        cut = {"database": "d", "container": "many", "range": names.pop(0)}
-        names += [x["id"] for x in await by_hand.control("POST", "split", **cut)]
-    return many
+Ask = Callable[[str, str], list[Any]]
+"""Gives what a client makes of a query of a container."""
 
 
-async def right(by_hand: Hand, asked: Asked) -> dict[str, Sequence[Any]]:
-    """Return what the one range answers to a query, and to the same without its limit."""
-    found = {}
-    for text in {asked.text, asked.whole or asked.text}:
-        answer = await by_hand.query(text, limit=10_000)
-        assert answer.status == 200, (text, answer.body)
-        found[text] = answer.body["Documents"]
-    return found
+@contextmanager
+def filled_account() -> Iterator[Account]:
+    """Give an account with the same items in containers of one range, and of several."""
+    with account_in_thread() as account, CosmosClient(account.url, account.key) as client:
+        database = client.create_database("d")
+        for (name, share), ranges in itertools.product(_SHARES.items(), (1, *_RANGES)):
+            container = database.create_container(f"{name}{ranges}", PartitionKey("/pk"))
+            for item in items(Random(1), _ITEMS, share):
+                container.create_item(item)
+            names = ["0"]
+            for _ in range(ranges - 1):
+                children = account.split("d", f"{name}{ranges}", range=names.pop(0))
+                names += [x["id"] for x in children]
+        yield account
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_what_the_client_merges_is_what_one_range_answers(
-    seed: int, client: CosmosClient, by_hand: Hand
+@pytest.fixture(scope="module")
+def account() -> Iterator[Account]:
+    with filled_account() as made:
+        yield made
+
+
+@contextmanager
+def blocking(account: Account) -> Iterator[Ask]:
+    with CosmosClient(account.url, account.key) as client:
+        database = client.get_database_client("d")
+        yield lambda name, text: list(
+            database.get_container_client(name).query_items(
+                text, enable_cross_partition_query=True, max_item_count=_LIMIT
+            )
+        )
+
+
+@contextmanager
+def asynchronous(account: Account) -> Iterator[Ask]:
+    async def opened() -> aio.CosmosClient:
+        return aio.CosmosClient(account.url, account.key)
+
+    async def found(client: aio.CosmosClient, name: str, text: str) -> list[Any]:
+        asked = client.get_database_client("d").get_container_client(name)
+        return [x async for x in asked.query_items(text, max_item_count=_LIMIT)]
+
+    with asyncio.Runner() as runner:
+        client = runner.run(opened())
+        yield lambda name, text: runner.run(found(client, name, text))
+        runner.run(client.close())
+
+
+def right(client: CosmosClient, name: str, asked: Asked) -> dict[str, Sequence[Any]]:
+    """Return what one range answers to a query, and to the same without its limit."""
+    one = client.get_database_client("d").get_container_client(name)
+    (everything,) = one.read_feed_ranges()
+    texts = {asked.text, asked.whole or asked.text}
+    return {x: list(one.query_items(x, feed_range=everything)) for x in texts}
+
+
+@pytest.mark.parametrize("opened", [blocking, asynchronous])
+def test_what_a_client_merges_is_what_one_range_answers(
+    opened: Callable[[Account], AbstractContextManager[Ask]], account: Account
 ) -> None:
-    random = Random(seed)
-    many = await filled(client, by_hand, random, ranges=random.randrange(2, 10))
-    wrong, refused = [], 0
-    for _ in range(_QUERIES):
-        asked = query(random)
-        try:
-            merged = [x async for x in many.query_items(asked.text, max_item_count=7)]
-        except (CosmosBadRequest, ValueError):  # the client refuses to order types by another
-            refused += 1
-            continue
-        expected = await right(by_hand, asked)
-        if differs(asked, expected, merged):
-            wrong.append((asked.text, expected[asked.text], merged))
-    assert wrong == []
-    assert refused < 0.7 * _QUERIES  # GROUP BY, and types that meet in an order
+    counts = Counter[str]()
+    with opened(account) as ask, CosmosClient(account.url, account.key) as client:
+
+        @hypothesis.settings(max_examples=_EXAMPLES, derandomize=True)
+        @hypothesis.given(queries(), st.sampled_from([*_SHARES]), st.sampled_from(_RANGES))
+        def is_right_or_refused(asked: Asked, name: str, ranges: int) -> None:
+            try:
+                found = ask(f"{name}{ranges}", asked.text)
+            except (CosmosHttpResponseError, ValueError):  # also types that meet in an order
+                counts["refused"] += 1
+                return
+            counts["merged"] += 1
+            expected = right(client, f"{name}1", asked)
+            assert not differs(asked, expected, found), (expected[asked.text], found)
+
+        is_right_or_refused()
+    assert counts["merged"] > counts["refused"]

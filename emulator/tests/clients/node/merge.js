@@ -1,5 +1,6 @@
-// Runs queries over the container d/many and prints a line of JSON for each: its results, or why
-// the client refuses. COSMOS_ENDPOINT and COSMOS_KEY say where; the argument is a JSON file of texts.
+// Runs queries over a container of the database d, and prints a line of JSON for each: its results,
+// or why the client refuses. COSMOS_ENDPOINT and COSMOS_KEY say where; the arguments are the name of
+// the container and a JSON file of texts.
 
 const { readFileSync } = require("node:fs");
 const { CosmosClient } = require("@azure/cosmos");
@@ -8,10 +9,10 @@ const client = new CosmosClient({
   endpoint: process.env.COSMOS_ENDPOINT,
   key: process.env.COSMOS_KEY,
 });
-const { items } = client.database("d").container("many");
+const { items } = client.database("d").container(process.argv[2]);
 
 async function main() {
-  for (const text of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
+  for (const text of JSON.parse(readFileSync(process.argv[3], "utf8"))) {
     let line;
     try {
       line = { results: (await items.query(text, { maxItemCount: 7 }).fetchAll()).resources };
