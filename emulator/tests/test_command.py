@@ -3,6 +3,8 @@
 import asyncio
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -55,6 +57,15 @@ def test_options_are_taken_from_the_environment(
     monkeypatch.setenv("COSMOS_EMULATOR_KEY", "%%%")
     code, said = ended(tmp_path, "--port=0")
     assert (code, "must be base64" in said) == (2, True)
+
+
+def test_its_help_imports_no_server() -> None:
+    program = "from cosmos_emulator.command import main; main(['--help'])"
+    show = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {program}"
+    done = subprocess.run(
+        [sys.executable, "-c", show], capture_output=True, text=True, check=True
+    )
+    assert {"aiohttp", "re2", "pydantic"} & {*done.stdout.split()} == set()
 
 
 SOURCES = Path(__file__).parents[1] / "src"

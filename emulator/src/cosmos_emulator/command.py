@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from cosmos_emulator import __version__
-from cosmos_emulator.server import host_and_port, serve
 from cosmos_emulator.settings import DEVELOPMENT_KEY, EmulatorSettings
 from cosmos_emulator.store import DirectoryInUse
 
@@ -108,6 +107,8 @@ def emulator(
 
 
 async def _serve_until_stopped(settings: EmulatorSettings) -> None:
+    from cosmos_emulator.server import serve  # noqa: PLC0415 - help needs no server
+
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.set_threshold(*_COLLECTED)
     serving = asyncio.create_task(serve(settings, ready=_say_ready))
@@ -141,6 +142,8 @@ def _advice(settings: EmulatorSettings, error: OSError) -> str:
             f"port {settings.port} is taken, perhaps by another emulator; stop that one, or "
             f"choose another port with --port (0 for any that is free)"
         )
+    from cosmos_emulator.server import host_and_port  # noqa: PLC0415 - as above
+
     if error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
     number = error.errno or 0
