@@ -51,9 +51,9 @@ async def _measured() -> Sequence[Result]:
     ]
 
 
-async def _seconds(log: Path, lanes: int) -> float:
+async def _seconds(log: Path, concurrency: int) -> float:
     with tempfile.TemporaryDirectory(dir=log.parent) as place:
         async with EventLog.open(log) as feed, SqliteLeases(Path(place) / "l.db") as container:
             until = Until(_CHANGES, pause=_PAUSE)
-            parts = {"observer": {"concurrency": lanes}}
+            parts = {"observer": {"concurrency": concurrency}}
             return await seconds_of_host(feed, container, parts, until)

@@ -46,10 +46,10 @@ async def reset(
         feed = bounded_feed(opened)
         if names:
             await compare_feeds(container, feed.identity)
-        meant = _meant(await container.list(), names)
+        chosen = _choose(await container.list(), names)
         if not dry_run:
-            await _refuse_in_use(container, settings, meant)
-        moves = await planned_moves(feed, container, meant, to)
+            await _refuse_in_use(container, settings, chosen)
+        moves = await planned_moves(feed, container, chosen, to)
         show(_table(moves))
         if dry_run:
             return True
@@ -62,7 +62,7 @@ async def reset(
         return done
 
 
-def _meant(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
+def _choose(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
     if names:
         return named_leases(leases, names)
     ended = sorted(x.range_id for x in leases if x.ended)
@@ -72,15 +72,15 @@ def _meant(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
 
 
 async def _refuse_in_use(
-    container: LeaseContainer, settings: Settings, meant: Sequence[Lease]
+    container: LeaseContainer, settings: Settings, chosen: Sequence[Lease]
 ) -> None:
-    owners = sorted({x.owner for x in meant if x.owner is not None and x.paused is None})
+    owners = sorted({x.owner for x in chosen if x.owner is not None and x.paused is None})
     if owners:
         print_error(
             f"watching whether {', '.join(owners)} lives, for up to "
             f"{settings.leases.expiration:g} s"
         )
-    await refuse_in_use(container, {x.range_id for x in meant}, fleet_watch(settings))
+    await refuse_in_use(container, {x.range_id for x in chosen}, fleet_watch(settings))
 
 
 async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:

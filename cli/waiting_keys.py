@@ -50,7 +50,7 @@ async def ask_owner(
             container, listed.range_id, lambda lease: replace(lease, key_request=request)
         )
         async with asyncio.timeout(patience):
-            answered = await _answered(container, listed.range_id, request)
+            lease = await _wait_for_answer(container, listed.range_id, request)
     except LeaseConflict as error:
         raise UserError(str(error)) from error
     except TimeoutError:
@@ -58,7 +58,7 @@ async def ask_owner(
             f"range {name}: {listed.owner} has not answered for {patience:g} s: it is "
             f"stuck or dead (see changefeed status). Ask again when another owns the range"
         ) from None
-    return _in_words(answered, request)
+    return _in_words(lease, request)
 
 
 def _check_owner(lease: Lease) -> None:
@@ -75,7 +75,9 @@ def _check_owner(lease: Lease) -> None:
         )
 
 
-async def _answered(container: LeaseContainer, range_id: RangeId, request: KeyRequest) -> Lease:
+async def _wait_for_answer(
+    container: LeaseContainer, range_id: RangeId, request: KeyRequest
+) -> Lease:
     while True:
         lease = await container.read(range_id)
         found = None if lease is None else lease.key_request
