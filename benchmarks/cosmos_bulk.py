@@ -67,17 +67,17 @@ def _by_us(url: str, pool: Executor) -> float:
     with closing(open_access(address)) as access:  # a planner stays open
         start = first_offset(access, "beginning")
         began = perf_counter()
-        pieces = plan_slices(access, start, next_offset(access, start), changes=100_000)
-        found = sum(pool.map(_task, [address] * len(pieces), pieces))
+        slices = plan_slices(access, start, next_offset(access, start), changes=100_000)
+        found = sum(pool.map(_task, [address] * len(slices), slices))
         seconds = perf_counter() - began
     assert found == _ITEMS, f"the source found {found} changes"
     return seconds
 
 
-def _task(address: str, piece: Slice) -> int:
+def _task(address: str, one: Slice) -> int:
     """Do what a task of Spark does, but for handing over its batches."""
     options = Options.of({"feed": address})
-    return sum(x.num_rows for x in read_slices(options, [piece]))
+    return sum(x.num_rows for x in read_slices(options, [one]))
 
 
 async def _by_java(process: Process, page: int) -> float:

@@ -56,11 +56,11 @@ async def read_body(request: web.Request) -> bytearray:
     Raise ``Refused`` for one that is longer than it said, as what was compressed is.
     """
     body, at = bytearray(size_of(request)), 0
-    async for piece in request.content.iter_any():
-        if at + len(piece) > len(body):
+    async for chunk in request.content.iter_any():
+        if at + len(chunk) > len(body):
             raise Refused(400, "bad-body", f"the body is longer than {len(body):,} bytes")
-        body[at : at + len(piece)] = piece
-        at += len(piece)
+        body[at : at + len(chunk)] = chunk
+        at += len(chunk)
     return body
 
 

@@ -24,7 +24,7 @@ from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
-_FIRST_PIECE = 64
+_FIRST_BATCH = 64
 
 
 class LeaseCreator:
@@ -32,7 +32,7 @@ class LeaseCreator:
     all leases.
 
     Other hosts that start create some of them, too: each begins elsewhere, and lists what is
-    left after ever larger pieces. Else each of a hundred hosts would create each of ten
+    left after ever larger batches. Else each of a hundred hosts would create each of ten
     thousand leases.
     """
 
@@ -52,7 +52,7 @@ class LeaseCreator:
         self._random = random
         self._clock = clock
         self._wall = wall
-        self._piece = _FIRST_PIECE
+        self._batch = _FIRST_BATCH
         self._tried = frozenset[RangeId]()
 
     async def carry_out(
@@ -72,9 +72,9 @@ class LeaseCreator:
         }
         wanted |= {x.child.range.id: partial(self._come, x) for x in decision.due}
         names, done = [*wanted], set[RangeId]()
-        first = int(self._random.random() * len(names)) if len(names) > self._piece else 0
-        piece = [*names[first:], *names[:first]][: self._piece]
-        assert piece or not names, f"none of {len(names)} leases to create is tried"
+        first = int(self._random.random() * len(names)) if len(names) > self._batch else 0
+        batch = [*names[first:], *names[:first]][: self._batch]
+        assert batch or not names, f"none of {len(names)} leases to create is tried"
         ends = (self._clock() + until) / 2
 
         async def create(name: RangeId) -> None:
@@ -82,11 +82,11 @@ class LeaseCreator:
                 await wanted[name]()
                 done.add(name)
 
-        await for_each(piece, create, at_once=_AT_ONCE)
+        await for_each(batch, create, at_once=_AT_ONCE)
         # What was tried before, and is wanted still, waits for the next listing in its time.
         left = len(done) < len(names) or not done <= self._tried
         self._tried = frozenset(done)
-        self._piece = 2 * self._piece if len(piece) < len(names) else _FIRST_PIECE
+        self._batch = 2 * self._batch if len(batch) < len(names) else _FIRST_BATCH
         await self._delete(decision.deletes)
         return left
 

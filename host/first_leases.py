@@ -39,7 +39,7 @@ def _in_pieces(feed: Feed, first: Sequence[Child], parallelism: int) -> Sequence
     Raise ``FeedRefused`` where the feed does not cut its ranges.
     """
     into = ceil(parallelism / len(first)) if first else 1
-    assert into * len(first) >= parallelism or not first, f"{into} pieces each are too few"
+    assert into * len(first) >= parallelism or not first, f"{into} parts each are too few"
     if into == 1:
         return first
     try:

@@ -17,8 +17,8 @@ async def bounded_body(answer: "aiohttp.ClientResponse", most: int) -> bytes | N
     read.
     """
     body = bytearray()
-    async for piece in answer.content.iter_any():
-        body += piece
+    async for chunk in answer.content.iter_any():
+        body += chunk
         if len(body) > most:
             return None
     return bytes(body)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, Final
 
-_PIECE: Final = 2**16
+_CHUNK: Final = 2**16
 _MAX_WAIT: Final = 2.0
 _LOOK: Final = 0.02
 
@@ -61,7 +61,7 @@ def _begin(handle: int, name: str) -> bytes:
     until = time.monotonic() + _MAX_WAIT
     while True:
         try:
-            found = os.read(handle, _PIECE)
+            found = os.read(handle, _CHUNK)
         except BlockingIOError:
             return b""  # somebody writes into the pipe, and has not begun yet
         if found or not stat.S_ISFIFO(os.fstat(handle).st_mode):

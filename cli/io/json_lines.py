@@ -42,7 +42,7 @@ class Lines:
     """
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._size = 0
         self._is_too_long = False
 
@@ -58,17 +58,17 @@ class Lines:
             *whole, last = others
             lines += whole
             lines += self._held(last)
-        elif not block and self._pieces:
+        elif not block and self._chunks:
             lines += self._ended()
         return lines
 
-    def _held(self, piece: bytes) -> list[bytes]:
+    def _held(self, chunk: bytes) -> list[bytes]:
         """Keep the beginning of a line; return it if it is too long already."""
         if self._is_too_long:
             return []
-        if piece:
-            self._pieces.append(piece)
-            self._size += len(piece)
+        if chunk:
+            self._chunks.append(chunk)
+            self._size += len(chunk)
         if self._size <= MAX_LINE:
             return []
         found = self._ended()
@@ -77,8 +77,8 @@ class Lines:
 
     def _ended(self) -> list[bytes]:
         """Return the line that ends here, unless it was returned as too long."""
-        lines = [] if self._is_too_long else [b"".join(self._pieces)]
-        self._pieces, self._size, self._is_too_long = [], 0, False
+        lines = [] if self._is_too_long else [b"".join(self._chunks)]
+        self._chunks, self._size, self._is_too_long = [], 0, False
         return lines
 
 

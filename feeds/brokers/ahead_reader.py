@@ -275,7 +275,7 @@ class AheadReader(RowReader):
             extents.append(Extent(self.key(number), begin, begin + section.bytes))
         layouts = []
         read = await get_many(self._store, extents)
-        assert len(read) == len(sections), f"{len(extents)} pieces: {len(read)} answers"
+        assert len(read) == len(sections), f"{len(extents)} slices: {len(read)} answers"
         for (number, section), data in zip(sections, read, strict=True):
             try:
                 layouts.append(cut_columns(data or b"", section))

@@ -68,7 +68,7 @@ class SegmentBounds(NamedTuple):
     last: int
 
 
-class Piece(NamedTuple):
+class Slice(NamedTuple):
     """Sequences that are read from one segment, or elsewhere where it is ``None``."""
 
     first: int
@@ -84,14 +84,14 @@ def bounds_of(key: str) -> SegmentBounds | None:
     return SegmentBounds(int(found[1]), int(found[2]))
 
 
-def covering(segments: Iterable[SegmentBounds], first: int, last: int) -> Sequence[Piece]:
+def covering(segments: Iterable[SegmentBounds], first: int, last: int) -> Sequence[Slice]:
     """Return where to read the records between two sequences, both included.
 
-    The pieces follow each other without a gap. As few segments as possible are read; what
+    The slices follow each other without a gap. As few segments as possible are read; what
     is in none is left to runs and flushes. Nothing is returned if ``last`` is before ``first``.
     """
     ordered = sorted(segments)
-    pieces: list[Piece] = []
+    slices: list[Slice] = []
     place = 0
     best: SegmentBounds | None = None
     while first <= last:
@@ -101,15 +101,15 @@ def covering(segments: Iterable[SegmentBounds], first: int, last: int) -> Sequen
             place += 1
         if best is not None and best.last >= first:
             end = min(best.last, last)
-            pieces.append(Piece(first, end, best))
+            slices.append(Slice(first, end, best))
         else:
             end = min(ordered[place].first - 1, last) if place < len(ordered) else last
-            pieces.append(Piece(first, end, None))
-        assert end >= first, f"a piece from {first} ends at {end}"
+            slices.append(Slice(first, end, None))
+        assert end >= first, f"a slice from {first} ends at {end}"
         first = end + 1
-    assert all(x.last + 1 == y.first for x, y in pairwise(pieces)), f"{pieces} leave a gap"
-    assert not pieces or pieces[-1].last == last, f"{pieces} do not reach {last}"
-    return pieces
+    assert all(x.last + 1 == y.first for x, y in pairwise(slices)), f"{slices} leave a gap"
+    assert not slices or slices[-1].last == last, f"{slices} do not reach {last}"
+    return slices
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -80,7 +80,7 @@ def shares(before: Ends, after: Ends, starts: Mapping[Key, int], most: int) -> l
     """Return which partitions to compact, as many together as make so many bytes.
 
     Those without new records are left out, and those whose records are deleted. They are in
-    the order in which flushes have them, so that what is read of each is a piece of it.
+    the order in which flushes have them, so that what is read of each is a slice of it.
     """
     found: list[list[Key]] = []
     size = most

@@ -38,9 +38,9 @@ class Deletion:
         self._store = store
         self._clock = clock
         self._of_objects = Grace[tuple[int, str], int](grace)
-        self._of_segments = Grace[tuple[int, str], Said](grace)
+        self._of_segments = Grace[tuple[int, str], EraDeletions](grace)
         self._deleted: dict[tuple[int, str], int] = {}
-        self._swept: dict[tuple[int, str], Said] = {}
+        self._swept: dict[tuple[int, str], EraDeletions] = {}
 
     async def step(self) -> None:
         """Delete what was said to be gone for long enough."""
@@ -70,26 +70,26 @@ class Deletion:
         """Delete segments, and runs of which nothing is left, as the catalog has said."""
         now, catalog = self._clock(), self._catalogs.newest
         for era in catalog.eras:
-            said = said_of(catalog, era.number)
-            for place in ((era.number, x.broker) for x in era.rows) if any(said) else ():
-                if self._swept.get(place) == said:
+            deletions = deletions_of(catalog, era.number)
+            for place in ((era.number, x.broker) for x in era.rows) if any(deletions) else ():
+                if self._swept.get(place) == deletions:
                     continue
-                if self._of_segments.is_over(place, said, now):
+                if self._of_segments.is_over(place, deletions, now):
                     await delete_segments(
                         self._store, catalog, self._readers.row(catalog, *place)
                     )
-                    self._swept[place] = said
+                    self._swept[place] = deletions
 
 
-class Said(NamedTuple):
+class EraDeletions(NamedTuple):
     """What the catalog says to be gone of an era: all of some collections, and more."""
 
     collections: Sequence[str]
     gone: Mapping[Key, Gone]
 
 
-def said_of(catalog: Catalog, era: int) -> Said:
-    return Said(
+def deletions_of(catalog: Catalog, era: int) -> EraDeletions:
+    return EraDeletions(
         [x.name for x in catalog.collections if x.since <= era < x.kept_era],
         {
             (x.name, partition): gone

@@ -154,5 +154,5 @@ def _asks(routes: Routes, readers: Iterable[_Reader]) -> _Asks:
     return asks
 
 
-def _joined(pieces: Iterable[Mapping[RangeId, T]]) -> Mapping[RangeId, T]:
-    return {name: x for piece in pieces for name, x in piece.items()}
+def _joined(parts: Iterable[Mapping[RangeId, T]]) -> Mapping[RangeId, T]:
+    return {name: x for part in parts for name, x in part.items()}

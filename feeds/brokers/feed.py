@@ -44,7 +44,7 @@ from changefeed.feeds.parts import range_in_name
 from changefeed.feeds.timestamps import instant_us
 
 _PAGE_BYTES = 1024 * 1024
-_KEPT_BYTES = 64 * 1024 * 1024
+_LEFTOVER_BYTES = 64 * 1024 * 1024
 _WAITING = 64
 
 
@@ -95,7 +95,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self._routes = routes
         self._wait = wait
         self._waiting = asyncio.Semaphore(_WAITING)
-        self._kept = _Kept()
+        self._leftovers = _Leftovers()
         self._reached: dict[RangeId, int] = {}
         self._ends = Ends(client, waits=wait > 0)
         self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
@@ -136,7 +136,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self, partition: Partition, after: Position, limit: int, *, wait: float
     ) -> Page:
         last = sequence_in(partition.id, after, self.identity)
-        changes = self._kept.take(partition.id, last, limit)
+        changes = self._leftovers.take(partition.id, last, limit)
         if not changes:
             changes = await self._read(partition, last, limit, wait)
         if not changes:
@@ -181,7 +181,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
             return ()
         self._reached[range_id] = changes[-1].sequence
         size = sum(len(x.columns.bodies) + len(x.columns.keys) for x in found.blocks)
-        self._kept.put(range_id, changes[limit:], size)
+        self._leftovers.put(range_id, changes[limit:], size)
         return changes[:limit]
 
     async def _check_reached(self, partition: Partition, last: int) -> None:
@@ -235,7 +235,7 @@ class BrokersFeed(CollectionFeed):
             yield cls(client, await client.routes(), wait=access.wait)
 
 
-class _Kept:
+class _Leftovers:
     """Changes that came with a page and were too many for it, by the sequence before them.
 
     Those that were kept longest make room.
@@ -264,7 +264,7 @@ class _Kept:
         _, before = self._by_place.pop(place, ((), 0))
         self._by_place[place] = changes, size
         self._bytes += size - before
-        while self._bytes > _KEPT_BYTES:
+        while self._bytes > _LEFTOVER_BYTES:
             _, (_, size) = self._by_place.popitem(last=False)
             self._bytes -= size
         assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"

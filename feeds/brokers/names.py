@@ -79,5 +79,5 @@ def check_name(name: str, what: str) -> str:
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
     """Return what names sort by: broker-2 comes before broker-10."""
-    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
-    return (*((0, int(x), "") if x.isdigit() else (1, 0, x) for x in pieces), (2, 0, name))
+    parts = re.findall(r"[0-9]+|[^0-9]+", name)
+    return (*((0, int(x), "") if x.isdigit() else (1, 0, x) for x in parts), (2, 0, name))

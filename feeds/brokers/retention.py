@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Cut, Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.deletion import Deletion, Said, said_of
+from changefeed.feeds.brokers.deletion import Deletion, EraDeletions, deletions_of
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import Extent, extent_of, starts_in
 from changefeed.feeds.brokers.flush import Ends, by_key
@@ -84,7 +84,7 @@ class Retention:
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
         self._of_cuts = Grace[str, Cut](settings.delete_grace)
-        self._reckoned: dict[int, Said] = {}
+        self._reckoned: dict[int, EraDeletions] = {}
         self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
 
     @property
@@ -310,8 +310,8 @@ class Retention:
         """Return from where on the objects of rows are kept, where that may have moved."""
         found = await self._compacted(catalog)
         for era in catalog.eras:
-            said = said_of(catalog, era.number)
-            if not any(said) or self._reckoned.get(era.number) == said:
+            deletions = deletions_of(catalog, era.number)
+            if not any(deletions) or self._reckoned.get(era.number) == deletions:
                 continue
             for row in era.rows:
                 reader = await self._row(catalog, era.number, row.broker)
@@ -320,7 +320,7 @@ class Retention:
                 found[era.number, row.broker] = max(
                     number, found.get((era.number, row.broker), 1)
                 )
-            self._reckoned[era.number] = said
+            self._reckoned[era.number] = deletions
         return found
 
 

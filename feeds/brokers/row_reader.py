@@ -325,7 +325,7 @@ class RowReader:
                 yield found
 
     async def columns_of(self, number: int, sections: Sequence[Section]) -> list[Layout]:
-        """Read the columns of some sections of an object at once, by the piece they lie in.
+        """Read the columns of some sections of an object at once, by the slice they lie in.
 
         Raise ``RowDamaged``.
         """

@@ -1,7 +1,7 @@
 """Making one run of what lies in objects, partition by partition.
 
 A few partitions at a time, as many as fit into the memory that is allowed: of each object the
-piece is read that has them. A partition that has much there gets a segment of its own, or
+slice is read that has them. A partition that has much there gets a segment of its own, or
 several where the memory does not hold it, if there is pyarrow; all else lies in the run itself.
 """
 
@@ -16,7 +16,7 @@ from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import Ends, Gathered, Key, PartitionEnd
 from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
-from changefeed.feeds.brokers.segment_writer import SegmentWriter, pieces
+from changefeed.feeds.brokers.segment_writer import SegmentWriter, slices
 
 LARGE = 1024 * 1024
 """A partition with so many bytes in a run gets a segment of its own."""
@@ -105,7 +105,7 @@ class RunMaker:
             if size >= LARGE and has_parquet():
                 made.segments.append(await self._writer.write(sections, reached[key].latest_us))
             else:
-                made.packed += [pack(x) for x in pieces(sections, _SECTION_BYTES)]
+                made.packed += [pack(x) for x in slices(sections, _SECTION_BYTES)]
             reached[key] = _Reached(sections[-1].last, sections[-1].latest_us)
 
         async for sections in reader.gathered(numbers, began.keys()):

@@ -142,10 +142,10 @@ def _blocks(data: bytes, segment: Segment, number: int) -> Sequence[Block]:
     try:
         with closing(
             segments_module().read_segment(BytesIO(data), segment.file, first)
-        ) as pieces:
-            for piece in pieces:
-                found.append(Block(first=piece.first, count=piece.count, columns=piece.layout))
-                if piece.first + piece.count > last:
+        ) as slices:
+            for x in slices:
+                found.append(Block(first=x.first, count=x.count, columns=x.layout))
+                if x.first + x.count > last:
                     break
     except SegmentDamaged as error:
         raise _damaged(segment, error) from error

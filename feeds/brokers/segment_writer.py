@@ -67,7 +67,7 @@ def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
     file = BytesIO()
 
     def groups() -> Iterator[object]:
-        for sections in pieces(gathered, GROUP_BYTES, GROUP_RECORDS):
+        for sections in slices(gathered, GROUP_BYTES, GROUP_RECORDS):
             yield segments.Records(
                 first=sections[0].first,
                 latest_us=sections[-1].latest_us,
@@ -78,10 +78,10 @@ def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
     return file.getvalue(), found
 
 
-def pieces(
+def slices(
     gathered: Sequence[Gathered], most_bytes: int, most_records: int = sys.maxsize
 ) -> Iterator[Sequence[Gathered]]:
-    """Cut sections that follow each other: a piece takes no more once it has so much."""
+    """Cut sections that follow each other: a slice takes no more once it has so much."""
     found: list[Gathered] = []
     size = count = 0
     for one in gathered:
@@ -100,8 +100,8 @@ def _same(data: bytes, gathered: Sequence[Gathered], latest_us: int | None) -> S
     segments = segments_module()
     first, last = gathered[0].first, gathered[-1].last
     found: SegmentFile = segments.describe_segment(BytesIO(data), first, latest_us)
-    with closing(segments.read_segment(BytesIO(data), found, first)) as pieces:
-        there = joined(x.layout for x in pieces)
+    with closing(segments.read_segment(BytesIO(data), found, first)) as slices:
+        there = joined(x.layout for x in slices)
     wanted = segments.canonical(joined(x.columns for x in gathered))
     if there != wanted or found.last != last:
         raise SegmentDamaged(first, last, "it holds other records")

@@ -14,9 +14,9 @@ from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.compacted import (
-    Piece,
     Segment,
     SegmentBounds,
+    Slice,
     bounds_of,
     covering,
 )
@@ -167,7 +167,7 @@ class StoredCollection:
             while size < max_bytes:
                 more = await self._following(name, after, max_bytes - size, fresh=False)
                 if not more or (blocks and more[0].first <= after):
-                    break  # what begins before is read apart: borders of pieces differ
+                    break  # what begins before is read apart: borders of slices differ
                 blocks += more
                 size += sum(x.bytes for x in more)
                 after = more[-1].last
@@ -246,16 +246,16 @@ class StoredCollection:
         self, name: RangeId, after: int, end: int, most: int
     ) -> Sequence[Block] | StoredSegment:
         partition = await self.kept(name, after)
-        piece = (await self.pieces(name, after, end))[0]
-        assert piece.first == after + 1, (
-            f"range {name!r}: {piece} does not begin behind {after}"
+        first_slice = (await self.slices(name, after, end))[0]
+        assert first_slice.first == after + 1, (
+            f"range {name!r}: {first_slice} does not begin behind {after}"
         )
-        if piece.segment is not None:
-            return self.segment(name, piece.segment)
+        if first_slice.segment is not None:
+            return self.segment(name, first_slice.segment)
         held = await self._held(name, after, most)
-        return held or await self._blocks(partition, after, piece.last, most)
+        return held or await self._blocks(partition, after, first_slice.last, most)
 
-    async def pieces(self, name: RangeId, after: int, end: int) -> Sequence[Piece]:
+    async def slices(self, name: RangeId, after: int, end: int) -> Sequence[Slice]:
         """Return which segments hold what of ``after < sequence <= end``, in order."""
         if name not in self._segments:
             with _answers_of_feeds():
@@ -281,7 +281,7 @@ class StoredCollection:
         return found
 
     def segment(self, name: RangeId, bounds: SegmentBounds) -> StoredSegment:
-        """Return a segment of which ``pieces`` has told."""
+        """Return a segment of which ``slices`` has told."""
         return self._segments[name][bounds]
 
     async def read_object(self, key: str, begin: int, end: int) -> bytes | None:

@@ -163,13 +163,13 @@ _Sized = TypeVar("_Sized", BatchHead, BlockHead)
 
 
 def _frame(head: msgspec.Struct, columns: Iterable[bytes]) -> list[bytes]:
-    """Return the pieces of a body. The head must carry the checksum of the columns."""
+    """Return the parts of a body. The head must carry the checksum of the columns."""
     encoded = msgspec.msgpack.encode(head)
     return [_SIZE.pack(len(encoded)), encoded, *columns]
 
 
 def framed_append(request: AppendRequest) -> list[bytes]:
-    """Return the pieces of a body that appends a request."""
+    """Return the parts of a body that appends a request."""
     heads = tuple(
         BatchHead(partition=x.partition, count=x.count, sizes=tuple(map(len, x.columns)))
         for x in request.batches
@@ -247,10 +247,10 @@ def _cut(
     for head in heads:
         if len(head.sizes) != _COLUMNS or min(head.sizes) < 0:
             raise WireDamaged(f"{_COLUMNS} sizes of columns were to come, not {head.sizes!r}")
-        pieces = []
+        cut = []
         for size in head.sizes:
-            pieces.append(bytes(columns[begin : begin + size]))
+            cut.append(bytes(columns[begin : begin + size]))
             begin += size
-        yield head, Layout(*pieces)
+        yield head, Layout(*cut)
     if begin != len(columns):
         raise WireDamaged(f"columns of {begin} bytes were to come, {len(columns)} did")

@@ -181,7 +181,7 @@ def _cut(sizes: bytes, data: bytes) -> Iterator[bytes]:
 
 
 def _sizes(sizes: bytes, whole: int) -> Sequence[int]:
-    """Read the sizes of pieces, with nothing left over or lacking of the whole."""
+    """Read the sizes of slices, with nothing left over or lacking of the whole."""
     wanted = struct.unpack(f"<{len(sizes) // 4}I", sizes)
     if sum(wanted) != whole:
         raise ValueError(f"{sum(wanted)} bytes are said to be there, {whole} are")

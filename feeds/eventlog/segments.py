@@ -3,7 +3,7 @@
 One row for each change, zstd, with the columns that pipelines have: ``range``, ``sequence``,
 ``key``, ``id``, ``operation``, ``body`` (null where there is none), ``previous`` and
 ``committed_at``. Rows lie in the order of ``sequence``, and row groups have its bounds, so
-a reader of Parquet finds a piece without reading the rest.
+a reader of Parquet finds a slice without reading the rest.
 
 Bodies may be any bytes. Where all of a segment's are UTF-8 the file has them as strings,
 else as bytes: what is read is what was written, either way.
@@ -29,7 +29,7 @@ from changefeed.feeds.eventlog.block_format import BlockDamaged, Columns, Layout
 from changefeed.feeds.eventlog.segment_file import Group, SegmentDamaged, SegmentFile
 from changefeed.feeds.feed import RangeId
 
-_PIECE: Final = 1024 * 1024
+_CHUNK: Final = 1024 * 1024
 _BATCH: Final = 8192
 _DICTIONARIES: Final = ["range", "operation", "key", "id"]
 _BOUNDED: Final = ["range", "sequence", "key", "committed_at"]
@@ -99,8 +99,8 @@ def _written(
     written = _described(file, found, is_text=bodies == "text")
     with _opened(file, written) as parquet:
         for n, wanted in enumerate(sums):
-            pieces = [x.layout for x in _group(file, parquet, written, n)]
-            if [*map(zlib.crc32, joined(pieces))] != wanted:
+            slices = [x.layout for x in _group(file, parquet, written, n)]
+            if [*map(zlib.crc32, joined(slices))] != wanted:
                 first, last = written.bounds(n)
                 raise SegmentDamaged(first, last, "it is not what was to be written")
     return written
@@ -237,23 +237,23 @@ def read_segment(
 ) -> Iterator[Columns]:
     """Yield the changes of a segment from one sequence on, as a log has them in blocks.
 
-    ``batch`` is how many there are in one piece.
+    ``batch`` is how many there are in one slice.
 
     Raise ``SegmentDamaged`` before anything is made of bytes that are not those written.
     """
     with _opened(file, found) as parquet:
         for n in range(found.group_of(wanted), len(found.groups)):
-            for piece in _group(file, parquet, found, n, batch):
-                last = piece.first + piece.count - 1
+            for x in _group(file, parquet, found, n, batch):
+                last = x.first + x.count - 1
                 if last < wanted:
                     continue
-                skip = max(0, wanted - piece.first)
-                assert skip < piece.count, f"{wanted} is behind {piece.first} to {last}"
+                skip = max(0, wanted - x.first)
+                assert skip < x.count, f"{wanted} is behind {x.first} to {last}"
                 yield Columns(
-                    first=piece.first + skip,
-                    count=piece.count - skip,
+                    first=x.first + skip,
+                    count=x.count - skip,
                     skip=skip,
-                    layout=piece.layout,
+                    layout=x.layout,
                 )
 
 
@@ -285,7 +285,7 @@ def _group(
     number: int,
     size: int = _BATCH,
 ) -> Iterator[Columns]:
-    """Yield a row group in pieces, once its bytes are known to be those written."""
+    """Yield a row group in slices, once its bytes are known to be those written."""
     first, last = found.bounds(number)
     begin = found.groups[number - 1].end if number else 0
     if _crc(file, begin, found.groups[number].end) != found.groups[number].crc:
@@ -311,9 +311,9 @@ def _crc(file: BinaryIO, begin: int, end: int) -> int:
     crc = 0
     file.seek(begin)
     while begin < end:
-        piece = file.read(min(_PIECE, end - begin))
-        if not piece:
+        chunk = file.read(min(_CHUNK, end - begin))
+        if not chunk:
             return -1  # it was cut: no checksum is that
-        crc = zlib.crc32(piece, crc)
-        begin += len(piece)
+        crc = zlib.crc32(chunk, crc)
+        begin += len(chunk)
     return crc

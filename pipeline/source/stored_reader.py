@@ -119,7 +119,7 @@ class StoredAccess(CollectionAccess):
 
     def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
         self._ask(lambda: self._stored.kept(name, begin))
-        for first, last, bounds in self._ask(lambda: self._stored.pieces(name, begin, end)):
+        for first, last, bounds in self._ask(lambda: self._stored.slices(name, begin, end)):
             if bounds is None:
                 continue
             segment = self._stored.segment(name, bounds)

@@ -30,11 +30,11 @@ segments = st.lists(
 
 
 @given(segments, st.integers(1, 60), st.integers(0, 90))
-def test_pieces_follow_each_other_from_the_first_record_wanted_to_the_last(
+def test_slices_follow_each_other_from_the_first_record_wanted_to_the_last(
     found: list[SegmentBounds], first: int, last: int
 ) -> None:
-    pieces = covering(found, first, last)
-    assert [y for x in pieces for y in range(x.first, x.last + 1)] == [*range(first, last + 1)]
+    slices = covering(found, first, last)
+    assert [y for x in slices for y in range(x.first, x.last + 1)] == [*range(first, last + 1)]
 
 
 @pytest.mark.parametrize(
