@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 _serving: "ContextVar[Connections | None]" = ContextVar("serving", default=None)
@@ -131,6 +131,7 @@ def take_time(request: web.Request, seconds: float) -> None:
 
 async def _close_after_answer(_: web.Request, response: web.StreamResponse) -> None:
     response.force_close()
+    response.headers[hdrs.CONNECTION] = "close"  # else a client sends its next request into it
 
 
 def most_connections(wanted: int, descriptors: int) -> int:

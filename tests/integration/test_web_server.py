@@ -76,6 +76,13 @@ class Client:
         return True
 
 
+async def test_a_connection_that_is_for_one_request_says_so_and_is_closed() -> None:
+    async with served(WebLimits()) as port:
+        client = await Client.of(port, _GET)
+        assert b"Connection: close" in await client.answer()
+        assert await client.closed_within(5)
+
+
 async def test_a_connection_that_is_kept_is_closed_when_it_is_idle_for_too_long() -> None:
     async with served(WebLimits(request=60, idle=0.5)) as port:
         client = await Client.of(port, _GET)
