@@ -5,17 +5,23 @@
     /metrics  for Prometheus: lags, paused ranges, desired hosts
     /scale    how many hosts the fleet should have, for KEDA's metrics-api
 
+Where there are several processors, each has a page at ``/processors/NAME/``, and ``/`` leads to
+the first. Metrics have their names, and ``/scale`` is for all: a host reads for each of them.
+
 It reads leases and feed as ``changefeed status`` does, and asks the members' endpoints for what
 only they know. However often clients ask, it looks every few seconds at most; without clients
 it looks every 30 s, to draw the last hour. If a look takes longer than a client waits, the
 client gets the look before, with its age in seconds (``Age``).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from changefeed.cli.existing import existing_fleet
@@ -24,18 +30,20 @@ from changefeed.cli.serving import serve_until_stopped
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.peers import Peers
+from changefeed.fleet.status import FleetStatus, desired_hosts
 from changefeed.fleet.watch import StatusWatch
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.page.page import Page
 from changefeed.host.page.state import PageSource, PageState
 from changefeed.host.page.stream import EventStream
-from changefeed.host.settings import Settings
+from changefeed.host.settings import Settings, settings_of_process
 from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer
 from changefeed.leases.container import LeaseContainer
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.stores.bounded import Bounds
@@ -46,22 +54,36 @@ _SCRAPE_WITHIN, _SCALE_WITHIN = 8.0, 2.5
 """Prometheus waits for 10 s, KEDA for 3, unless set otherwise."""
 
 
-def monitor(settings: Settings, *, actions: bool, lag_per_host: int) -> None:
+@dataclass(frozen=True, kw_only=True)
+class MonitoredFleet:
+    """What is looked at, shown and done for one fleet."""
+
+    watch: StatusWatch
+    stream: EventStream
+    actions: ActionHandler
+
+
+def monitor(processors: Mapping[str, Settings], *, actions: bool, lag_per_host: int) -> None:
     """Serve until a signal. Raise ``UserError`` for actions without a token."""
+    settings = settings_of_process(processors)
     if actions and token_of(settings.web) is None:
         raise UserError("--actions needs a token: set web.token, or web.token_file")
     set_up_logs(settings.log, ())
-    serve_until_stopped(partial(_serve, settings, actions=actions, lag_per_host=lag_per_host))
+    serve_until_stopped(partial(_serve, processors, actions=actions, lag_per_host=lag_per_host))
 
 
 async def _serve(
-    settings: Settings, signals: StopSignals, *, actions: bool, lag_per_host: int
+    processors: Mapping[str, Settings],
+    signals: StopSignals,
+    *,
+    actions: bool,
+    lag_per_host: int,
 ) -> None:
     async with (
-        opened_monitor(settings, actions=actions, lag_per_host=lag_per_host) as app,
+        opened_monitor(processors, actions=actions, lag_per_host=lag_per_host) as app,
         AsyncExitStack() as stack,
     ):
-        listening = stack.enter_context(listening_socket(settings.web))
+        listening = stack.enter_context(listening_socket(settings_of_process(processors).web))
         await stack.enter_async_context(serving(app, WebLimits(), listening))
         _log.info("web.listening", address=url_of(listening))
         await signals.wait()
@@ -69,77 +91,129 @@ async def _serve(
 
 @asynccontextmanager
 async def opened_monitor(
-    settings: Settings, *, actions: bool, lag_per_host: int
+    processors: Mapping[str, Settings], *, actions: bool, lag_per_host: int
 ) -> AsyncIterator[web.Application]:
-    """Open feed and leases, the latter to be written only if there are ``actions``."""
-    async with (
-        Peers.opened() as peers,
-        existing_fleet(settings, peers, rates=True, acts=actions) as fleet,
-        AsyncExitStack() as stack,
-    ):
+    """Open the feed and the leases of each, the latter to be written only if there are
+    ``actions``.
+    """
+    async with AsyncExitStack() as stack:
+        peers = await stack.enter_async_context(Peers.opened())
+        fleets = {
+            name: await stack.enter_async_context(
+                _opened_fleet(name, processors, peers, acts=actions)
+            )
+            for name in processors
+        }
+        yield monitor_application(fleets, lag_per_host=lag_per_host)
+
+
+@asynccontextmanager
+async def _opened_fleet(
+    name: str, processors: Mapping[str, Settings], peers: Peers, *, acts: bool
+) -> AsyncIterator[MonitoredFleet]:
+    settings = processors[name]
+    async with AsyncExitStack() as stack:
+        try:
+            fleet = await stack.enter_async_context(
+                existing_fleet(settings, peers, rates=True, acts=acts)
+            )
+        except Exception as error:
+            if name:
+                error.add_note(f"processor {name}")
+            raise
         watch = StatusWatch(fleet.look)
         stack.push_async_callback(watch.stop)
-        stream = page_of(settings, watch, peers, acts=actions)
         bounds = Bounds(timeout=settings.leases.timing.call_timeout)
-        acting = actions_of(settings, fleet.feed, fleet.container.bounded(bounds), acts=actions)
-        await stack.enter_async_context(stream.looking())
-        yield monitor_application(watch, stream, acting, lag_per_host=lag_per_host)
+        container = fleet.container.bounded(bounds)
+        made = monitored(
+            name, processors, watch, container, feed=fleet.feed, peers=peers, acts=acts
+        )
+        await stack.enter_async_context(made.stream.looking())
+        yield made
 
 
-def page_of(
-    settings: Settings, watch: StatusWatch, peers: Peers | None, *, acts: bool
-) -> EventStream:
+def monitored(
+    name: str,
+    processors: Mapping[str, Settings],
+    watch: StatusWatch,
+    container: LeaseContainer,
+    *,
+    feed: Feed | None = None,
+    peers: Peers | None = None,
+    acts: bool = False,
+) -> MonitoredFleet:
+    """Return what is served of the processor ``name``: its page links to the others."""
+    settings = processors[name]
     source = PageSource(settings, peers, me="", acts=lambda: acts)
 
     async def look() -> PageState:
-        return await source.state(
-            await watch.look(max_age=_PAGE_EVERY), is_watched=stream.is_watched
-        )
+        status = await watch.look(max_age=_PAGE_EVERY)
+        state = await source.state(status, is_watched=stream.is_watched)
+        return replace(state, processor=name, processors=[*filter(None, processors)])
 
     stream = EventStream(look, every=_PAGE_EVERY)
-    return stream
-
-
-def actions_of(
-    settings: Settings, feed: Feed | None, container: LeaseContainer, *, acts: bool
-) -> ActionHandler:
     context = ActionContext(
         settings=settings,
         container=container,
         feed=feed and bounded_feed(feed),
         make_observer=partial(find_observer, settings.observer),
     )
-    return ActionHandler(lambda: context, Access(lambda: token_of(settings.web), acts=acts))
+    access = Access(lambda: token_of(settings.web), acts=acts)
+    actions = ActionHandler(lambda: context, access)
+    return MonitoredFleet(watch=watch, stream=stream, actions=actions)
 
 
 def monitor_application(
-    watch: StatusWatch, stream: EventStream, actions: ActionHandler, *, lag_per_host: int
+    fleets: Mapping[str, MonitoredFleet], *, lag_per_host: int
 ) -> web.Application:
+    """Serve all fleets, by the names of their processors: the only one may have none."""
+
     async def alive(_: web.Request) -> web.Response:
         return web.json_response({"alive": True})
 
+    async def looked(within: float) -> Mapping[str, FleetStatus]:
+        looks = [x.watch.look(within=within) for x in fleets.values()]
+        return dict(zip(fleets, await asyncio.gather(*looks), strict=True))
+
+    def age() -> dict[str, str]:
+        return {"Age": f"{max(x.watch.age for x in fleets.values()):.0f}"}
+
     async def metrics(_: web.Request) -> web.Response:
-        seen = await watch.look(within=_SCRAPE_WITHIN)
-        text = as_metrics(seen, lag_per_host=lag_per_host)
-        headers = {"Content-Type": CONTENT_TYPE_LATEST, "Age": f"{watch.age:.0f}"}
+        text = as_metrics(await looked(_SCRAPE_WITHIN), lag_per_host=lag_per_host)
+        headers = {"Content-Type": CONTENT_TYPE_LATEST, **age()}
         answer = web.Response(body=text.encode(), headers=headers)
         answer.enable_compression()
         return answer
 
     async def scale(_: web.Request) -> web.Response:
-        seen = await watch.look(within=_SCALE_WITHIN)
-        headers = {"Age": f"{watch.age:.0f}"}
-        desired = seen.hosts_for(lag_per_host)
-        return web.json_response({"desired_hosts": desired}, headers=headers)
+        seen = await looked(_SCALE_WITHIN)
+        desired = desired_hosts(seen.values(), lag_per_host)
+        return web.json_response({"desired_hosts": desired}, headers=age())
 
     async def let_go(_: web.Application) -> None:
-        stream.close()
+        for x in fleets.values():
+            x.stream.close()
 
     made = web.Application(middlewares=[_unavailable])
-    ours = [web.get("/livez", alive), web.get("/metrics", metrics), web.get("/scale", scale)]
-    made.add_routes([*ours, *actions.routes, *Page(stream).routes])
+    made.add_routes(
+        [web.get("/livez", alive), web.get("/metrics", metrics), web.get("/scale", scale)]
+    )
+    if only := fleets.get(""):
+        made.add_routes(_routes(only))
+    else:
+        mount_processors(made, {name: _page_of(x) for name, x in fleets.items()})
     made.on_shutdown.append(let_go)
     return made
+
+
+def _page_of(fleet: MonitoredFleet) -> web.Application:
+    made = web.Application()
+    made.add_routes(_routes(fleet))
+    return made
+
+
+def _routes(fleet: MonitoredFleet) -> Sequence[web.RouteDef]:
+    return [*fleet.actions.routes, *Page(fleet.stream).routes]
 
 
 @web.middleware

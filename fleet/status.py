@@ -188,20 +188,6 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
         """
         return totals([x for x in self.ranges if x.state != "ended" or x.lag])
 
-    def hosts_for(self, lag_per_host: int = DEFAULT_LAG_PER_HOST) -> int:
-        """Return how many hosts there should be: the lag divided by ``lag_per_host``, rounded
-        up, and no more than can be used.
-
-        Only ranges count that hosts may read: not paused, and not ended unless what they go on
-        in has no lease yet. More hosts than such ranges would stand by. A range that has no
-        lease yet, or whose lag is not known, may have changes: then there is at least one
-        host. Without any lag it is 0.
-        """
-        of_use = [x for x in self.ranges if _is_of_use(x)]
-        unknown = any(x.lag is None for x in of_use)
-        wanted = ceil(sum(x.lag or 0 for x in of_use) / lag_per_host)
-        return min(max(wanted, int(unknown)), len(of_use))
-
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a host says of itself, at ``/leases``: its ranges, and all that are paused."""
@@ -212,6 +198,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     loop_lag: float | None = None
     ranges: Sequence[RangeSeen] = ()
+
+
+def desired_hosts(
+    fleets: Collection[FleetStatus], lag_per_host: int = DEFAULT_LAG_PER_HOST
+) -> int:
+    """Return how many hosts there should be: the lag divided by ``lag_per_host``, rounded
+    up, and no more than can be used. Each host is one of all ``fleets``, of which it reads some
+    ranges.
+
+    Only ranges count that hosts may read: not paused, and not ended unless what they go on
+    in has no lease yet. More hosts than such ranges would stand by. A range that has no
+    lease yet, or whose lag is not known, may have changes: then there is at least one
+    host. Without any lag it is 0.
+    """
+    of_use = [[x for x in fleet.ranges if _is_of_use(x)] for fleet in fleets]
+    lags = [x.lag for ranges in of_use for x in ranges]
+    wanted = ceil(sum(x or 0 for x in lags) / lag_per_host)
+    return min(max(wanted, int(None in lags)), max(map(len, of_use)))
 
 
 def totals(ranges: Collection[RangeSeen]) -> Totals:
@@ -244,4 +248,4 @@ class FleetDocument(FleetStatus, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, seen: FleetStatus) -> Self:
-        return cls(**msgspec.structs.asdict(seen), desired_hosts=seen.hosts_for())
+        return cls(**msgspec.structs.asdict(seen), desired_hosts=desired_hosts([seen]))

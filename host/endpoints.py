@@ -22,7 +22,6 @@ from typing import Any
 
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
-from structlog.contextvars import bound_contextvars
 
 from changefeed.fleet.status import Report
 from changefeed.host.host import Host
@@ -31,8 +30,8 @@ from changefeed.host.page.of_host import HostPage
 from changefeed.host.page.page import Page
 from changefeed.host.status import report_of
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.scrape import Scrape, accepts_gzip
-from changefeed.runtime.together import label_of
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -106,11 +105,6 @@ def endpoints(host: Host) -> web.Application:
     return application(Answers(host.name, host.registry, host))
 
 
-def path_of(processor: str) -> str:
-    """Return where a process has the endpoints of a processor; at the top without a name."""
-    return f"/processors/{processor}" if processor else ""
-
-
 def application_of(process: Answers, answers: Mapping[str, Answers]) -> web.Application:
     """Return the endpoints of a process of several processors, which answer by their names."""
     made, respond = web.Application(), _responder(process)
@@ -121,18 +115,12 @@ def application_of(process: Answers, answers: Mapping[str, Answers]) -> web.Appl
         found = {"host": process.name, "ready": ready, "processors": each}
         return json_answer(found, 200 if ready else 503).response
 
-    async def show_first(_: web.Request) -> web.Response:
-        first = path_of(next(iter(answers))).removeprefix("/")  # we may be mounted anywhere
-        return web.Response(
-            status=web.HTTPFound.status_code, headers={hdrs.LOCATION: f"{first}/"}
-        )
-
     made.router.add_get("/livez", respond)
     made.router.add_get("/metrics", respond)
     made.router.add_get("/readyz", say_ready)
-    made.router.add_get("/", show_first)
-    for name, x in answers.items():
-        made.add_subapp(path_of(name), application(x, name, [*answers]))
+    mount_processors(
+        made, {name: application(x, name, [*answers]) for name, x in answers.items()}
+    )
     return made
 
 
@@ -141,14 +129,7 @@ def application(
 ) -> web.Application:
     """Return the endpoints of one host: of one of several ``processors``, if it has a name."""
 
-    @web.middleware
-    async def name_processor(
-        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        with bound_contextvars(**label_of(processor)):
-            return await handler(request)
-
-    made = web.Application(middlewares=[name_processor])
+    made = web.Application()
     respond = _responder(answers)
     made.add_routes([web.get(path, respond) for path in PATHS])
     page = HostPage(

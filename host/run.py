@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from changefeed.host.child_start import ChildStart
-from changefeed.host.endpoints import Answers, application, application_of, path_of
+from changefeed.host.endpoints import Answers, application, application_of
 from changefeed.host.host import Host
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings, settings_of_process
@@ -28,6 +28,7 @@ from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.garbage import freeze_startup_objects
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
+from changefeed.runtime.processor_paths import path_of
 from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
 from changefeed.runtime.together import Job, Together

@@ -30,9 +30,12 @@ def monitor(
 ) -> None:
     """Serve a page, metrics and the number of hosts of a fleet; hosts need not run.
 
+    Where settings have \\[processors.NAME], it does so for each, or for those that --processor
+    names.
+
     It listens where web.bind and web.port say, and runs until SIGTERM or Ctrl-C.
     """
     from changefeed.cli import monitoring
 
     with exit_on_error():
-        monitoring.monitor(flags.settings(), actions=actions, lag_per_host=lag_per_host)
+        monitoring.monitor(flags.each_settings(), actions=actions, lag_per_host=lag_per_host)

@@ -127,6 +127,27 @@ async def looked_at(host: Running, place: Path, name: str) -> set[str]:
     return {x["owner"] for x in leases}
 
 
+async def test_a_monitor_serves_all_processors_of_its_settings(place: Path) -> None:
+    async with running(*RUN, "--set=feed.start=now", cwd=place) as host:
+        await host.reaches((place / "orders.db").exists)
+        await host.says('"event": "lease.acquired"', times=4)
+        await host.stops()
+    a_log_of(300, place / "orders", parts=2)
+    async with running("monitor", "--config=c.toml", "--lag-per-host=10", cwd=place) as board:
+        await board.says('"event": "web.listening"')
+        top = board.events("web.listening")[0]["address"]
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{top}/scale") as answer:
+                assert await answer.json() == {"desired_hosts": 2}, "as many as it has ranges"
+            async with session.get(f"{top}/metrics") as answer:
+                assert 'changefeed_desired_hosts{processor="to-search"} 0.0' in (
+                    await answer.text()
+                )
+            async with session.get(f"{top}/") as answer:
+                assert answer.url.path == "/processors/orders/"
+        await board.stops()
+
+
 async def test_nothing_is_lost_when_the_process_of_both_is_killed(place: Path) -> None:
     slow = (*RUN, "--set=feed.page_size=10")
     async with running(*slow, cwd=place) as host:

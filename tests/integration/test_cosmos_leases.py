@@ -266,7 +266,7 @@ async def test_a_monitor_shows_leases_of_java_unless_it_acts(
         None, {"leases": {"address": address}, "feed": {"address": "eventlog:not/there"}}
     )
     async with (
-        opened_monitor(settings, actions=actions, lag_per_host=10) as app,
+        opened_monitor({"": settings}, actions=actions, lag_per_host=10) as app,
         TestClient(TestServer(app)) as client,
     ):
         text = await (await client.get("/page/state")).text()

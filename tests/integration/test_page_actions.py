@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from changefeed.cli.existing import source_of
-from changefeed.cli.monitoring import actions_of, monitor_application, page_of
+from changefeed.cli.monitoring import monitor_application, monitored
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.peers import Peers
@@ -274,12 +274,8 @@ async def test_a_monitor_shows_a_fleet_whose_hosts_do_not_answer_and_only_looks(
     settings = load_settings(None, {"web": {"token": TOKEN}})
     async with Peers.opened() as peers:
         watch = StatusWatch(source_of(settings, leases, feed, peers=peers).look)
-        app = monitor_application(
-            watch,
-            page_of(settings, watch, peers, acts=False),
-            actions_of(settings, feed, leases, acts=False),
-            lag_per_host=10,
-        )
+        fleet = monitored("", {"": settings}, watch, leases, feed=feed, peers=peers)
+        app = monitor_application({"": fleet}, lag_per_host=10)
         async with TestClient(TestServer(app)) as client:
             view = (await (await client.get("/page/state")).json())["view"]
             assert (view["me"], view["acts"]) == ("", False)

@@ -78,3 +78,10 @@ def test_the_board_is_for_one_fleet_and_any_data_source() -> None:
         assert not re.search(r"changefeed_\w+(?![\w{])", one), one
     assert {x["datasource"]["uid"] for x in panels()} == {"${datasource}"}
     assert [x["name"] for x in board()["templating"]["list"]] == ["datasource", "job"]
+
+
+def test_no_query_takes_ranges_of_two_processors_for_one() -> None:
+    """Ranges of two containers have the same names."""
+    for file in BOARD.parents[1].rglob("*.*"):
+        for by in re.findall(r"by \(([^)]*)\)", file.read_text()):
+            assert "range" not in by or "processor" in by, file

@@ -6,21 +6,25 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from changefeed.cli.monitoring import actions_of, monitor_application, page_of
+from changefeed.cli.monitoring import monitor_application, monitored
 from changefeed.host.settings import Settings
 from changefeed.leases.memory import MemoryLeases
 from tests.support.resting_fleet import RestingFleet
 
 pytestmark = pytest.mark.real_time
 
+NAMES = ["orders", "people"]
+
 
 @asynccontextmanager
-async def monitoring(fleet: RestingFleet) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
-    watch, settings = await fleet.watch(), Settings()
+async def monitoring(**fleets: RestingFleet) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
+    """Serve fleets by their processors; ``_`` has no name."""
+    settings = {name.strip("_"): Settings() for name in fleets}
     app = monitor_application(
-        watch,
-        page_of(settings, watch, None, acts=False),
-        actions_of(settings, None, MemoryLeases(), acts=False),
+        {
+            name: monitored(name, settings, await x.watch(), MemoryLeases())
+            for name, x in zip(settings, fleets.values(), strict=True)
+        },
         lag_per_host=10,
     )
     async with TestClient(TestServer(app)) as client:
@@ -29,7 +33,7 @@ async def monitoring(fleet: RestingFleet) -> AsyncIterator[TestClient]:  # type:
 
 async def test_a_fleet_at_rest_is_woken_by_what_is_appended() -> None:
     fleet = RestingFleet()
-    async with monitoring(fleet) as client:
+    async with monitoring(_=fleet) as client:
         assert await (await client.get("/scale")).json() == {"desired_hosts": 0}
         fleet.append(15)
         assert await (await client.get("/scale")).json() == {"desired_hosts": 0}, "looked at"
@@ -43,9 +47,32 @@ async def test_a_fleet_at_rest_is_woken_by_what_is_appended() -> None:
 
 
 async def test_a_container_that_does_not_answer_is_said_and_scales_nothing() -> None:
-    async with monitoring(RestingFleet(away=True)) as client:
+    async with monitoring(_=RestingFleet(away=True)) as client:
         answer = await client.get("/scale")
         assert answer.status == 503
         assert await answer.json() == {"error": "the lease container does not answer"}
         assert (await client.get("/metrics")).status == 503
         assert (await client.get("/livez")).status == 200
+
+
+async def test_fleets_of_several_processors_have_pages_and_labels_of_their_own() -> None:
+    orders, people = RestingFleet(), RestingFleet()
+    orders.append(15)
+    people.append(8)
+    async with monitoring(orders=orders, people=people) as client:
+        assert await (await client.get("/scale")).json() == {"desired_hosts": 3}
+        text = await (await client.get("/metrics")).text()
+        assert str((await client.get("/")).url.path) == "/processors/orders/"
+        page = await (await client.get("/processors/people/page/state")).json()
+    lags = [x.split() for x in text.splitlines() if x.startswith("changefeed_lag{")]
+    of = {x: sum(float(n) for labels, n in lags if f'processor="{x}"' in labels) for x in NAMES}
+    assert of == {"orders": 15, "people": 8}
+    assert 'changefeed_desired_hosts{processor="people"} 1.0' in text
+    assert (page["view"]["processor"], page["view"]["processors"]) == ("people", NAMES)
+
+
+async def test_where_one_of_several_does_not_answer_the_pages_of_the_others_do() -> None:
+    async with monitoring(orders=RestingFleet(), people=RestingFleet(away=True)) as client:
+        assert (await client.get("/scale")).status == 503
+        assert (await client.get("/processors/people/page/state")).status == 503
+        assert (await client.get("/processors/orders/page/state")).status == 200

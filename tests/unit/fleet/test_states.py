@@ -9,7 +9,7 @@ from msgspec import structs
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.states import Listing, fleet_status
-from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
+from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report, desired_hosts
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.keymap import KeyMap
@@ -219,7 +219,7 @@ async def test_a_range_that_no_host_has_seen_has_no_lease_yet() -> None:
     feed = MemoryFeed(2)
     seen = await unleased(feed, (await feed.ranges())[0])
     assert states(seen) == [("r1", "unowned")]
-    assert seen.hosts_for() == 1
+    assert desired_hosts([seen]) == 1
 
 
 # One after the other

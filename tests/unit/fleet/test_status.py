@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from changefeed.fleet.status import FleetStatus, RangeSeen
+from changefeed.fleet.status import FleetStatus, RangeSeen, desired_hosts
 from tests.support import make
 
 
@@ -47,7 +47,15 @@ WAITING = make.range_seen("x", leased=False, state="waiting")
 def test_lag_is_shared_by_hosts_and_a_host_needs_a_range(
     seen: FleetStatus, desired: int
 ) -> None:
-    assert seen.hosts_for(lag_per_host=100) == desired
+    assert desired_hosts([seen], lag_per_host=100) == desired
+
+
+def test_hosts_of_several_fleets_share_all_lag_and_are_no_more_than_one_fleet_has_ranges() -> (
+    None
+):
+    assert desired_hosts([fleet(120), fleet(30, 40)], lag_per_host=100) == 2
+    assert desired_hosts([fleet(900), fleet(0, 900)], lag_per_host=100) == 2
+    assert desired_hosts([fleet(0), fleet(None)], lag_per_host=100) == 1
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
         ],
         hosts=[make.host_seen("anna"), make.host_seen("net", state="foreign")],
     )
-    text = as_metrics(seen, lag_per_host=5)
+    text = as_metrics({"": seen}, lag_per_host=5)
     found = {
         (x.name, *x.labels.values()): x.value
         for family in text_string_to_metric_families(text)
