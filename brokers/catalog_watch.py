@@ -1,8 +1,9 @@
 """When a broker looks for a newer catalog, and who waits for one.
 
-At rest it looks at an interval, as each look is a request to the store. It looks at once when
-a client knows more than it does, and again and again while an era is ending, when producers
-wait.
+Each look is a request to the store. At rest a broker looks three times in the time after which
+it would be taken for dead, as others tell it of news; at an interval where it may not hear
+them; at once when somebody knows more than it does; and again and again while an era is ending,
+when producers wait.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 from changefeed.brokers.pulse import Pulse
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.core_settings import CoreSettings
 
 _MIN_REST = 0.02
 
@@ -22,18 +24,28 @@ class CatalogWatch:
     """
 
     def __init__(
-        self, catalogs: CatalogStore, interval: float, clock: Callable[[], float]
+        self, catalogs: CatalogStore, settings: CoreSettings, clock: Callable[[], float]
     ) -> None:
         self.news = Pulse()
+        self.told = 0
+        """How often somebody knew a newer catalog than this broker."""
         self._catalogs = catalogs
-        self._interval = interval
+        self._interval = settings.catalog_interval
+        self._longest = settings.expiration / 3
         self._clock = clock
         self._ending = (0, 0.0)
         catalogs.on_newer = self.news.beat
 
-    async def rest(self) -> None:
-        """Wait for news, or until it is time to look for a newer catalog."""
-        await self.news.wait(asyncio.get_running_loop().time() + self.rest_seconds())
+    async def rest(self, *, calm: bool = False) -> None:
+        """Wait for news, or until it is time to look again.
+
+        ``calm``: others tell of newer catalogs, so one is looked for less often.
+        """
+        rest, era = self.rest_seconds(), self._catalogs.newest.era
+        if calm and era is not None and era.state == "open":
+            due = self._catalogs.confirmed_at + self._longest
+            rest = max(rest, due - self._clock())
+        await self.news.wait(asyncio.get_running_loop().time() + rest)
 
     def rest_seconds(self) -> float:
         """Return how long to rest from one look to the next: less while an era is ending.
@@ -52,8 +64,9 @@ class CatalogWatch:
         return rest
 
     def hear_of(self, catalog: int) -> None:
-        """Look for a newer catalog now, if a client knows this one and we do not."""
+        """Look for a newer catalog now, if somebody knows this one and we do not."""
         if catalog > self._catalogs.newest.number:
+            self.told += 1
             self.news.beat()
 
     async def wait_for_newer(self, catalog: int, seconds: float) -> None:

@@ -17,7 +17,8 @@ from changefeed.brokers.catalog_watch import CatalogWatch
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.homes import HomeWarmer
-from changefeed.brokers.members import Members, Sign
+from changefeed.brokers.members import Members, Ping, Sign
+from changefeed.brokers.presence import Presence
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.storage import storage_of
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
@@ -55,7 +56,8 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One broker at one moment. ``buffered`` and ``cached`` are in bytes.
 
     ``durable`` is the number of its last acknowledged object in this era, and ``writing``
-    whether it takes records now. ``producers`` are those that it remembers in this era.
+    whether it takes records now. ``producers`` are those that it remembers in this era, and
+    ``unheard`` the brokers that do not answer it.
     What was compacted and deleted counts from its start.
     """
 
@@ -67,6 +69,7 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     master: bool
     leaving: bool
     living: tuple[str, ...]
+    unheard: tuple[str, ...]
     durable: int
     producers: int
     buffered: int
@@ -96,6 +99,7 @@ class BrokerCore:
         sign: Sign,
         settings: CoreSettings,
         *,
+        ping: Ping,
         clock: Callable[[], float],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         work: Work = in_thread,
@@ -104,7 +108,7 @@ class BrokerCore:
         self.cluster = cluster
         self.wall_us = wall_us
         self.catalogs = CatalogStore(store, cluster, clock)
-        self.watch = CatalogWatch(self.catalogs, settings.catalog_interval, clock)
+        self.watch = CatalogWatch(self.catalogs, settings, clock)
         self.failing: dict[str, str] = {}
         """The loops that fail, by what they do, and what was said when they did last."""
         self._clock = clock
@@ -118,7 +122,10 @@ class BrokerCore:
             readers=self.readers,
             wall_us=wall_us,
         )
-        self.members = Members(store, sign, settings, clock)
+        self.members = Members(
+            store, sign, settings, clock, ping=ping, hear_of=self.watch.hear_of
+        )
+        self.presence = Presence(self.members, self.catalogs, self.writer, self.watch)
         self.master = EraMaster(
             self.catalogs,
             self.readers,
@@ -323,7 +330,8 @@ class BrokerCore:
             writing=era is not None and self.writer.writer(era.number) is not None,
             master=self.master.acting,
             leaving=sign.leaving,
-            living=tuple(self.master.membership().living),
+            living=tuple(sorted(self.master.membership().living)),
+            unheard=sign.unheard,
             durable=0 if row is None else row.durable,
             producers=0 if row is None else row.producers,
             buffered=0 if row is None else row.buffered,

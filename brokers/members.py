@@ -1,24 +1,36 @@
-"""Who is there: signs of life in the store, and expiry by watching them.
+"""Who is there: signs of life, which brokers tell each other, and expiry by watching them.
 
-Each broker overwrites its own ``brokers/<name>``, and is named by the catalog, so nobody lists
-them. A broker is dead once its sign has not moved for the whole expiration on the watcher's own
-clock; wall clocks are for people. One that was never seen to move may have died long ago, and
-does not count as living unless it has a place in the newest era.
+Each broker *pings* those that the catalog names: it sends its own sign, and gets theirs. While
+all hear each other nobody asks the store who lives. A sign counts how often its broker has
+reached the store, so one that is cut off from the store shows no life, whoever hears it.
+
+Where a ping fails, both sides write their signs into the store, ``brokers/<name>``, and read
+the other's there: one because it hears nothing, the other because it hears nothing either, or
+because it is told so. So a network that is cut costs requests, and no broker its place.
+
+A broker is dead once its sign has not moved for the whole expiration on the watcher's own
+clock, wherever it was seen. One that was never seen to live may have died long ago, and does
+not count as living unless it has a place in the newest era.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import msgspec
+from msgspec.structs import replace
 
+from changefeed.feeds.brokers.catalog import Member
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.errors import FeedError
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.gather import gather_or_cancel
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +52,11 @@ class NameTaken(UserError):
 
 
 class Sign(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker says of itself. ``beat`` counts up.
+    """What a broker says of itself. ``beat`` counts how often it has reached the store.
 
     ``durable`` is the last number that it has acknowledged in ``era``, and ``lost`` the last
-    era whose row was ended by somebody else. ``wall_us`` is for people.
+    era whose row was ended by somebody else. ``catalog`` is the newest that it knows, and
+    ``unheard`` are the brokers that do not answer it.
     """
 
     name: str
@@ -54,7 +67,8 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     era: int = 0
     durable: int = 0
     lost: int = 0
-    wall_us: int = 0
+    catalog: int = 0
+    unheard: tuple[str, ...] = ()
 
     @property
     def sign_of_life(self) -> tuple[str, int]:
@@ -64,6 +78,16 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     def stamp(self) -> None:
         """No wall clock shortens the wait: it would only be that of a restart."""
         return
+
+    @property
+    def age(self) -> tuple[int, int, int, bool]:
+        """What never goes back, so that a sign that comes late is known for older."""
+        return self.beat, self.catalog, self.lost, self.leaving
+
+
+Ping = Callable[[str, Sign], Awaitable[Sign]]
+"""Tell the broker at an address our sign, and return its own. Raises ``FeedError`` where no
+answer comes in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +105,26 @@ class Membership:
 
 
 class Members:
-    """Signs of life: our own, and those of others. ``clock`` counts suspended time."""
+    """Signs of life: our own, and those of others. ``clock`` counts suspended time.
+
+    ``hear_of`` is told which catalogs others know.
+    """
 
     def __init__(
-        self, store: ObjectStore, sign: Sign, settings: CoreSettings, clock: Callable[[], float]
+        self,
+        store: ObjectStore,
+        sign: Sign,
+        settings: CoreSettings,
+        clock: Callable[[], float],
+        *,
+        ping: Ping,
+        hear_of: Callable[[int], None],
     ) -> None:
         self.sign = sign
         self._store = store
         self._clock = clock
+        self._ping = ping
+        self._hear_of = hear_of
         self._heartbeat = settings.heartbeat
         self._settle = settings.settle
         self._watch: ExpiryWatch[str] = ExpiryWatch(
@@ -96,9 +132,15 @@ class Members:
             max_clock_skew=0.0,
             renew_interval=settings.heartbeat,
         )
-        self._shown = False
+        self.told = 0
+        """The catalog that the others were told of last."""
         self.seen: dict[str, Sign] = {}
-        """The signs of the last look, those of the dead too."""
+        """The newest signs of those that the catalog names, of the dead too."""
+        self._named: Mapping[str, Member] = {}
+        self._looked: Mapping[str, Sign] = {}
+        self._heard_at: dict[str, float] = {}
+        self._missed_at = -inf
+        self._reached_at = -inf
         self._first_seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._moved: set[tuple[str, str]] = set()
         self._moved_at: dict[str, float] = {}
@@ -107,58 +149,141 @@ class Members:
         self._looked_at = self._changed_at
         self._was: frozenset[tuple[str, str, bool]] = frozenset()
 
-    async def claim_name(self) -> None:
-        """Watch the sign of our own name for three heartbeats.
+    async def claim_name(self, there: Member | None) -> None:
+        """Watch the one that the catalog says to have our name, for three heartbeats.
 
-        Raise ``NameTaken`` if it moves.
+        Raise ``NameTaken`` if it answers, or its sign in the store moves.
         """
-        key = broker_key(self.sign.name)
-        first = await self._read(key)
-        if first is None or first.incarnation == self.sign.incarnation:
+        if there is None:
             return
+        first = await self._stored(self.sign.name, there)
         for _ in range(6):
-            await asyncio.sleep(self._heartbeat / 2)
-            now = await self._read(key)
-            if now is None:
-                return
-            if now.sign_of_life != first.sign_of_life:
+            answer, _ = await asyncio.gather(
+                self._answer(self.sign.name, there), asyncio.sleep(self._heartbeat / 2)
+            )
+            now = await self._stored(self.sign.name, there)
+            if answer is not None or (first and now and now.beat > first.beat):
                 raise NameTaken(self.sign.name)
 
-    async def beat(self, wall_us: int, **news: object) -> None:
-        """Show a sign of life with what is new of ourselves; raise ``NameTaken``.
+    def reached_store(self, at: float) -> None:
+        """Note when the store has answered, by our clock: that is a sign of life."""
+        if at > self._reached_at:
+            self._reached_at = at
+            self.sign = replace(self.sign, beat=self.sign.beat + 1)
 
-        The last one started under a name has it: so one that was frozen stops.
+    async def write(self) -> None:
+        """Show a sign of life in the store, for those who do not hear us."""
+        sign = replace(self.sign, beat=self.sign.beat + 1)
+        await self._store.put(broker_key(sign.name), msgspec.json.encode(sign))
+        self.sign = replace(self.sign, beat=max(self.sign.beat, sign.beat))
+
+    def hears_all(self) -> bool:
+        """Whether all that the catalog names hear each other, as far as this one knows."""
+        return not self.sign.unheard and (
+            self._clock() - self._missed_at >= 3 * self._heartbeat
+        )
+
+    def hear(self, sign: Sign) -> bool:
+        """Take in what a broker says of itself; return whether that is news to act on."""
+        self._hear_of(sign.catalog)
+        named = self._named.get(sign.name)
+        if named is None or named.incarnation != sign.incarnation:
+            return False
+        before, heard_all, now = self.seen[sign.name], self.hears_all(), self._clock()
+        self._heard_at[sign.name] = self._moved_at[sign.name] = now
+        self._moved.add((sign.name, sign.incarnation))
+        if self.sign.name in sign.unheard:
+            self._missed_at = now
+        self._take(sign)
+        return _news([before]) != _news([self.seen[sign.name]]) or heard_all > self.hears_all()
+
+    def _take(self, sign: Sign) -> None:
+        """Keep a sign, unless a newer one is known. Answers may come late."""
+        known = self.seen.get(sign.name)
+        if known and known.incarnation == sign.incarnation and known.age <= sign.age:
+            self.seen[sign.name] = sign
+
+    async def look(self, named: Mapping[str, Member]) -> bool:
+        """Exchange signs with those that the catalog names, and read those of the silent.
+
+        Return whether there is news besides signs of life.
         """
-        key = broker_key(self.sign.name)
-        there = await self._read(key)
-        if there is not None and there.incarnation != self.sign.incarnation and self._shown:
-            raise NameTaken(self.sign.name)
-        self.sign = msgspec.structs.replace(
-            self.sign, beat=self.sign.beat + 1, wall_us=wall_us, **news
-        )
-        await self._store.put(key, msgspec.json.encode(self.sign))
-        self._shown = True
+        asked, self.told = self._clock(), self.sign.catalog
+        self._keep_named({name: x for name, x in named.items() if name != self.sign.name})
+        unheard_before = self.sign.unheard
+        for answer in await gather_or_cancel(
+            *(self._answer(name, x) for name, x in self._named.items())
+        ):
+            if answer is not None:
+                self.hear(answer)
+        silent = [x for x in self._named if self._heard_at.get(x, -inf) < asked]
+        self.sign = replace(self.sign, unheard=tuple(silent))
+        for sign in await gather_or_cancel(
+            *(self._stored(name, self._named[name]) for name in silent)
+        ):
+            if sign is not None:
+                self._take(sign)
+        return self._judge(asked) or self.sign.unheard != unheard_before
 
-    async def look(self, names: Iterable[str]) -> bool:
-        """Read the signs of these; return whether there is news besides heartbeats."""
-        asked = self._clock()
-        found = await asyncio.gather(*(self._read(broker_key(x)) for x in names))
-        signs = {x.name: x for x in found if x is not None}
-        answered = self._clock()
-        before, expired_before = self.seen, self._expired
-        self.seen = signs
-        self._looked_at = asked
+    def _keep_named(self, named: Mapping[str, Member]) -> None:
+        """Keep the signs of those that are named: to be named is the first that there is."""
+        self._named, before, self.seen = named, self.seen, {}
+        for name, x in named.items():
+            known = before.get(name)
+            if known is None or known.incarnation != x.incarnation:
+                known = Sign(name=name, incarnation=x.incarnation, beat=0, address=x.address)
+            self.seen[name] = known
+
+    def _judge(self, asked: float) -> bool:
+        """See which signs have moved, and who is dead; return whether there is news."""
+        answered, before, expired_before = self._clock(), self._looked, self._expired
+        self._looked, self._looked_at = {**self.seen}, asked
         self._expired = self._watch.expired(
-            signs, Moment(asked=asked, answered=answered, wall=0.0)
+            self._looked, Moment(asked=asked, answered=answered, wall=0.0)
         )
-        for name, sign in signs.items():
+        assert self._expired <= self._named.keys(), f"{self._expired} are not all asked"
+        for name, sign in self._looked.items():
             start = (name, sign.incarnation)
             beat, _ = self._first_seen.setdefault(start, (sign.beat, answered))
             if sign.beat != beat:
                 self._moved.add(start)
             if name not in before or before[name].sign_of_life != sign.sign_of_life:
                 self._moved_at[name] = answered
-        return self._expired != expired_before or _news(before) != _news(signs)
+        news = _news(before.values()) != _news(self._looked.values())
+        return news or self._expired != expired_before
+
+    async def _answer(self, name: str, member: Member) -> Sign | None:
+        """Ping a broker; return its sign, ``None`` if it does not answer in half a heartbeat.
+
+        What answers at the address may be another one by now.
+        """
+        try:
+            async with asyncio.timeout(self._heartbeat / 2):
+                sign = await self._ping(member.address, self.sign)
+        except (FeedError, TimeoutError) as error:
+            if name in self._named and name not in self.sign.unheard:
+                _log.warning(
+                    "broker.failed",
+                    extra={"operation": "ping", "broker": name, "error": str(error)},
+                )
+            return None
+        return sign if (sign.name, sign.incarnation) == (name, member.incarnation) else None
+
+    async def _stored(self, name: str, member: Member) -> Sign | None:
+        """Read the sign of a broker from the store, if that one has written any."""
+        key = broker_key(name)
+        data = await self._store.get(key)
+        if data is None:
+            return None
+        try:
+            sign = from_json(data, Sign)
+        except Undecodable as error:
+            _log.warning(
+                "broker.failed",
+                extra={"operation": "read a sign of life", "key": key, "error": str(error)},
+            )
+            return None
+        return sign if (sign.name, sign.incarnation) == (name, member.incarnation) else None
 
     def rest(self) -> float:
         """Return after how many seconds to look again.
@@ -176,27 +301,23 @@ class Members:
         key = (sign.name, sign.incarnation)
         first = self._first_seen.get(key)
         return (
-            sign.name != self.sign.name
-            and key not in self._moved
+            key not in self._moved
             and first is not None
             and self._clock() - first[1] < 3 * self._heartbeat
         )
 
     def membership(self, placed: Mapping[str, str]) -> Membership:
         """Return who is alive; ``placed`` are the incarnations in the newest era by name."""
-        living = {
+        others = {
             name: sign
-            for name, sign in {**self.seen, self.sign.name: self.sign}.items()
-            if name == self.sign.name
-            or (
-                name not in self._expired
-                and (
-                    (name, sign.incarnation) in self._moved
-                    or placed.get(name) == sign.incarnation
-                )
+            for name, sign in self.seen.items()
+            if name not in self._expired
+            and (
+                (name, sign.incarnation) in self._moved or placed.get(name) == sign.incarnation
             )
         }
-        assert self.sign.name in living, f"{self.sign.name!r} lives, or would not ask"
+        assert self.sign.name not in others, f"{self.sign.name!r} lives, or would not ask"
+        living = {**others, self.sign.name: self.sign}
         now = frozenset((x.name, x.incarnation, x.leaving) for x in living.values())
         uncertain = any(
             self._is_uncertain(x) and placed.get(x.name) != x.incarnation
@@ -210,11 +331,11 @@ class Members:
             quiet_for=max(0.0, self._looked_at - self._changed_at),
             steady=not uncertain
             and placed.get(self.sign.name) == self.sign.incarnation
-            and all(self._moves(x) for x in living if x != self.sign.name),
+            and all(map(self._moves, others)),
         )
 
     def _moves(self, name: str) -> bool:
-        """Whether a sign was seen to move within the last three heartbeats."""
+        """Whether one was heard, or its sign seen to move, within the last three heartbeats."""
         moved_at = self._moved_at.get(name)
         return moved_at is not None and self._looked_at - moved_at < 3 * self._heartbeat
 
@@ -224,22 +345,9 @@ class Members:
 
     def dead(self) -> frozenset[str]:
         """Return those whose signs have not moved for the expiration."""
-        return frozenset(self._expired) - {self.sign.name}
-
-    async def _read(self, key: str) -> Sign | None:
-        data = await self._store.get(key)
-        if data is None:
-            return None
-        try:
-            return from_json(data, Sign)
-        except Undecodable as error:
-            _log.warning(
-                "broker.failed",
-                extra={"operation": "read a sign of life", "key": key, "error": str(error)},
-            )
-            return None
+        return frozenset(self._expired)
 
 
-def _news(signs: Mapping[str, Sign]) -> frozenset[tuple[str, str, bool, int]]:
+def _news(signs: Iterable[Sign]) -> frozenset[tuple[str, str, bool, int]]:
     """Return what of signs others have to act on."""
-    return frozenset((x.name, x.incarnation, x.leaving, x.lost) for x in signs.values())
+    return frozenset((x.name, x.incarnation, x.leaving, x.lost) for x in signs)

@@ -99,6 +99,8 @@ class RowWriter:
         self.durable = 0
         """Objects up to this number exist, and are acknowledged."""
         self.lost = False
+        self.is_held_up = False
+        """Whether the store did not take what was to be written last."""
         self.sealed_at: int | None = None
         self._store = store
         self._settings = settings
@@ -341,6 +343,7 @@ class RowWriter:
         while not self.lost:
             try:
                 if await self._store.create(key, data):
+                    self.is_held_up = False
                     return True
                 there = await self._store.get(key)
                 if there is not None:
@@ -348,6 +351,7 @@ class RowWriter:
                 why = "the store says that it is there, and has none"
             except StoreError as error:
                 why = str(error)
+            self.is_held_up = True
             _log.warning(
                 "broker.failed",
                 extra={"operation": "write an object", "key": key, "error": why},

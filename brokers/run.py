@@ -7,13 +7,17 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.metered_store import MeteredStore
 from changefeed.brokers.meters import BrokerMeters, CoreGauges
+from changefeed.brokers.pings import Pings
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.brokers.settings import BrokerSettings, WebSection
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.connection import BrokerConnection
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from changefeed.runtime.garbage import freeze_startup_objects
@@ -55,9 +59,17 @@ async def _be_broker(
     ending = signals.end_of(sys.stdin) if stop_at_eof else nullcontext()
     with signals.installed(), ending, _listening(settings.web) as listening:
         address = settings.web.advertise or address_of(listening)
-        async with open_core(
-            store, settings.broker.name, address=address, settings=settings.core
-        ) as core:
+        access = replace(BrokerAccess.of_environment(), token=token)
+        async with (
+            BrokerConnection.open(access, over_tls=tls is not None) as connection,
+            open_core(
+                store,
+                settings.broker.name,
+                address=address,
+                settings=settings.core,
+                ping=Pings(connection, "http" if tls is None else "https"),
+            ) as core,
+        ):
             signals.on_stop(stop.request)
             showing = asyncio.create_task(_show(core, CoreGauges(counting.meters)))
             server = BrokerServer(

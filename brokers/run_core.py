@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import NameTaken, Sign
+from changefeed.brokers.members import NameTaken, Ping, Sign
 from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.transitions import with_member, without_members
+from changefeed.feeds.brokers.transitions import without_members
 from changefeed.feeds.brokers.work import Work, in_thread
-from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreError
 
@@ -28,6 +28,11 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 """Before a loop that failed is tried again, beside its usual rest, in seconds."""
 
 
+async def no_answer(address: str, _: Sign) -> Sign:
+    """Ping nobody."""
+    raise FeedUnavailable(f"there is no way to a broker at {address!r}")
+
+
 @asynccontextmanager
 async def open_core(
     store: ObjectStore,
@@ -35,15 +40,17 @@ async def open_core(
     *,
     address: str = "",
     settings: CoreSettings | None = None,
+    ping: Ping = no_answer,
     clock: Callable[[], float] = elapsed_time,
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     work: Work = in_thread,
 ) -> AsyncIterator[BrokerCore]:
     """Run a broker over a store until the block is left.
 
-    ``address`` (``host:port``) is where clients reach it. The cluster is created where there
-    is none. ``work`` runs what takes long. Leaving the block stops at once, as a crash would,
-    unless ``leave`` was awaited.
+    ``address`` (``host:port``) is where clients reach it, and other brokers by ``ping``: what
+    they send goes to ``BrokerCore.presence``. Where no ping arrives, brokers find each other in
+    the store. The cluster is created where there is none. ``work`` runs what takes long.
+    Leaving the block stops at once, as a crash would, unless ``leave`` was awaited.
     What fails at the start is raised. Later a loop that fails stops no other: it is tried
     again, and ``BrokerCore.failing`` says why it failed. Raise ``NameTaken`` if a living
     broker has the name, also later: then inside an exception group.
@@ -53,17 +60,23 @@ async def open_core(
         name=check_name(name, "broker"), incarnation=uuid.uuid4().hex, beat=0, address=address
     )
     cluster = await open_cluster(store)
-    core = BrokerCore(store, cluster, sign, settings, clock=clock, wall_us=wall_us, work=work)
-    await core.members.claim_name()
-    await core.catalogs.refresh()
+    core = BrokerCore(
+        store, cluster, sign, settings, ping=ping, clock=clock, wall_us=wall_us, work=work
+    )
+    catalog = await core.catalogs.refresh()
+    await core.members.claim_name(catalog.members.get(core.name))
     async with asyncio.TaskGroup() as tasks:
         sleep = asyncio.sleep
         loops: list[tuple[str, Act, Act]] = [
             ("homes", core.homes.step, lambda: sleep(settings.catalog_interval)),
             ("retention", lambda: _retain(core), lambda: sleep(settings.retention_interval)),
-            ("beat", lambda: _beat(core), lambda: sleep(settings.heartbeat)),
-            ("look", lambda: _look(core), lambda: sleep(core.members.rest())),
-            ("follow", lambda: _follow(core, tasks), core.watch.rest),
+            ("beat", core.presence.beat, lambda: sleep(settings.heartbeat)),
+            ("look", core.presence.look, core.presence.rest),
+            (
+                "follow",
+                lambda: _follow(core, tasks),
+                lambda: core.watch.rest(calm=core.presence.is_calm),
+            ),
             ("master", core.master.run, core.watch.rest),
         ]
         if settings.compaction:
@@ -82,8 +95,8 @@ async def leave(core: BrokerCore) -> None:
 
     The last broker of a cluster ends its row and goes; the next to come goes on from there.
     """
-    await _beat(core, leaving=True)
-    await _look(core)
+    await core.presence.beat(leaving=True)
+    await core.presence.look()
     while True:
         era, others = core.catalog.era, core.master.membership().living.values()
         ours = era is not None and era.row(core.name)
@@ -99,35 +112,20 @@ async def leave(core: BrokerCore) -> None:
     await core.members.leave()
 
 
-async def _beat(core: BrokerCore, *, leaving: bool = False) -> None:
-    row = core.writer.row
-    await core.members.beat(
-        core.wall_us(),
-        leaving=leaving or core.members.sign.leaving,
-        era=0 if row is None else row.place.era,
-        durable=0 if row is None else row.durable,
-        lost=core.writer.lost,
-    )
-    if not core.members.sign.leaving and core.name not in core.catalog.members:
-        await core.catalogs.change(lambda x: with_member(x, core.name))
-
-
-async def _look(core: BrokerCore) -> None:
-    if await core.members.look(core.catalog.members):
-        core.watch.news.beat()
-
-
 async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
     """Follow the catalogs that others found, then look for the next until there is none."""
-    while True:
+    told = -1
+    while core.writer.followed is not core.catalog or told != core.watch.told:
         core.writer.follow(core.catalog, tasks)
+        told = core.watch.told
         await core.catalogs.refresh()
-        if core.writer.followed is core.catalog:
-            return
 
 
 async def _retain(core: BrokerCore) -> None:
+    """Cut and delete. How old objects are is measured from a sign in the store."""
     if core.master.acting:
+        if any(x.retain_seconds is not None for x in core.catalog.collections):
+            await core.members.write()
         await core.retention.step()
 
 

@@ -2,6 +2,7 @@
 
     GET  /livez  /readyz  /metrics                       open to all who reach the address
     GET  /v1/status                                      the cluster as this broker sees it
+    POST /v1/ping                                        what brokers tell each other
     GET  /v1/collections/C                               the topology; waits for a newer one
     POST /v1/collections/C/records                       append a request, all of it or nothing
     POST /v1/collections/C/ends                          which of many partitions have more
@@ -30,6 +31,7 @@ from changefeed.brokers import operations
 from changefeed.brokers.budget import Budget
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.ends import moved_partitions
+from changefeed.brokers.members import Sign
 from changefeed.brokers.meters import BrokerMeters
 from changefeed.brokers.requests import (
     NewCollection,
@@ -132,6 +134,7 @@ class BrokerServer:
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
                 web.get("/v1/status", self._status),
+                web.post("/v1/ping", self._ping),
                 web.get(one, self._topology),
                 web.put(one, self._create),
                 web.post(f"{one}/records", self._append),
@@ -211,6 +214,11 @@ class BrokerServer:
 
     async def _status(self, _: web.Request) -> web.Response:
         return _json(self._core.status())
+
+    # For other brokers.
+
+    async def _ping(self, request: web.Request) -> web.Response:
+        return _json(self._core.presence.pinged(await body_of(request, Sign)))
 
     # For producers and readers.
 

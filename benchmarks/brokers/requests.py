@@ -17,7 +17,6 @@ from benchmarks.fleets import in_virtual_time
 from benchmarks.result import Result, at_most
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
@@ -25,6 +24,7 @@ from changefeed.feeds.brokers.stores.store import Listed, Versioned
 from changefeed.feeds.eventlog.block_format import check_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
+from tests.support.wires import Wires
 
 from .costs import MB_A_BROKER, RATES, Counted, Second
 from .names import COLLECTION, PARTS
@@ -92,14 +92,12 @@ async def _cluster(
     brokers: int, partitions: int
 ) -> AsyncIterator[tuple["CountedStore", Sequence[BrokerCore]]]:
     """Run so many brokers, with the collection in so many partitions, evenly divided."""
-    store, clock = CountedStore(), asyncio.get_running_loop().time
+    store, wires = CountedStore(), Wires()
     flush_bytes = REMOTE.flush_bytes // _SCALE
     settings = CoreSettings(linger=REMOTE.linger, flush_bytes=flush_bytes)
     async with AsyncExitStack() as running:
         cores = [
-            await running.enter_async_context(
-                open_core(store, f"broker-{n}", settings=settings, clock=clock)
-            )
+            await running.enter_async_context(wires.broker(store, f"broker-{n}", settings))
             for n in range(1, brokers + 1)
         ]
         first = cores[0]

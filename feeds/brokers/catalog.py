@@ -21,7 +21,7 @@ from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown
 from changefeed.feeds.feed import RangeId
 
-FORMAT: Final = 8
+FORMAT: Final = 9
 """The only format that is read and written. Lower numbers were never released."""
 MAX_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
@@ -125,10 +125,17 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 _NOTHING: Final = Gone(0, 0)
 
 
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that may live, and where others reach it (``host:port``)."""
+
+    incarnation: str
+    address: str = ""
+
+
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     """All there is to know of a cluster at one moment.
 
-    ``members`` are the names of brokers that may live: who does, their signs of life say.
+    ``members`` are the brokers that may live, by name: who does, their signs of life say.
     ``reshaping`` are the shapes that collections are to have from the next era on, and
     ``revisions`` those of collections that were changed. ``changes`` are the ids of the last
     changes, the newest last. ``collections`` are those that are known here, in the order of
@@ -138,7 +145,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     identity: str
     format: int = FORMAT
-    members: tuple[str, ...] = ()
+    members: Mapping[str, Member] = {}
     eras: tuple[Era, ...] = ()
     reshaping: Mapping[str, Cuts] = {}
     revisions: Mapping[str, int] = {}

@@ -83,6 +83,7 @@ class Compactor:
         self._maker = RunMaker(SegmentWriter(store, work), settings.compaction_memory)
         self._one = asyncio.Lock()
         self._finished: set[tuple[int, str]] = set()
+        self._looked_at: set[tuple[int, str]] = set()
         self._swept: set[tuple[int, str]] = set()
 
     async def step(self, *, everything: bool = False) -> bool:
@@ -127,7 +128,7 @@ class Compactor:
     async def _run(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:
         """Make the next run of a row, if it is due; return whether there may be more."""
         reader = self._readers.row(catalog, era, row.broker)
-        done = await reader.compacted.look(reader.kept_from)
+        done = await self._done(reader, row)
         if reader.compacted.final:
             self._finished.add((era, row.broker))
             return False
@@ -146,6 +147,15 @@ class Compactor:
         made = await self._maker.make(reader, first, before, border, starts)
         await self._write(catalog, reader, first, border, made)
         return True
+
+    async def _done(self, reader: RowReader, row: Row) -> int:
+        """Return up to where a row is in runs. Those of the row that we write are ours."""
+        compacted, key = reader.compacted, (reader.era, row.broker)
+        if row.sealed_at is None and key in self._looked_at:
+            await compacted.look_behind(reader.kept_from)
+            return compacted.end
+        self._looked_at.add(key)
+        return await compacted.look(reader.kept_from)
 
     async def _before(self, reader: RowReader, first: int) -> Ends:
         """Return the ends before an object at which a run begins."""

@@ -15,6 +15,7 @@ from changefeed.feeds.brokers.catalog import (
     Collection,
     Cuts,
     Era,
+    Member,
     Row,
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
@@ -152,17 +153,22 @@ def _reshaping(catalog: Catalog, name: str, cuts: Cuts) -> Catalog:
     return _following(catalog, reshaping={**catalog.reshaping, name: cuts})
 
 
-def with_member(catalog: Catalog, broker: str) -> Catalog:
-    """Let others look for the signs of life of a broker."""
-    if broker in catalog.members:
+def with_member(
+    catalog: Catalog, broker: str, member: Member, *, again: bool = False
+) -> Catalog:
+    """Let others ask a broker for signs of life. The last one started under a name has it.
+
+    ``again``: this one was there before, so one that has the name by now started later.
+    """
+    there = catalog.members.get(broker)
+    if there == member or (again and there is not None):
         return catalog
-    members = sorted((*catalog.members, broker), key=natural_order)
-    return _following(catalog, members=tuple(members))
+    return _following(catalog, members={**catalog.members, broker: member})
 
 
 def without_members(catalog: Catalog, gone: Container[str]) -> Catalog:
-    """Look no more for signs of life of brokers that have left or died."""
-    left = tuple(x for x in catalog.members if x not in gone)
+    """Ask brokers no more for signs of life that have left or died."""
+    left = {name: x for name, x in catalog.members.items() if name not in gone}
     return catalog if left == catalog.members else _following(catalog, members=left)
 
 

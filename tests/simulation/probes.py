@@ -122,6 +122,12 @@ class BrokerProbe(StrEnum):
     RESHAPED = "a collection was split or merged"
     CREATED_IN_BETWEEN = "a collection was created while an era ended"
 
+    # signs of life
+    TOLD = "a broker was told of a newer catalog by another"
+    SIGNED = "a broker showed in the store that it lives"
+    PARTED_AND_LIVED = "two brokers did not hear each other for long, and kept their places"
+    HEARD_AND_DEAD = "a broker that others heard lost its place, as it did not reach the store"
+
     # the store
     CATALOG_LOST = "two went for one catalog, and one lost"
     FENCED = "a write found its place in the row taken"

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
@@ -11,10 +12,12 @@ from prometheus_client import CollectorRegistry
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.pings import Pings
 from changefeed.brokers.run_core import open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.connection import BrokerConnection
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
@@ -52,11 +55,20 @@ async def broker(
     *,
     tls: ssl.SSLContext | None = None,
     token: Secret = SECRET,
+    access: BrokerAccess | None = None,
 ) -> AsyncIterator[tuple[BrokerCore, str]]:
     """Run a broker, and give it with its address once it takes records."""
     with take_port("127.0.0.1", 0) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        async with open_core(store, name, address=address, settings=settings) as core:
+        scheme = "http" if tls is None else "https"
+        async with (
+            BrokerConnection.open(
+                replace(access or ACCESS, token=token), over_tls=bool(tls)
+            ) as pinging,
+            open_core(
+                store, name, address=address, settings=settings, ping=Pings(pinging, scheme)
+            ) as core,
+        ):
             meters = BrokerMeters(MeterProvider())
             scrape = Scrape(CollectorRegistry())
             server = BrokerServer(core, meters, scrape, token=token, problems=list)

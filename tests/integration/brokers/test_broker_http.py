@@ -17,7 +17,7 @@ from changefeed import Record
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.brokers import client as broker_client
+from changefeed.feeds.brokers import connection
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.catalog import Gone
 from changefeed.feeds.brokers.client import BrokerClient
@@ -376,7 +376,7 @@ async def test_an_answer_that_does_not_end_is_read_no_further_than_any_has_to_be
             await answer.write(bytes(64 * 1024))
             sent += 64 * 1024
 
-    monkeypatch.setattr(broker_client, "MAX_ANSWER", 1024 * 1024)
+    monkeypatch.setattr(connection, "MAX_ANSWER", 1024 * 1024)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", endless)
     with take_port("127.0.0.1", 0) as listening:

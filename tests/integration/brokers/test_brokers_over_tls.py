@@ -1,5 +1,6 @@
 """A broker that serves TLS from files, and clients that trust it, or do not."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from tests.support.broker_cluster import ACCESS, COLLECTION, address_of, broker
+from tests.support.broker_cluster import ACCESS, COLLECTION, QUICK, address_of, broker
 from tests.support.broker_processes import by_key
 from tests.support.certificates import Authority
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -61,6 +63,35 @@ async def test_a_certificate_of_another_authority_is_refused_with_advice(
     with pytest.raises(FeedRefused, match="not trusted"):
         async with open_brokers_producer(over_tls(address), access):
             pass
+
+
+@pytest.mark.parametrize("trusting", [True, False])
+async def test_brokers_ping_each_other_over_tls_and_sign_in_the_store_where_they_cannot(
+    ours: Authority, caplog: pytest.LogCaptureFixture, *, trusting: bool
+) -> None:
+    certificate, key = ours.issue("127.0.0.1")
+    tls = WebSection(certificate_file=certificate, key_file=key).tls
+    access = replace(ACCESS, ca_file=ours.certificate if trusting else None)
+    store, patient = MemoryStore(), replace(QUICK, heartbeat=0.5, expiration=5.0)
+
+    async def signs() -> set[str]:
+        """Return the signs that are written within two heartbeats."""
+        for name in "ab":
+            store.objects.pop(f"brokers/{name}", None)
+        await asyncio.sleep(2 * patient.heartbeat)
+        return {x for x in store.objects if x.startswith("brokers/")}
+
+    wanted = set() if trusting else {"brokers/a", "brokers/b"}
+    async with (
+        broker(store, "a", patient, tls=tls, access=access) as (first, _),
+        broker(store, "b", patient, tls=tls, access=access),
+        asyncio.timeout(PATIENCE),
+    ):
+        await first.wait_until_writing()
+        while await signs() != wanted:
+            pass
+        assert {*first.status().living} == {"a", "b"}
+    assert trusting != ("not trusted" in str([x.__dict__ for x in caplog.records]))
 
 
 async def test_a_client_that_speaks_no_tls_and_a_broker_that_speaks_none_say_so(

@@ -65,6 +65,7 @@ class BrokerProcess:
             self.name,
             address=self.id,
             settings=world.settings,
+            ping=world.pings(self.name),
             clock=self._clock,
             wall_us=world.wall_us,
             work=in_place,

@@ -11,7 +11,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.records import Record
 
 from .checker import Sent
-from .transport import SimClient
+from .transport import sim_client
 
 if TYPE_CHECKING:
     from .world import World
@@ -55,7 +55,7 @@ class RealProducer:
         self.idle = True
 
     async def _opened(self, options: ProducerOptions) -> BrokersProducer:
-        client = SimClient(self._world, self.collection)
+        client = sim_client(self._world, self.collection)
         while True:
             try:
                 routes = await client.routes()

@@ -172,6 +172,7 @@ class Link:
         )
 
     async def put(self, key: str, data: bytes) -> None:
+        self._probes.hit(Probe.SIGNED, where=key.startswith("brokers/"))
         await self._call(
             lambda: self._objects.put(key, data, _now()), "put " + key, writes=True
         )

@@ -14,14 +14,19 @@ from aiohttp import web
 from opentelemetry.metrics import NoOpMeterProvider
 
 from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.members import Sign
 from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.pings import Pings
 from changefeed.brokers.server import BrokerServer, Handler
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
-from changefeed.feeds.brokers.client import BrokerClient, _refuse
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.connection import BrokerConnection, refuse
+from changefeed.feeds.brokers.decoding import from_json
 from changefeed.feeds.brokers.wire import CONTENT_TYPE
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import RangeId
+from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.progress import Violation
 
 from .process import Unreachable
@@ -68,7 +73,7 @@ class Asked(NamedTuple):
 _servers: "WeakKeyDictionary[BrokerCore, BrokerServer]" = WeakKeyDictionary()
 
 
-async def served(core: BrokerCore, method: str, asked: Asked) -> web.Response:
+async def served(world: "World", core: BrokerCore, method: str, asked: Asked) -> web.Response:
     """Answer a request as the server of a broker does."""
     server = _servers.get(core)
     if server is None:
@@ -81,7 +86,11 @@ async def served(core: BrokerCore, method: str, asked: Asked) -> web.Response:
         ("GET", "records"): server._read,
         ("GET", "end"): server._end,
         ("GET", "since"): server._since,
+        ("POST", "ping"): server._ping,
     }
+    if asked.match_info["what"] == "ping":
+        told = from_json(asked.body, Sign).catalog
+        world.probes.hit(Probe.TOLD, where=told > core.catalog.number)
     handler = handlers[method, asked.match_info["what"]]
     answer = await server._bordered(cast("web.Request", asked), handler)
     assert isinstance(answer, web.Response)
@@ -90,15 +99,18 @@ async def served(core: BrokerCore, method: str, asked: Asked) -> web.Response:
     return answer
 
 
-class SimClient(BrokerClient):
-    """Reaches brokers by their ids, over a network that loses answers."""
+class SimConnection(BrokerConnection):
+    """Reaches brokers by their ids, over a network that loses answers.
 
-    def __init__(self, world: "World", collection: str) -> None:
-        address = BrokersAddress(urls=(_SCHEME + _ANY,), collection=collection)
-        super().__init__(cast("aiohttp.ClientSession", None), address, BrokerAccess())
+    ``of`` is the broker whose it is, which may not reach others.
+    """
+
+    def __init__(self, world: "World", of: str = "") -> None:
+        super().__init__(cast("aiohttp.ClientSession", None), BrokerAccess())
         self._world = world
+        self._of = of
 
-    async def _once(
+    async def ask(
         self,
         method: str,
         url: str,
@@ -112,23 +124,36 @@ class SimClient(BrokerClient):
         host, _, path = url.removeprefix(_SCHEME).partition("/")
         world = self._world
         process = world.any_process() if host == _ANY else world.process_with_id(host)
-        if process is None:
+        if process is None or (self._of, process.name) in world.parted:
             await world.pause(0.05)
             raise FeedUnavailable(f"{url} does not answer")
         asked = _asked(path, query, b"" if body is None else body.read())
         try:
-            answer = await process.ask(lambda core: served(core, method, asked), seconds)
+            answer = await process.ask(lambda core: served(world, core, method, asked), seconds)
         except Unreachable as error:
             raise FeedUnavailable(f"{url} does not answer: {error}") from error
         content = answer.body
         assert isinstance(content, bytes)
         if answer.status != web.HTTPOk.status_code and not any_answer:
-            _refuse(url, cast("aiohttp.ClientResponse", answer), content, of)
+            refuse(url, cast("aiohttp.ClientResponse", answer), content, of)
         return content
+
+
+def sim_pings(world: "World", of: str) -> Pings:
+    """Return how a broker pings others."""
+    return Pings(SimConnection(world, of), _SCHEME.removesuffix("://"))
+
+
+def sim_client(world: "World", collection: str) -> BrokerClient:
+    """Return a client that knows one name for all brokers."""
+    address = BrokersAddress(urls=(_SCHEME + _ANY,), collection=collection)
+    return BrokerClient(SimConnection(world), address)
 
 
 def _asked(path: str, query: Mapping[str, str], body: bytes) -> Asked:
     """Take a path apart: v1/collections/C, and then partitions/P, and then what is asked."""
+    if path == "v1/ping":
+        return Asked(f"/{path}", query, {"what": "ping"}, body)
     _, _, collection, *more = map(unquote, path.split("/"))
     what = more[-1] if more else ""
     partition = more[1] if len(more) > 1 else ""

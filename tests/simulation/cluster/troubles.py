@@ -9,6 +9,7 @@ from changefeed.brokers.operations import create_collection, merge, retain, spli
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import FeedError
+from tests.simulation.probes import BrokerProbe as Probe
 
 if TYPE_CHECKING:
     from .world import World
@@ -31,6 +32,7 @@ class Troubles:
                 self.freeze,
                 self.freeze,
                 self.cut,
+                self.part,
                 self.storm,
                 self.storm,
                 self.fill,
@@ -77,10 +79,33 @@ class Troubles:
             return
         process = self._random.choice(world.living())
         world.tell(f"cut {process.id} off from the store")
-        process.cut = True
+        process.cut, was_placed = True, world.has_place(process)
         await asyncio.sleep(self._random.choice([1.0, 8.0, 30.0]))
+        world.probes.hit(
+            Probe.HEARD_AND_DEAD,
+            where=was_placed and process.alive and not world.has_place(process),
+        )
         process.cut = False
         world.tell(f"{process.id} reaches the store again")
+
+    async def part(self) -> None:
+        """Let two brokers reach each other in one direction only, or in none."""
+        world, random = self._world, self._random
+        if len(world.living()) < 2:
+            return
+        two = one, other = random.sample(world.living(), 2)
+        parted = {(one.name, other.name)}
+        if random.random() < 0.5:
+            parted.add((other.name, one.name))
+        world.tell(f"part {one.id} from {other.id}, in {len(parted)} directions")
+        world.parted |= parted
+        seconds = random.choice([2.0, 15.0, 40.0])
+        kept = all(map(world.has_place, two)) and seconds > world.settings.expiration
+        await asyncio.sleep(seconds)
+        kept = kept and all(map(world.has_place, two))
+        world.probes.hit(Probe.PARTED_AND_LIVED, where=kept)
+        world.parted -= parted
+        world.tell(f"{one.id} and {other.id} reach each other again")
 
     async def storm(self) -> None:
         random, world = self._random, self._world

@@ -8,7 +8,9 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
+from changefeed.brokers.members import Ping
 from changefeed.brokers.operations import create_collection
+from changefeed.brokers.run_core import no_answer
 from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
@@ -31,6 +33,7 @@ from .real_producer import RealProducer
 from .store import LATEST, Link, Objects, Weather
 from .store_checks import Stored, stored_in
 from .times import check_times
+from .transport import sim_pings
 from .troubles import Troubles
 
 _REASONS: Mapping[Reason, Probe] = {
@@ -88,6 +91,8 @@ class World:
         self.guard: Guard
         self.skew = self.random.choice([0.0, 3.0, 100.0, 8_000.0])
         self.lost_answers = 0.0
+        self.parted: set[tuple[str, str]] = set()
+        """Which broker does not reach which, by their names."""
         self.settled = False
         """Nothing fails any more, and nothing is written: readers hurry."""
         self.story: list[str] = []
@@ -112,6 +117,7 @@ class World:
             retention_interval=2.0,
             delete_grace=self.random.choice([1.0, 10.0]),
         )
+        self.pinging = self.random.random() < 0.9
         self._started = 0
         self._producers: list[SimProducer | RealProducer | OneShot] = []
         self._readers: list[SimReader] = []
@@ -124,6 +130,10 @@ class World:
     def wall_us(self) -> int:
         """Return a wall clock that jumps about: nothing is deleted too early for that."""
         return int((self.loop.time() + self.random.uniform(-self.skew, self.skew)) * 1e6)
+
+    def pings(self, name: str) -> Ping:
+        """Return how a broker reaches others. In some worlds a firewall lets it reach none."""
+        return sim_pings(self, name) if self.pinging else no_answer
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -163,6 +173,12 @@ class World:
             self.probes.hit(Probe.MOVED_STORED, where=is_over)
         elif answer.reason in _REASONS:
             self.probes.hit(_REASONS[answer.reason])
+
+    def has_place(self, process: BrokerProcess) -> bool:
+        """Whether a process that runs has a row in the newest era."""
+        core, era = process.core, self.guard.newest.era
+        row = None if era is None else era.row(process.name)
+        return core is not None and row is not None and row.incarnation == core.incarnation
 
     def any_process(self) -> BrokerProcess | None:
         ready = [x for x in self.living() if x.core is not None]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from changefeed.brokers.operations import split
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.catalog import Gone
+from changefeed.feeds.brokers.catalog import Gone, Member
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
     ClusterRefused,
@@ -37,6 +37,8 @@ from tests.support.brokers import (
 from tests.support.watched_store import WatchedStore
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
+
+US = Member(incarnation="i")
 
 
 async def test_a_request_that_is_sent_again_is_stored_once() -> None:
@@ -221,10 +223,10 @@ async def test_a_broker_refuses_a_catalog_that_is_older_than_what_it_has_seen() 
     store = MemoryStore()
     async with first_broker(store) as core:
         older = store.objects[CATALOG]
-        await core.catalogs.change(lambda x: with_member(x, "b"))
+        await core.catalogs.change(lambda x: with_member(x, "b", US))
         store.objects[CATALOG] = older
         with pytest.raises(ClusterRefused, match="restored from an older copy"):
-            await core.catalogs.change(lambda x: with_member(x, "c"))
+            await core.catalogs.change(lambda x: with_member(x, "c", US))
         assert store.objects[CATALOG] == older
 
 

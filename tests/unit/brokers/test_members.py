@@ -1,97 +1,124 @@
-"""Who counts as living, and whose a name is."""
+"""Who counts as living, by signs of life."""
 
 import asyncio
-from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
-from changefeed.brokers.members import Members, NameTaken, Sign
-from changefeed.brokers.run_core import leave, open_core
+from changefeed.brokers.members import Members, Ping, Sign
+from changefeed.brokers.run_core import no_answer
+from changefeed.feeds.brokers.catalog import Member
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from tests.support.brokers import QUICK, in_era
-from tests.support.watched_store import WatchedStore
+from tests.support.brokers import QUICK
 
-NAMES = ("a", "b", "c")
+TWO = {x: Member(incarnation="1", address=x) for x in ("a", "b")}
+ERA = {"a": "1", "b": "1"}
 
 
-def member(store: MemoryStore, name: str, incarnation: str) -> Members:
+def member(
+    store: MemoryStore, name: str, incarnation: str = "1", ping: Ping = no_answer
+) -> Members:
     sign = Sign(name=name, incarnation=incarnation, beat=0)
-    return Members(store, sign, QUICK, asyncio.get_running_loop().time)
+    clock = asyncio.get_running_loop().time
+    return Members(store, sign, QUICK, clock, ping=ping, hear_of=lambda _: None)
+
+
+def hearing(store: MemoryStore, other: Members) -> Members:
+    """Return broker a, which hears b."""
+
+    async def ping(address: str, sign: Sign) -> Sign:
+        assert address == "b"
+        other.hear(sign)
+        return other.sign
+
+    return member(store, "a", ping=ping)
 
 
 async def seen_to_move(me: Members, other: Members) -> None:
     """Let one see another's sign in two states."""
     for _ in range(2):
-        await other.beat(0)
-        await me.look(NAMES)
+        await other.write()
+        await me.look(TWO)
 
 
 async def test_a_broker_is_dead_once_its_sign_stood_still_for_the_expiration() -> None:
     store = MemoryStore()
-    me, other = member(store, "a", "1"), member(store, "b", "1")
+    me, other = member(store, "a"), member(store, "b")
     await seen_to_move(me, other)
     assert set(me.membership({}).living) == {"a", "b"}
     await asyncio.sleep(QUICK.expiration - 0.1)
-    await me.look(NAMES)
+    await me.look(TWO)
     assert set(me.membership({}).living) == {"a", "b"}
     await asyncio.sleep(0.1)
-    await me.look(NAMES)
+    await me.look(TWO)
     assert set(me.membership({}).living) == {"a"}
 
 
+async def test_a_broker_that_is_heard_and_does_not_reach_the_store_is_dead_as_well() -> None:
+    store = MemoryStore()
+    other = member(store, "b")
+    me = hearing(store, other)
+    for now in range(3):
+        await asyncio.sleep(QUICK.expiration / 2)
+        other.reached_store(now)
+        await me.look(TWO)
+        assert set(me.membership({}).living) == {"a", "b"}
+    for _ in range(2):
+        await asyncio.sleep(QUICK.expiration / 2)
+        other.reached_store(2)
+        await me.look(TWO)
+    assert me.dead() == {"b"}
+    assert me.hears_all()
+    assert not store.objects
+
+
 @pytest.mark.parametrize(
-    "sign", [b"", b"{}", b'{"name": "\xff", "incarnation": "1", "beat": 1}']
+    "sign", [None, b"", b"{}", b'{"name": "\xff", "incarnation": "1", "beat": 1}']
 )
-async def test_a_sign_that_cannot_be_read_is_no_sign(sign: bytes) -> None:
+async def test_one_without_a_sign_that_can_be_read_lives_no_longer_than_the_expiration(
+    sign: bytes | None,
+) -> None:
     store = MemoryStore()
-    store.objects["brokers/b"] = sign
-    me = member(store, "a", "1")
-    await me.look(NAMES)
-    assert set(me.membership({"b": "1"}).living) == {"a"}
+    if sign is not None:
+        store.objects["brokers/b"] = sign
+    me = member(store, "a")
+    for living in ({"a", "b"}, {"a"}):
+        await me.look(TWO)
+        assert set(me.membership(ERA).living) == living
+        await asyncio.sleep(QUICK.expiration)
 
 
-async def test_the_broker_that_started_later_keeps_the_name() -> None:
+async def test_the_sign_of_another_that_had_the_name_before_is_none() -> None:
     store = MemoryStore()
-    old, new = member(store, "a", "1"), member(store, "a", "2")
-    await old.beat(0)
-    await new.beat(0)
-    await new.beat(0)
-    with pytest.raises(NameTaken, match="give each its own --name"):
-        await old.beat(0)
+    me = member(store, "a")
+    await me.look(TWO)
+    await member(store, "b", "older").write()
+    assert not await me.look(TWO)
+    assert me.seen["b"].incarnation == "1"
 
 
-async def test_a_broker_does_not_start_under_the_name_of_one_that_lives() -> None:
+async def test_a_sign_that_comes_late_does_not_take_back_what_was_said_after_it() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await first.wait_until_writing()
-        with pytest.raises(NameTaken):
-            async with open_core(store, "broker-1", settings=QUICK):
-                pass
+    other = member(store, "b")
+    me = hearing(store, other)
+    await other.write()
+    late = other.sign
+    await other.write()
+    await me.look(TWO)
+    assert not me.hear(late)
+    assert me.seen["b"].beat == 2
 
 
-async def test_brokers_at_rest_list_nothing_and_look_for_no_sign_of_the_dead() -> None:
-    store, calls = WatchedStore(), Counter[tuple[str, str]]()
-
-    async def note(call: str, key: str) -> None:
-        calls[call, key] += 1
-
-    async with (
-        open_core(store, "a", settings=QUICK) as first,
-        open_core(store, "b", settings=QUICK),
-    ):
-        async with open_core(store, "c", settings=QUICK):
-            await in_era(first, 1)
-            await asyncio.sleep(10)
-            assert {*first.catalog.members} == {"a", "b", "c"}
-        await asyncio.sleep(20)  # leaving the block was a crash
-        assert {*first.catalog.members} == {"a", "b"}
-        store.before = note
-        await asyncio.sleep(20)
-        assert not [x for x in calls if x[0] in ("list", "create", "replace")]
-        assert ("get", "brokers/b") in calls
-        assert ("get", "brokers/c") not in calls
-        async with open_core(store, "c", settings=QUICK) as again:
-            await again.wait_until_writing()
-            await leave(again)
-        await asyncio.sleep(5)
-        assert {*first.catalog.members} == {"a", "b"}
+async def test_one_that_is_told_that_another_does_not_hear_it_does_not_hear_all() -> None:
+    store = MemoryStore()
+    other = member(store, "b")  # which reaches nobody
+    me = hearing(store, other)
+    assert await other.look(TWO)
+    assert other.sign.unheard == ("a",)
+    await me.look(TWO)
+    assert not me.hears_all()
+    other.sign = replace(other.sign, unheard=())
+    for hears_all in (False, False, False, True):
+        assert me.hears_all() == hears_all
+        await asyncio.sleep(QUICK.heartbeat)
+        await me.look(TWO)

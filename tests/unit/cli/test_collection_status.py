@@ -62,6 +62,7 @@ SAYS = CoreStatus(
     master=True,
     leaving=False,
     living=("broker-1", "broker-2"),
+    unheard=(),
     durable=3,
     producers=2,
     buffered=1_200,

@@ -8,6 +8,7 @@ from changefeed.feeds.brokers.catalog import (
     FORMAT,
     Catalog,
     Cluster,
+    Member,
     Row,
     decode_catalog,
     encode_catalog,
@@ -34,7 +35,8 @@ def a_catalog(parts: int = 2) -> Catalog:
     empty = first_catalog(Cluster(identity=IDENTITY))
     rows = [Row(broker="broker-1", incarnation="i", address="localhost:1")]
     orders = new_collection(empty, "orders", parts=parts, identity="c" * 32, now_us=1)
-    return open_first_era(replace(empty, collections=(orders,)), rows, 2)
+    members = {"broker-1": Member(incarnation="i", address="localhost:1")}
+    return open_first_era(replace(empty, members=members, collections=(orders,)), rows, 2)
 
 
 def test_the_bytes_of_a_catalog_and_of_a_collection_are_frozen() -> None:
@@ -147,11 +149,12 @@ async def test_a_collection_whose_object_is_damaged_is_refused_and_no_other() ->
 
 
 FROZEN = (
-    b'35e6d47d\n{"number":1,"identity":"0123456789abcdef012345678'
-    b'9abcdef","format":8,"members":[],"eras":[{"number":1,"bega'
-    b'n_us":2,"rows":[{"broker":"broker-1","incarnation":"i","ad'
-    b'dress":"localhost:1","sealed_at":null,"kept_from":1}]}],"r'
-    b'eshaping":{},"revisions":{},"changes":[]}'
+    b'61804eb5\n{"number":1,"identity":"0123456789abcdef012345678'
+    b'9abcdef","format":9,"members":{"broker-1":{"incarnation":"'
+    b'i","address":"localhost:1"}},"eras":[{"number":1,"began_us'
+    b'":2,"rows":[{"broker":"broker-1","incarnation":"i","addres'
+    b's":"localhost:1","sealed_at":null,"kept_from":1}]}],"resha'
+    b'ping":{},"revisions":{},"changes":[]}'
 )
 FROZEN_COLLECTION = (
     b'bb5f65f5\n{"name":"orders","identity":"cccccccccccccccccccc'

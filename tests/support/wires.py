@@ -1,0 +1,48 @@
+"""Pings between brokers of one process, which may be cut."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.members import Ping, Sign
+from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.errors import FeedUnavailable
+
+
+class Wires:
+    """Brokers have their names for addresses. ``cut``: who does not reach whom."""
+
+    def __init__(self) -> None:
+        self.cut: set[tuple[str, str]] = set()
+        self._cores: dict[str, BrokerCore] = {}
+
+    def ping(self, of: str) -> Ping:
+        async def ping(address: str, sign: Sign) -> Sign:
+            core = self._cores.get(address)
+            if core is None or (of, address) in self.cut:
+                raise FeedUnavailable(f"{of} does not reach {address!r}")
+            return core.presence.pinged(sign)
+
+        return ping
+
+    @asynccontextmanager
+    async def broker(
+        self, store: ObjectStore, name: str, settings: CoreSettings | None = None
+    ) -> AsyncIterator[BrokerCore]:
+        """Run a broker that the others reach. To leave the block is a crash."""
+        async with open_core(
+            store,
+            name,
+            address=name,
+            settings=settings,
+            ping=self.ping(name),
+            clock=asyncio.get_running_loop().time,
+        ) as core:
+            self._cores[name] = core
+            try:
+                yield core
+            finally:
+                del self._cores[name]
