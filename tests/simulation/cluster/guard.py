@@ -149,12 +149,18 @@ class Guard:
             raise Violation(f"{kept} bytes of {after.name} are kept, {most} were asked for")
 
     def _headers(self, of: Collection) -> list[tuple[FlushHeader, float]]:
-        """Return what lay in the rows of a collection, and when each was to be written."""
+        """Return what lay in the rows of a collection, and when each was to be written.
+
+        What a broker that was frozen creates behind a seal is in no row.
+        """
         found = []
         for era, broker in {(x.era, x.broker) for x in ranges_of(self.newest, of.name).all()}:
-            prefix = row_prefix(era, broker)
+            prefix, row = row_prefix(era, broker), self.newest.era_numbered(era).row(broker)
+            sealed_at = None if row is None else row.sealed_at
             for key in [*self._objects.keys, *self._objects.deleted]:
                 number = number_of(key)
+                if number is not None and sealed_at is not None and number > sealed_at:
+                    continue
                 data = self._objects.ever(key) if key.startswith(prefix) else None
                 if data is None or number is None:
                     continue
