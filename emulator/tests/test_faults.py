@@ -62,6 +62,9 @@ async def test_a_fault_that_makes_no_sense_is_refused_with_advice(by_hand: Hand)
         ({"effect": "explode"}, "Invalid enum value"),
         ({"effect": "drop", "operation": "fly"}, "there are *, writes, reads"),
         ({"effect": "drop", "colour": 1}, "unknown field"),
+        ({"effect": "drop", "container": "nowhere"}, "there are: c"),
+        ({"effect": "drop", "container": "c", "range": "7"}, "there are: 0"),
+        ({"effect": "drop", "range": "7"}, "there are: 0"),
     ):
         async with by_hand.session.post(f"{by_hand.url}_emulator/faults", json=body) as got:
             assert got.status == 400

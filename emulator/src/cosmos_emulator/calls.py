@@ -59,6 +59,12 @@ class Emulator:
             if cut is not None:  # else one key fills the range, and it cannot be cut
                 self.ranges.split_now(pid, cut)
 
+    def reset(self) -> None:
+        """Go back to the snapshot of the store; 409 while a range is being cut or joined."""
+        self.ranges.check_settled()
+        self.store.restore()
+        self.containers.forget()
+
     def close(self) -> None:
         self.store.close()
 

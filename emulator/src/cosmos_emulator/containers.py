@@ -223,6 +223,10 @@ class Containers:
             self._remove(container)
         self._cache.clear()
 
+    def forget(self) -> None:
+        """Read everything again: the store has changed."""
+        self._cache.clear()
+
     def _owner(self, database: str) -> Database:
         try:
             return self.database(database)

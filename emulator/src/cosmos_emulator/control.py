@@ -1,4 +1,4 @@
-"""``/_emulator``: what no real account has. Splits, merges, faults, limits and counts.
+"""``/_emulator``: what no real account has. Splits, merges, faults, limits, counts, snapshots.
 
 These requests are not signed. They are answered to this machine only, whatever else the
 emulator listens on.
@@ -6,7 +6,7 @@ emulator listens on.
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from cosmos_emulator.json_values import decoded
 from cosmos_emulator.ranges import PhysicalRange
 
 _MAX_CHANGE: Final = 600.0  # seconds
+_ROOT: Final = "/_emulator"
 _T = TypeVar("_T")
 
 
@@ -47,7 +48,7 @@ class Control:
         self._emulator = gateway.emulator
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        for method, path, handler in (
+        routes = (
             ("GET", "", self.describe),
             ("GET", "/", self.describe),
             ("POST", "/split", self.split),
@@ -60,8 +61,13 @@ class Control:
             ("DELETE", "/throttle", self.clear_throttle),
             ("GET", "/requests", self.requests),
             ("DELETE", "/requests", self.clear_requests),
-        ):
-            router.add_route(method, "/_emulator" + path, _guarded(handler))
+            ("POST", "/snapshot", self.snapshot),
+            ("POST", "/reset", self.reset),
+        )
+        for method, path, handler in routes:
+            router.add_route(method, _ROOT + path, _guarded(handler))
+        known = ", ".join(f"{method} {_ROOT}{path}" for method, path, _ in routes)
+        router.add_route("*", _ROOT + "{path:(/.*)?}", _guarded(_refusal(known)))
         for path in ("/ready", "/alive"):  # as other emulators have it
             router.add_get(path, _is_there)
 
@@ -109,7 +115,7 @@ class Control:
 
     async def add_fault(self, request: web.Request) -> Any:
         body = decoded(await request.read())
-        self._check_container(body)
+        self._check_named(body)
         self._gateway.faults.add(body)
         return self._gateway.faults.report()
 
@@ -123,7 +129,7 @@ class Control:
     async def set_throttle(self, request: web.Request) -> Any:
         now = asyncio.get_running_loop().time()
         body = decoded(await request.read())
-        self._check_container(body)
+        self._check_named(body)
         self._gateway.throttle.set(body, now)
         return self._gateway.throttle.report()
 
@@ -138,18 +144,48 @@ class Control:
         self._gateway.requests.clear()
         return {}
 
-    def _check_container(self, body: Any) -> None:
-        """Raise 400 if a fault or a limit names a container that is not there."""
-        name = body.get("container") if isinstance(body, dict) else None
-        containers = self._emulator.containers
-        databases = [x.id for x in containers.databases()]
-        known = sorted({x.id for y in databases for x in containers.containers(y)})
-        if name is not None and name not in known:
-            there = ", ".join(known) or "none"
-            raise bad_request(f"There is no container {name!r}; there are: {there}.")
+    async def snapshot(self, _: web.Request) -> Any:
+        """Keep the account as it is now, for ``reset``."""
+        self._emulator.store.snapshot()
+        return {}
+
+    async def reset(self, _: web.Request) -> Any:
+        """Go back to the snapshot, or to an empty account, without faults, limits, counts."""
+        self._emulator.reset()
+        self._gateway.faults.clear()
+        self._gateway.throttle.clear()
+        self._gateway.requests.clear()
+        return {}
+
+    def _check_named(self, body: Any) -> None:
+        """Raise 400 if a fault or a limit names a container or a range that is not there."""
+        named = body if isinstance(body, dict) else {}
+        containers, ranges = self._emulator.containers, self._emulator.ranges
+        there = [y for x in containers.databases() for y in containers.containers(x.id)]
+        _check_is_there("container", named.get("container"), [x.id for x in there])
+        within = [x for x in there if named.get("container") in (None, x.id)]
+        names = [y.id for x in within for y in ranges.everything(x.number)]
+        _check_is_there("range", named.get("range"), names)
 
     def _number(self, where: _Where) -> int:
         return self._emulator.containers.container(where.database, where.container).number
+
+
+def _check_is_there(kind: str, name: Any, known: Sequence[str]) -> None:
+    if name is not None and name not in known:
+        there = ", ".join(sorted(set(known))) or "none"
+        raise bad_request(f"There is no {kind} {name!r}; there are: {there}.")
+
+
+def _refusal(known: str) -> Callable[[web.Request], Awaitable[Any]]:
+    """Return the handler of what is not there."""
+
+    async def refuse(request: web.Request) -> Any:
+        raise CosmosError(
+            404, f"There is no {request.method} {request.path}; there are: {known}."
+        )
+
+    return refuse
 
 
 async def _is_there(_: web.Request) -> web.Response:

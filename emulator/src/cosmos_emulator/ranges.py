@@ -207,6 +207,14 @@ class Ranges:
             if not self._changing:
                 self._settled.set()
 
+    def check_settled(self) -> None:
+        """Raise 409 while a range is being cut or joined."""
+        if self._changing:
+            raise CosmosError(
+                409,
+                "A range is being split or merged. Wait until that has ended, and ask again.",
+            )
+
     async def settled(self) -> None:
         """Wait until no range is being cut or joined."""
         if self._changing:

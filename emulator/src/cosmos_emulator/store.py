@@ -66,6 +66,7 @@ CREATE TABLE principals (
 ) STRICT;
 """
 
+_EMPTY = f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;"
 Row = tuple[Any, ...]
 
 
@@ -91,6 +92,7 @@ class Store:
                 f"{directory} is in use by another emulator ({error}). Stop it, or give this "
                 f"one another directory."
             ) from error
+        self._snapshot: sqlite3.Connection | None = None
         last = self.row("SELECT ifnull(max(seq), 0) FROM log")
         self._numbers = itertools.count(last[0] + 1 if last else 1)
 
@@ -106,7 +108,7 @@ class Store:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if found == 0:
-            self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
+            self._db.executescript(_EMPTY)
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -137,7 +139,26 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
+    def snapshot(self) -> None:
+        """Keep all that is there now in memory, in the place of what was kept before."""
+        kept = sqlite3.connect(":memory:")
+        self._db.backup(kept)
+        self._forget_snapshot()
+        self._snapshot = kept
+
+    def restore(self) -> None:
+        """Go back to what was kept, or to nothing. Numbers are not given again."""
+        if self._snapshot is None:
+            self._snapshot = sqlite3.connect(":memory:", isolation_level=None)
+            self._snapshot.executescript(_EMPTY)
+        self._snapshot.backup(self._db)
+
+    def _forget_snapshot(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.close()
+
     def close(self) -> None:
+        self._forget_snapshot()
         self._db.close()
 
 

@@ -56,6 +56,14 @@ class Account:
         """End all faults."""
         self.control("DELETE", "faults")
 
+    def snapshot(self) -> None:
+        """Keep the account as it is now, for ``reset``."""
+        self.control("POST", "snapshot")
+
+    def reset(self) -> None:
+        """Go back to the snapshot, or to an empty account; end all faults."""
+        self.control("POST", "reset")
+
     def control(self, verb: str, path: str, **body: Any) -> Any:
         """Ask a control endpoint, ``/_emulator/…``; return its answer."""
         url = f"{self.url}_emulator/{path}"
