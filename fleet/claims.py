@@ -30,8 +30,8 @@ from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.errors import UserError
 
 PAUSE_MEANS = (
-    "Their owners finish their current batch, checkpoint and release them. A range whose "
-    "lease is made later, after a split, say, is not paused."
+    "Their owners finish their current batch, checkpoint and release them. Ranges that begin "
+    "later, as by a split, are not paused."
 )
 RESUME_MEANS = "Read paused ranges again, from their checkpoints on."
 RELEASE_MEANS = (

@@ -24,8 +24,8 @@ from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 
 REPLAY_MEANS = (
-    "Later changes of the same keys have been handled long ago: the observer must be able to "
-    "recognize an older change. Where one fails again, later ones of its key are left out."
+    "The observer has handled later changes of the same keys long ago, so it must recognize an "
+    "older change. Where a letter fails again, later ones of its key are left out."
 )
 DISCARD_MEANS = "Delete letters for good, without giving their changes to an observer."
 
