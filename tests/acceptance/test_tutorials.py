@@ -1,5 +1,6 @@
 """The tutorials, followed line by line."""
 
+import ast
 import asyncio
 import json
 import re
@@ -16,10 +17,11 @@ from azure.cosmos.aio import CosmosClient
 from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS, place_of
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.acceptance.test_cosmos_commands import ranges_of
+from tests.support.commands import changefeed
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import emulator_process, free_port
 from tests.support.processes import until
-from tests.support.tutorial import Tutorial
+from tests.support.tutorial import ROOT, Tutorial
 
 pytestmark = pytest.mark.real_time
 
@@ -142,3 +144,48 @@ def test_tables_on_spark_say_what_the_page_shows(tmp_path: Path) -> None:
     after = page.type("python look.py").splitlines()
     assert {"o3 paid", "new 3 1950", "paid 3 1950"} <= set(after)
     assert page.lines == []
+
+
+def test_the_page_of_operations_acts_on_ranges_and_moves_positions(tmp_path: Path) -> None:
+    start = Tutorial("docs/getting-started.md", tmp_path)
+    start.type("changefeed produce")
+    with start.left_running("changefeed run") as printed:
+        until(lambda: len(printed()) >= 5)
+    ranges = json.loads(changefeed("status", "--json", cwd=tmp_path).stdout)["ranges"]
+    position = next(x["position"] for x in ranges if x["range"] == "e1.p02.v00-ff")
+    there = {"e1.p03": "e1.p02", "27296216/1500": position, "reset ": "reset --yes "}
+    page = Tutorial("docs/operations.md#Act on ranges", tmp_path, there)
+    for command in ("pause", "pause --all", "resume", "pause --force", "resume"):
+        page.type(f"changefeed {command}")
+    for to in ("beginning", "2026-01-31", position):
+        assert f"--to={to}" in page.lines[0]
+        page.type("changefeed reset --yes")
+    assert page.lines == []
+    page = Tutorial("docs/operations.md#Save and move positions", tmp_path)
+    for command in ("export", "import before.json --dry-run", "import"):
+        page.type(f"changefeed positions {command}")
+    assert page.lines == []
+
+
+async def test_the_program_of_the_page_of_processors_prints_what_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, *_ = re.findall(
+        r"^```python\n(.*?)^```$",
+        (ROOT / "docs/processor.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    code = compile(program, "processor.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    async with emulator_process(tmp_path) as (_, url):
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            shop = await client.create_database("shop")
+            orders = await shop.create_container("orders", PartitionKey("/id"))
+            await shop.create_container("leases", PartitionKey("/id"), default_ttl=-1)
+            await orders.create_item({"id": "order-1"})
+        running = asyncio.create_task(eval(code, {"url": url, "credential": DEVELOPMENT_KEY}))
+        async with asyncio.timeout(60):
+            while "order-1\n" not in capsys.readouterr().out:
+                assert not running.done(), running.result()
+                await asyncio.sleep(0.1)
+        running.cancel()
+        await asyncio.wait({running})
