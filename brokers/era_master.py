@@ -116,7 +116,7 @@ class EraMaster:
 
     async def _do(self, step: Step, catalog: Catalog) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
-        _log.info("broker.master_step", extra=fields_of(step))
+        _log.info("broker.dividing", extra=fields_of(step))
         now_us = self._wall_us()
         match step:
             case OpenFirstEra(rows=rows):

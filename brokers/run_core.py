@@ -150,7 +150,9 @@ async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> Non
             _log.warning("broker.failed", extra={"operation": what, "error": str(error)})
         except (RowDamaged, RangeDamaged) as error:
             failed = error
-            _log.exception("broker.row_damaged", extra={"operation": what, "error": str(error)})
+            _log.exception(
+                "broker.object_damaged", extra={"operation": what, "error": str(error)}
+            )
         except Exception as error:  # noqa: BLE001 - the border of a loop, not of the broker
             failed, pause = error, min(2 * pause + _FIRST_PAUSE, _MAX_PAUSE)
             _log.exception("broker.failed", extra={"operation": what, "error": str(error)})
