@@ -1,14 +1,23 @@
 """Users and permissions: a token opens what it names, as its mode says, until it expires."""
 
+import base64
+import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
+import msgspec
 import pytest
 import pytest_asyncio
+from azure.core.credentials import AccessToken
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulator.tests.by_hand import DOCS, Hand, Reply
+from cosmos_emulator import DEVELOPMENT_KEY, EmulatorSettings
+from cosmos_emulator.errors import CosmosError
+from cosmos_emulator.permissions import Principal, opened_by, token_for
+from cosmos_emulator.testing import running
+from emulator.tests.by_hand import DOCS, Hand, Reply, container
 
 USERS = "/dbs/d/users"
 ITEM = {"id": "1", "pk": "p"}
@@ -123,6 +132,96 @@ async def test_a_token_ends_with_its_time_its_permission_or_a_change_of_a_letter
     for seconds in (0, 86_401):
         with pytest.raises(AssertionError, match="expiry"):
             await token(account, "Read", seconds)
+
+
+def test_a_token_opens_nothing_when_its_time_is_over() -> None:
+    made = Principal(rid="r", id="p", ts=0, etag="", link="", definition=None)
+    issued = token_for(made, b"key", expires=1000)
+    assert opened_by(issued, b"key", 999) == "r"
+    with pytest.raises(CosmosError, match="expired") as refused:
+        opened_by(issued, b"key", 1000)
+    assert refused.value.status == 403
+
+
+async def test_a_user_has_one_permission_of_a_resource_and_key(account: Hand) -> None:
+    await token(account, "Read")
+    with pytest.raises(AssertionError, match="already"):
+        await token(account, "All")
+    await token(account, "All", resourcePartitionKey=["p"])
+
+
+def entra(key: str = DEVELOPMENT_KEY, *, begins: float = -60, ends: float = 60) -> str:
+    """Return the token that tests of vendors' clients make for Microsoft's emulator."""
+    claims = {"aud": "https://localhost.localhost", "nbf": int(time.time() + begins)}
+    claims["exp"] = int(time.time() + ends)
+    parts = (b'{"typ":"JWT","alg":"RS256"}', msgspec.json.encode(claims), key.encode())
+    return ".".join(base64.urlsafe_b64encode(x).decode().rstrip("=") for x in parts)
+
+
+async def with_entra(account: Hand, made: str, verb: str, path: str, body: Any = None) -> Reply:
+    key = "p" if "/docs" in path else None
+    return await with_token(account, f"type=aad&ver=1.0&sig={made}", verb, path, body, key=key)
+
+
+async def test_the_entra_token_of_emulators_works_with_items_and_manages_nothing(
+    account: Hand,
+) -> None:
+    made = entra()
+    new = {"id": "2", "pk": "p"}
+    assert (await with_entra(account, made, "POST", DOCS, new)).status == 201
+    for path in (f"{DOCS}/2", "/dbs", "/dbs/d", "/dbs/d/colls/c", "/dbs/d/colls/c/pkranges"):
+        assert (await with_entra(account, made, "GET", path)).status == 200, path
+    for verb, path in (
+        ("POST", "/dbs"),
+        ("DELETE", "/dbs/d/colls/c"),
+        ("GET", USERS),
+        ("POST", f"{USERS}/u/permissions"),
+        ("GET", "/offers"),
+    ):
+        refused = await with_entra(account, made, verb, path, {"id": "x"})
+        assert (path, refused.status, refused.substatus) == (path, 403, 5300)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        entra(base64.b64encode(b"another").decode()),
+        entra(ends=-1),
+        entra(begins=30),
+        "",
+        "a.b",
+        ".%%%." + entra().rpartition(".")[2],
+    ],
+)
+async def test_any_other_entra_token_is_refused(account: Hand, wrong: str) -> None:
+    assert (await with_entra(account, wrong, "GET", f"{DOCS}/1")).status == 401
+
+
+class EmulatorCredential:
+    """What Azure's clients take a token from."""
+
+    async def get_token(self, *_: str, **__: Any) -> AccessToken:
+        return AccessToken(entra(), int(time.time()) + 60)
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+async def test_the_real_client_signs_in_with_the_token_of_emulators(tmp_path: Path) -> None:
+    settings = EmulatorSettings(port=0, tls=True, data=tmp_path)
+    async with running(settings) as url:
+        async with CosmosClient(url, DEVELOPMENT_KEY) as owner:
+            await (await container(owner)).create_item(ITEM)
+        async with CosmosClient(url, EmulatorCredential()) as client:
+            items = client.get_database_client("d").get_container_client("c")
+            assert (await items.read_item("1", "p"))["id"] == "1"
+            with pytest.raises(CosmosHttpResponseError) as refused:
+                await client.create_database("more")
+            assert refused.value.status_code == 403
 
 
 async def test_the_real_client_works_with_a_token(account: Hand) -> None:

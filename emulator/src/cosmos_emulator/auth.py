@@ -1,7 +1,11 @@
-"""Master key signatures: HMAC-SHA256 over verb, resource type, link and date.
+"""Master key signatures, and the Entra token of emulators.
 
-A resource may be addressed by names or by resource ids; a link by ids is signed by its
-last id alone, in lower case, so several links may be right for one request.
+A signature is HMAC-SHA256 over verb, resource type, link and date. A resource may be addressed
+by names or by resource ids; a link by ids is signed by its last id alone, in lower case, so
+several links may be right for one request.
+
+Clients in tests make the Entra token by themselves, as Microsoft's emulator takes it: a JWT in
+which the text of the master key stands in the place of a signature.
 """
 
 import base64
@@ -10,6 +14,8 @@ import hmac
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
+
+import msgspec
 
 from cosmos_emulator.errors import CosmosError, bad_request
 
@@ -41,8 +47,8 @@ def check_signature(
     if given.get("type") != "master":
         raise CosmosError(
             401,
-            "The request is not signed with a master key (type=master&ver=1.0&sig=…). Entra "
-            "tokens are not supported by this emulator.",
+            "The request is not signed with a master key (type=master&ver=1.0&sig=…), and has "
+            "no resource token (type=resource&…) or Entra token (type=aad&…).",
         )
     wanted = (_signature(key, verb, x, y, date) for x in kinds for y in links)
     sent = given.get("sig", "").encode()
@@ -54,6 +60,34 @@ def check_signature(
             "the well-known development key unless it was started with --key.",
         )
     _check_date(date, now)
+
+
+class _Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds since 1970."""
+
+    exp: float
+    nbf: float = 0.0
+
+
+def check_entra_token(*, key: bytes, token: str, now: float) -> None:
+    """Raise 401 unless a token is the one of emulators, for this key, and in its time."""
+    _, claims, signature = [*token.split("."), "", "", ""][:3]
+    wanted = base64.urlsafe_b64encode(base64.b64encode(key)).rstrip(b"=")
+    if not hmac.compare_digest(signature.rstrip("=").encode(), wanted):
+        raise CosmosError(
+            401,
+            "The Entra token is not the one of emulators for this key: a JWT whose third part "
+            "is the key in base64url. Tokens of Entra itself cannot be checked here.",
+        )
+    try:
+        text = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))
+        found = msgspec.json.decode(text, type=_Claims)
+    except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+        raise CosmosError(
+            401, f"The time of the Entra token cannot be read: {error}."
+        ) from error
+    if not found.nbf <= now < found.exp:
+        raise CosmosError(401, "The Entra token has expired, or begins later. Take a new one.")
 
 
 def _signature(key: bytes, verb: str, kind: str, link: str, date: str) -> str:

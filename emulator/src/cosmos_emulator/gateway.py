@@ -113,13 +113,18 @@ class Gateway:
             ) from error
 
     def _check_may(self, request: web.Request, address: Address, operation: str) -> None:
-        """Raise 401 or 403 unless a request is signed, or has a token that opens it."""
+        """Raise 401 or 403 unless a request is signed, or has a token that allows it."""
         header = request.headers.get("Authorization")
         if header is None:
             raise CosmosError(401, "The request has no Authorization header.")
-        token = unquote(header)
+        token, now = unquote(header), self.emulator.clock()
+        if token.startswith("type=aad"):
+            entra = token.partition("sig=")[2]
+            auth.check_entra_token(key=self._key, token=entra, now=now)
+            users.check_entra(address, operation)
+            return
         if token.startswith("type=resource"):
-            rid = permissions.opened_by(token, self._key, self.emulator.clock())
+            rid = permissions.opened_by(token, self._key, now)
             allowed = self.emulator.principals.definition(rid)
             users.check_allowed(self.emulator, allowed, address, operation, request.headers)
             return
@@ -130,7 +135,7 @@ class Gateway:
             links=address.signed_links,
             date=request.headers.get("x-ms-date", request.headers.get("Date", "")),
             header=header,
-            now=self.emulator.clock(),
+            now=now,
         )
 
     def _call(

@@ -30,6 +30,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     resource: str
     resource_partition_key: list[object] | None = None
 
+    def is_of_same(self, other: "Definition") -> bool:
+        mine, others = self.resource.strip("/"), other.resource.strip("/")
+        return mine == others and self.resource_partition_key == other.resource_partition_key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
@@ -87,10 +91,16 @@ class Principals:
     def put_permission(
         self, user: Principal, body: JsonObject, old: Principal | None
     ) -> Principal:
-        """Create a permission, or replace one."""
-        name = _free_name(body, self.permissions(user), old)
+        """Create a permission, or replace one; 409 if the user has one of the same."""
+        there, allowed = self.permissions(user), _definition(body)
+        name = _free_name(body, there, old)
+        others = [x for x in there if old is None or x.rid != old.rid]
+        if any(x.definition and x.definition.is_of_same(allowed) for x in others):
+            raise CosmosError(
+                409, f"The user has a permission of {allowed.resource!r} already: replace it."
+            )
         rid = rids.new_permission_rid(user.rid) if old is None else old.rid
-        self._put(rid, user.rid, name, _definition(body))
+        self._put(rid, user.rid, name, allowed)
         return self.permission(user, name)
 
     def delete(self, found: Principal) -> None:

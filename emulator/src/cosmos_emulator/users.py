@@ -1,4 +1,4 @@
-"""Answers about users and permissions, and what a request with a resource token may do."""
+"""Answers about users and permissions, and what a request with a token may do."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ import msgspec
 from cosmos_emulator.address import Address
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler
 from cosmos_emulator.containers import Database
-from cosmos_emulator.errors import CosmosError, bad_request
+from cosmos_emulator.errors import NOT_FOR_ENTRA, CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.partition_keys import key_in_header
 from cosmos_emulator.permissions import Definition, Principal, token_for
@@ -19,6 +19,14 @@ _MAX_SECONDS: Final = 86_400
 _DIGITS: Final = 9  # no number of seconds has more
 _OF_THE_ACCOUNT: Final = frozenset({"read_account"})  # clients ask it for regions
 _OF_THE_CONTAINER: Final = frozenset({"read_container", "read_ranges"})  # and it for its paths
+_METADATA: Final = (
+    _OF_THE_ACCOUNT
+    | _OF_THE_CONTAINER
+    | {
+        *("list_databases", "query_databases", "read_database"),
+        *("list_containers", "query_containers"),
+    }
+)
 _READS: Final = frozenset(
     {"read_item", "read_items", "query_items", "query_plan", "change_feed"}
 )
@@ -26,6 +34,17 @@ _WRITES: Final = frozenset(
     {"create_item", "upsert_item", "replace_item", "patch_item", "delete_item", "batch"}
     | {"delete_items_of_key"}
 )
+
+
+def check_entra(address: Address, operation: str) -> None:
+    """Raise 403/5300 for what no role of an account allows to Entra: to manage resources."""
+    if operation not in _METADATA | _READS | _WRITES:
+        raise CosmosError(
+            403,
+            f"An Entra token does not allow {operation} of /{address.link}: it reads metadata, "
+            f"and reads and writes items. Use the master key.",
+            NOT_FOR_ENTRA,
+        )
 
 
 def check_allowed(
