@@ -71,6 +71,7 @@ class Waiting:
     is_last_try: bool = False
     """Whether a person wants the change put aside if it fails once more."""
     error: AttemptFailed = _NOT_TRIED
+    verdict: Verdict = Verdict.WAITS
 
 
 @dataclass(slots=True)

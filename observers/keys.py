@@ -21,7 +21,7 @@ from zlib import crc32
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.errors import AttemptFailed
-from changefeed.observers.judge import Judge, Outage, Successes, Verdict, Waiting
+from changefeed.observers.judge import Judge, Outage, Successes, Waiting
 from changefeed.observers.retry import GrowingDelays
 
 _in_order = attrgetter("sequence")
@@ -85,7 +85,11 @@ class Keys:
         self._pages: deque[Sequence[Change]] = deque()
         self._keys: dict[str, _Key] = {}
         self._heads: list[tuple[float, str]] = []  # of ready keys, a heap; some are out of date
-        self._waiting = dict[str, Waiting]()
+        self.waiting = dict[str, Waiting]()
+        """The keys that wait, the oldest first; those that an observer has for another try are
+        among them.
+        """
+        self._waited = dict[str, Waiting]()  # before a restart; their changes are yet to come
         self._alarms: list[tuple[float, str]] = []  # of keys that wait, a heap as well
         self._due_was_last = False
         self._stopping = False
@@ -106,17 +110,6 @@ class Keys:
         return bool(self._pages) or _first_holds(self._heads, self._leads)
 
     @property
-    def waiting(self) -> Mapping[str, Waiting]:
-        """The keys that wait, the oldest first; those that an observer has for another try are
-        among them.
-        """
-        return self._waiting
-
-    def why_waits(self, change: Change) -> Waiting:
-        """Say what is known of a change that has failed alone."""
-        return self._waiting[self._name(change)]
-
-    @property
     def failures(self) -> Mapping[int, int]:
         """What counts against changes for which keys wait, by sequence."""
         return {why.change.sequence: why.failures for why in self.waiting.values()}
@@ -131,7 +124,7 @@ class Keys:
         return self._alarms[0][0] if _first_holds(self._alarms, self._rings) else None
 
     def _rings(self, until: float, name: str) -> bool:
-        why = self._waiting.get(name)
+        why = self.waiting.get(name)
         return why is not None and why.until == until and not self._keys[name].in_hand
 
     def _leads(self, sequence: float, name: str) -> bool:
@@ -139,7 +132,7 @@ class Keys:
 
     def _is_ready(self, name: str) -> bool:
         key = self._keys.get(name)
-        if key is None or key.in_hand or name in self._waiting:
+        if key is None or key.in_hand or name in self.waiting:
             return False
         return bool(key.queue)
 
@@ -159,30 +152,30 @@ class Keys:
         self._queue(changes)
         known = failures or {}
         for x in (x for x in changes if x.sequence in known):
-            self._wait(self._name(x), self.judge.resumed(x, known[x.sequence]))
+            name = self._name(x)
+            if name not in self.waiting:
+                self._wait(name, self.judge.resumed(x, known[x.sequence]))
 
     def restart(self, changes: Sequence[Change]) -> None:
         """Begin again with what is not done, in order, and other observers. Keys that wait go
-        on waiting, unless a change comes before the one that failed: an observer returned from
-        it and has not acknowledged it.
+        on waiting, also where their changes are read again, unless a change comes before the
+        one that failed: an observer returned from it and has not acknowledged it.
         """
-        waiting, self._waiting = self._waiting, {}
+        self._waited |= self.waiting
+        self.waiting = {}
         self._keys, self.held = {}, len(changes)
         self._pages.clear()
         self.judge.failures_in_a_row = 0
         if self.outage is not None:
             self.outage.end_try()
         self._queue(changes)
-        for name, why in waiting.items():
-            if name in self._keys and self._keys[name].queue[0] == why.change:
-                self._wait(name, why)
 
     def ask(self, key: str, *, aside: bool) -> bool:
         """Have the change that a key waits for tried before all else, for the last time if it
         is to be put ``aside``. Return whether the key waits.
         """
         name = key if self._by_key else ""
-        why = self._waiting.get(name)
+        why = self.waiting.get(name)
         if why is None or why.change.key != key:
             return False
         why.is_last_try = why.is_last_try or aside
@@ -197,7 +190,7 @@ class Keys:
     @property
     def _takes_whole(self) -> bool:
         is_calm = self._size >= self._largest and self.outage is None
-        return is_calm and self._observers == 1 and not self._keys
+        return is_calm and self._observers == 1 and not (self._keys or self._waited)
 
     def _name(self, change: Change) -> str:
         return change.key if self._by_key else ""
@@ -214,6 +207,10 @@ class Keys:
             key.queue.append(x)
             if len(key.queue) == 1 and self._is_ready(name):
                 heappush(self._heads, (x.sequence, name))
+        for name in [x for x in self._waited if x in self._keys]:
+            why = self._waited.pop(name)
+            if self._keys[name].queue[0] == why.change:
+                self._wait(name, why)
 
     def _take_pages_apart(self) -> None:
         while self._pages:
@@ -342,7 +339,7 @@ class Keys:
         left: Sequence[Change],
         now: float,
         error: AttemptFailed,
-    ) -> Verdict | None:
+    ) -> Waiting | None:
         """The observer has failed on what is ``left`` of a batch. Return what becomes of it, if
         that is one change. If it is to be put aside, ``put_aside`` or ``put_back`` follows.
         """
@@ -366,15 +363,15 @@ class Keys:
         key.queue.appendleft(change)
         key.in_hand = False
         self.held += 1
-        self._wait(name, self._waiting[name])
+        self._wait(name, self.waiting[name])
 
-    def _failed_alone(self, change: Change, now: float, error: AttemptFailed) -> Verdict:
+    def _failed_alone(self, change: Change, now: float, error: AttemptFailed) -> Waiting:
         name = self._name(change)
-        why = self._waiting.setdefault(name, Waiting(change))
-        verdict = self.judge.failed(name, why, now, error, others=self.has_ready)
-        if not verdict.puts_aside:
+        why = self.waiting.setdefault(name, Waiting(change))
+        why.verdict = self.judge.failed(name, why, now, error, others=self.has_ready)
+        if not why.verdict.puts_aside:
             self.put_back(change)
-        return verdict
+        return why
 
     def _give_back(self, changes: Sequence[Change], most: int) -> None:
         """Let the keys of a batch that has failed go on, in batches of so many at the most."""
@@ -397,11 +394,11 @@ class Keys:
     def _forgive(self, name: str) -> None:
         """Let a key go on: its first change is done, or put aside."""
         self._keys[name].most = 0
-        self._waiting.pop(name, None)
+        self.waiting.pop(name, None)
         self._leave_hand(name)
 
     def _wait(self, name: str, why: Waiting) -> None:
-        self._waiting[name] = why
+        self.waiting[name] = why
         heappush(self._alarms, (why.until, name))
 
 

@@ -222,15 +222,13 @@ class RangeObservers:
 
     async def _failed(self, hand: Hand, batch: Batch, error: AttemptFailed) -> None:
         left = [x for x in batch.changes if self.context.is_open(x)]
-        verdict = self.keys.failed(batch, left, self._now(), error)
-        if verdict is None:
+        why = self.keys.failed(batch, left, self._now(), error)
+        if why is None:
             if left and not batch.again:
                 self.events.observer_retrying(self.context.range.id, 1, error, 0.0)
             return
-        (change,) = left
-        why = self.keys.why_waits(change)
-        if verdict.puts_aside:
-            await self._put_aside(hand, change, error)
+        if why.verdict.puts_aside:
+            await self._put_aside(hand, why, error)
             return
         self._report(why, error)
         outage = self.keys.outage
@@ -238,7 +236,7 @@ class RangeObservers:
             raise out_of_memory(self.context.range.id, describe(error)) from error
         in_a_row = self.keys.judge.failures_in_a_row
         if self.attempts is not None and in_a_row >= self.attempts:
-            self.worn_out = self._failure(change, in_a_row, error)
+            self.worn_out = self._failure(why.change, in_a_row, error)
             self.worn_out.__cause__ = error
 
     def _report(self, why: Waiting, error: AttemptFailed) -> None:
@@ -246,9 +244,9 @@ class RangeObservers:
         delay = max(0.0, until - self._now())
         self.events.observer_retrying(self.context.range.id, why.tries, error, delay)
 
-    async def _put_aside(self, hand: Hand, change: Change, error: AttemptFailed) -> None:
+    async def _put_aside(self, hand: Hand, why: Waiting, error: AttemptFailed) -> None:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
-        why = self.keys.why_waits(change)
+        change = why.change
         if self.aside is None:
             raise self._failure(change, why.tries, error) from error
         try:

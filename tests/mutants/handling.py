@@ -204,7 +204,7 @@ def a_range_ends_and_goes_on_in_nothing(m: Patch) -> None:
 def a_key_is_ready_while_an_observer_has_changes_of_it(m: Patch) -> None:
     def is_ready(self: Keys, name: str) -> bool:
         key = self._keys.get(name)
-        return key is not None and bool(key.queue) and name not in self._waiting
+        return key is not None and bool(key.queue) and name not in self.waiting
 
     m.patch(Keys, "_is_ready", is_ready)
 

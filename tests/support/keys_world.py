@@ -143,11 +143,11 @@ class Owner:
             self._settle(batch)
             self.keys.done(batch)
             return
-        verdict = self.keys.failed(batch, batch.changes, self.world.now, NO)
-        if verdict is not None and verdict.puts_aside:
-            (change,) = batch.changes
+        why = self.keys.failed(batch, batch.changes, self.world.now, NO)
+        if why is not None and why.verdict.puts_aside:
+            change = why.change
             always = change.sequence in self.world.always
-            assert always or verdict is Verdict.SUSPECTED, f"{change.sequence} would pass"
+            assert always or why.verdict is Verdict.SUSPECTED, f"{change.sequence} would pass"
             if self.world.rng.random() < self.world.away:
                 self.world.refused += 1
                 self.keys.put_back(change)

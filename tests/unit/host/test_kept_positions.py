@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.reset import carry_out, planned
+from changefeed.fleet.reshape import split
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
-from tests.support.looking import until
+from changefeed.transactional.rows import Row, opened
+from tests.support import make
+from tests.support.looking import lease_in, until
 
 R0 = RangeId("r0")
 
@@ -131,6 +135,78 @@ async def test_what_was_put_aside_is_told_before_it_counts_as_done() -> None:
         await asyncio.sleep(60)
         assert [x.sequence for x in await fleet.dead_letters()] == [3]
     assert database.done == [1, 2]
+
+
+class Table:
+    """Rows of positions, as ``changefeed.transactional`` keeps them, and what is applied."""
+
+    def __init__(self) -> None:
+        self.rows: dict[RangeId, Row] = {}
+        self.applied: list[int] = []
+        self.fails_on: set[str] = set()
+        self.lost = asyncio.Event()
+        self.answers = True
+
+
+def applying(table: Table) -> type:
+    class Applying:
+        async def open(self, context: Context) -> str | None:
+            at = context.checkpoint_with(()) or ""
+            mine = Row(range=context.range, epoch=context.epoch, checkpoint=at)
+            row, ended = opened(mine, [*table.rows.values()], reset_in=context.reset_in)
+            table.rows |= {x.range.id: replace(x, epoch=0) for x in ended}
+            table.rows[context.range.id] = row
+            return row.checkpoint
+
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            if table.fails_on & {x.key for x in changes}:
+                raise ValueError("not this one")
+            to = context.checkpoint_with(changes) or ""
+            row = table.rows[context.range.id]
+            table.rows[context.range.id] = row.moved(to, changes)
+            table.applied += [x.sequence for x in changes]
+            if not table.answers:
+                table.lost.set()
+                await asyncio.Event().wait()
+
+    return Applying
+
+
+async def test_parts_begin_where_the_row_of_their_range_is_with_the_keys_that_wait() -> None:
+    feed, table = make.memory_feed(1, 100), Table()
+    table.fails_on = {"key-5", "key-30"}
+    async with Fleet(feed, observer=applying(table)) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(20)
+        table.answers = False
+        feed.append("key-7")
+        await table.lost.wait()
+        await fleet.kill("a")
+        before = (await lease_in(fleet.container)).checkpoint
+        assert before is not None
+        assert (before.high, len(before.holes)) == (100, 2)
+        table.answers = True
+        parts = await split(make.leased(feed, fleet.container), R0, 2)
+        fleet.start("b")
+        await asyncio.sleep(60)
+        assert {x.id for x in parts} < {*table.rows}
+        assert len(table.applied) == 97
+        table.fails_on.clear()
+        await fleet.caught_up()
+    assert sorted(table.applied) == list(range(1, 102))
+
+
+async def test_a_key_that_waits_goes_on_waiting_though_its_observer_is_opened_anew() -> None:
+    feed, table = make.memory_feed(1, 20), Table()
+    table.fails_on = {"key-5"}
+    async with Fleet(feed, observer=applying(table)) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(190)
+        assert len(table.applied) == 19
+        oldest = (await lease_in(fleet.container)).health.oldest
+        assert oldest is not None
+        assert oldest.tries == 11
+        assert [x for _, x in fleet.log.opened] == [R0] * 2
 
 
 async def test_a_reset_by_a_person_is_told_with_the_epoch_that_it_has_begun() -> None:
