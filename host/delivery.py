@@ -2,10 +2,10 @@
 
 The observers are opened, handed what the keys of the range allow (``observers.keys``), and
 closed, under whatever lease the worker keeps. Once the worker drains, what was read is
-finished, but for keys that wait: the checkpoint says what of these is not done. Observers on
-which everything fails are closed, and others go on. If the settings say so, a range is paused
-at a change that would be put aside. So is a range that the feed refuses to read on: the others
-can be read, and a host that ended for it would leave the next host the same.
+finished, but for keys that wait: the checkpoint says what of these is not done. If the settings
+say so, a range is paused at a change that would be put aside. So is a range that the feed
+refuses to read on: the others can be read, and a host that ended for it would leave the next
+host the same.
 
 Limits: a range with a key that waits, or of which something is unacknowledged, is not split by
 its owner.
@@ -33,18 +33,11 @@ from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import End, KeyRequest
 from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
-from changefeed.observers.errors import (
-    AttemptFailed,
-    ObserverFailed,
-    ObserverStuck,
-    out_of_memory,
-    ran_out_of_memory,
-)
+from changefeed.observers.errors import AttemptFailed, ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.runtime.light_event import LightEvent
 
-_CLOSE_TIMEOUT = 10.0
 _LOOK = 0.25  # seconds between two looks whether the lease can be written again
 _MAX_REASON = 500
 
@@ -138,28 +131,6 @@ class Delivery:
         """Hand over; return why no more. ``group`` gets the task that reads ahead."""
         self._group = group
         self._reading = group.create_task(self._pages.fill(self._owned.stored.position))
-        try:
-            while True:
-                reason = await self._run_observers()
-                if reason is not None:
-                    return reason
-                self._keys.restart(self._progress.open)
-        finally:
-            self._reading.cancel()
-
-    def _begin(self, at: Checkpoint) -> None:
-        """Go on where an observer says that the range is."""
-        if at == self._checkpoints.reached:
-            return
-        self._checkpoints.begin(at)
-        self._keys.restart(())
-        self._reading.cancel()
-        self._pages.drop()
-        self._unread, self._ended = ((), at.position), None
-        self._reading = self._group.create_task(self._pages.fill(at.position))
-
-    async def _run_observers(self) -> CloseReason | None:
-        """Let observers work; return ``None`` if others are to go on."""
         observers = self._shared.make_observer.observers_of(self, self._keys, self._moved)
         try:
             return await self._open_and_deliver(observers)
@@ -168,34 +139,20 @@ class Delivery:
             return self._pause(text_of(refused))
         except ObserverFailed as failed:
             self._checkpoints.advance()
-            return self._drain.reason or await self._after_failure(failed)
-
-    async def _after_failure(self, failed: ObserverFailed) -> CloseReason | None:
-        """Rest, so that other observers begin; or return why none are to.
-
-        Raise ``ObserverError`` where only a fresh process can help.
-        """
-        if ran_out_of_memory(failed):
-            raise out_of_memory(self._owned.range_id, failed.reason) from failed
-        if self._settings.observer.on_failure == "stop-range":
-            return self._pause(str(failed))
-        rest = self._settings.observer.retry.max_delay
-        self._events.observer_gave_up(self._owned.range_id, failed, rest)
-        await self._drain.sleep(rest)
-        return self._drain.reason
+            return self._drain.reason or self._pause(str(failed))
+        finally:
+            self._reading.cancel()
 
     def _pause(self, reason: str) -> CloseReason:
         self.pause_reason = reason[:_MAX_REASON]
         self._events.range_paused(self._owned.range_id, self.pause_reason)
         return CloseReason.PAUSED
 
-    async def _open_and_deliver(self, observers: RangeObservers) -> CloseReason | None:
+    async def _open_and_deliver(self, observers: RangeObservers) -> CloseReason:
         reason: CloseReason | None = None
         try:
             try:
-                begins = await observers.open()
-                if begins is not None:
-                    self._begin(Checkpoint.of_text(begins))
+                await observers.open()
                 reason = await self._deliver(observers)
             finally:
                 await observers.end()
@@ -207,7 +164,7 @@ class Delivery:
             try:
                 if not self.stuck:
                     cut_off = CloseReason.LEASE_LOST if self._owned.lost else self._drain.reason
-                    await self._close(observers, reason or cut_off or CloseReason.FAILED)
+                    await observers.close(reason or cut_off or CloseReason.FAILED)
             finally:
                 self._watch.end()
         return reason
@@ -221,9 +178,9 @@ class Delivery:
             and not self._events.health.of(self._owned.range_id).has_problem
         )
 
-    async def _deliver(self, observers: RangeObservers) -> CloseReason | None:
-        """Read on and hand over, until there is a reason to stop, or to open others."""
-        while observers.worn_out is None:
+    async def _deliver(self, observers: RangeObservers) -> CloseReason:
+        """Read on and hand over, until there is a reason to stop."""
+        while True:
             self._moved.clear()
             await self._until_written_again()
             if self._drain.reason is not None:
@@ -233,14 +190,12 @@ class Delivery:
             else:
                 await self._read_on()
             self._keys.one_by_one = self._owned.care > 0
-            if await observers.give() or observers.worn_out is not None:
+            if await observers.give():
                 continue
             if not observers.are_busy and (reason := self._reason_to_end()) is not None:
                 self._checkpoints.advance()
                 return reason
             await observers.wait(self._drain.deadline)
-        self._events.observer_gave_up(self._owned.range_id, observers.worn_out, 0.0)
-        return self._drain.reason
 
     def _reason_to_end(self) -> CloseReason | None:
         if self._ended is not None and not self._progress.unacknowledged:
@@ -336,11 +291,27 @@ class Delivery:
 
     async def sleep(self, seconds: float) -> None:
         """Wait before the next attempt; raise ``ObserverFailed`` once the worker drains."""
-        self._watch.rest()
         await self._drain.sleep(seconds)
         if self._drain.reason is not None:
             reason = f"given up: {self._drain.reason.value}"
             raise ObserverFailed(self.range.id, None, 0, reason)
+
+    def begin(self, at: str) -> None:
+        """Go on where an observer says that the range is."""
+        found = Checkpoint.of_text(at)
+        if found == self._checkpoints.reached:
+            return
+        self._checkpoints.begin(found)
+        self._keys.restart(())
+        self._reading.cancel()
+        self._pages.drop()
+        self._unread, self._ended = ((), found.position), None
+        self._reading = self._group.create_task(self._pages.fill(found.position))
+
+    def restart(self) -> None:
+        """Have all that is not done handed over again: no observer has any of it."""
+        self._watch.end()
+        self._keys.restart(self._progress.open)
 
     def checkpoint_with(self, changes: Sequence[Change]) -> str:
         return self._checkpoints.once_done(changes).text
@@ -389,10 +360,3 @@ class Delivery:
         while self._owned.failing and self._drain.reason is None:
             self._owned.check()
             await self._drain.sleep(_LOOK)
-
-    async def _close(self, observers: RangeObservers, reason: CloseReason) -> None:
-        try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await observers.close(reason)
-        except Exception as error:  # noqa: BLE001 - the border to the user's code
-            self._events.close_failed(self._owned.range_id, error)

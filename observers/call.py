@@ -87,6 +87,14 @@ class RangeContext(Protocol):
         """
         ...
 
+    def begin(self, at: str) -> None:
+        """Go on where an observer says that the range is, in words of ``checkpoint_with``."""
+        ...
+
+    def restart(self) -> None:
+        """Have all that is not done handed over again: no observer has any of it."""
+        ...
+
     def checkpoint_with(self, changes: Sequence[Change]) -> str | None:
         """Return what is done once these are; ``None`` where that is not kept."""
         ...

@@ -21,7 +21,7 @@ from zlib import crc32
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.errors import AttemptFailed
-from changefeed.observers.judge import Judge, Outage, Successes, Waiting
+from changefeed.observers.judge import Judge, Successes, Waiting
 from changefeed.observers.retry import GrowingDelays
 
 _in_order = attrgetter("sequence")
@@ -101,10 +101,6 @@ class Keys:
     # what there is
 
     @property
-    def outage(self) -> Outage | None:
-        return self.judge.outage
-
-    @property
     def has_ready(self) -> bool:
         """Whether anything may be handed over that does not wait."""
         return bool(self._pages) or _first_holds(self._heads, self._leads)
@@ -119,8 +115,8 @@ class Keys:
         """When the next is to be tried, of what waits; ``None`` if nothing does."""
         if self._stopping:
             return None
-        if self.outage is not None:
-            return self.outage.until
+        if self.judge.outage is not None:
+            return self.judge.outage.until
         return self._alarms[0][0] if _first_holds(self._alarms, self._rings) else None
 
     def _rings(self, until: float, name: str) -> bool:
@@ -166,8 +162,8 @@ class Keys:
         self._keys, self.held = {}, len(changes)
         self._pages.clear()
         self.judge.failures_in_a_row = 0
-        if self.outage is not None:
-            self.outage.end_try()
+        if self.judge.outage is not None:
+            self.judge.outage.end_try()
         self._queue(changes)
 
     def ask(self, key: str, *, aside: bool) -> bool:
@@ -189,7 +185,7 @@ class Keys:
 
     @property
     def _takes_whole(self) -> bool:
-        is_calm = self._size >= self._largest and self.outage is None
+        is_calm = self._size >= self._largest and self.judge.outage is None
         return is_calm and self._observers == 1 and not (self._keys or self._waited)
 
     def _name(self, change: Change) -> str:
@@ -222,7 +218,9 @@ class Keys:
         """Return what to hand to a free observer now, if anything."""
         found = self._next_due(_ASKED, observer)
         if found is None:
-            found = self._probe(now, observer) if self.outage else self._choose(now, observer)
+            found = (
+                self._probe(now, observer) if self.judge.outage else self._choose(now, observer)
+            )
         if found is not None:
             self.held -= len(found.changes)
             for name in () if found.whole else self._names(found.changes):
@@ -302,7 +300,7 @@ class Keys:
 
     def _probe(self, now: float, observer: int) -> Batch | None:
         """In an outage: try one change now and then, of any key."""
-        outage = self.outage
+        outage = self.judge.outage
         assert outage is not None, "it is asked for in an outage"
         self._take_pages_apart()
         free = [
@@ -324,8 +322,8 @@ class Keys:
 
     def settled(self, batch: Batch) -> None:
         """All that is in it is done: its keys go on."""
-        if self.outage is not None:
-            self.outage.end_try()
+        if self.judge.outage is not None:
+            self.judge.outage.end_try()
         for name in () if batch.whole else self._names(batch.changes):
             self._forgive(name)
 
@@ -353,7 +351,7 @@ class Keys:
         if len(left) == 1:
             return self._failed_alone(left[0], now, error)
         is_long = len(left) > _AT_ONCE and not batch.again
-        self._give_back(left, 0 if is_long or self.outage else -(-len(left) // 2))
+        self._give_back(left, 0 if is_long or self.judge.outage else -(-len(left) // 2))
         return None
 
     def put_back(self, change: Change) -> None:

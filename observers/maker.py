@@ -93,12 +93,12 @@ class ObserverMaker:
     def observers_of(
         self, context: RangeContext, keys: Keys, moved: LightEvent
     ) -> RangeObservers:
-        """Make the observers of a range; they are not open yet."""
+        """Return the observers of a range; they are made when they are opened."""
         return RangeObservers(
             context=context,
             keys=keys,
             moved=moved,
-            hands=[self._hand(context) for _ in range(self.settings.concurrency)],
+            make=lambda: [self._hand(context) for _ in range(self.settings.concurrency)],
             manual=self._is_manual,
             attempts=self.settings.retry.attempts,
             delays=GrowingDelays(self.settings.retry, self.random),

@@ -104,7 +104,7 @@ class Observer(Protocol):
     """
 
     async def open(self, context: Context) -> str | None:
-        """Prepare for the changes of one range. Raising counts as a failed batch.
+        """Prepare for the changes of one range. If it raises, it is called again, later.
 
         Return where the range goes on, as ``context.checkpoint_with`` has said it, if the
         observer keeps that itself: this wins over the checkpoint of the lease, and needs

@@ -5,13 +5,14 @@ at a time, and a plain observer has a thread for each. They are handed what the 
 range allow (``observers.keys``).
 
 An observer on which everything fails may be what is broken. So after ``retry.attempts``
-failures without a success between they are worn out: others should go on with what is not done.
+failures without a success between they are worn out: they are closed, and others go on with
+what is not done. So it is where they fail to open as often.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from math import inf
 from typing import Any
@@ -39,6 +40,7 @@ from changefeed.observers.retry import GrowingDelays
 from changefeed.runtime.light_event import LightEvent
 
 _TRIES_WITHOUT_MEMORY = 3
+_CLOSE_TIMEOUT = 10.0
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +50,7 @@ class Hand:
     observer: CalledObserver
     context: GivenContext
     call: "asyncio.Task[None] | None" = None
-    begins: str | None = None
-    """Where the range goes on, if the observer keeps that."""
+    is_open: bool = False
 
 
 @dataclass(kw_only=True)
@@ -61,74 +62,101 @@ class RangeObservers:
     context: RangeContext
     keys: Keys
     moved: LightEvent
-    hands: Sequence[Hand]
+    make: Callable[[], Sequence[Hand]]
     manual: bool
     attempts: int | None
     delays: GrowingDelays
     events: FailureLog
     aside: Aside | None
-    worn_out: ObserverFailed | None = field(default=None, init=False)
-    """Why other observers should go on, once they should."""
 
     def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
+        self._hands: Sequence[Hand] = ()
+        self._worn_out: ObserverFailed | None = None
 
-    async def open(self) -> str | None:
-        """Return where the range goes on, if its observer keeps that.
-
-        Raise ``ObserverFailed`` after the last attempt, and ``ObserverRefused`` for several
-        that keep it.
+    async def open(self) -> None:
+        """Open observers, as often as it takes. Raise ``ObserverRefused`` for several that keep
+        where the range goes on.
         """
-        async with self.context.in_call("open", ()):
-            await _all_of(self._open(x) for x in self.hands)
-        begins = self.hands[0].begins
-        if begins is not None and len(self.hands) > 1:
-            raise ObserverRefused(
-                f"the observer of range {self.context.range.id!r} keeps the position itself, "
-                f"and each of {len(self.hands)} would keep another: set observer.concurrency=1"
-            )
-        return begins
-
-    async def _open(self, hand: Hand) -> None:
         for tries in count(1):
+            self._hands = self._hands or self.make()
             try:
-                hand.begins = await hand.observer.open(hand.context)
+                async with self.context.in_call("open", ()):
+                    await _all_of(self._open(x) for x in self._hands if not x.is_open)
             except AttemptFailed as error:
-                too_little = tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error)
-                if tries == self.attempts or too_little:
-                    raise self._failure(None, tries, error) from error
-                delay = self.delays.after(tries)
-                self.events.observer_retrying(self.context.range.id, tries, error, delay)
-                await self.context.sleep(delay)
+                await self._rest(tries, error)
             else:
                 return
 
+    async def _open(self, hand: Hand) -> None:
+        begins = await hand.observer.open(hand.context)
+        hand.is_open = True
+        if begins is None:
+            return
+        if len(self._hands) > 1:
+            raise ObserverRefused(
+                f"the observer of range {self.context.range.id!r} keeps the position itself, "
+                f"and each of {len(self._hands)} would keep another: set observer.concurrency=1"
+            )
+        self.context.begin(begins)
+
+    async def _rest(self, tries: int, error: AttemptFailed) -> None:
+        """Wait for the next attempt to open them, or others where these had their last."""
+        if tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error):
+            raise out_of_memory(self.context.range.id, describe(error)) from error
+        delay = self.delays.after(tries)
+        if self.attempts is None or tries % self.attempts:
+            self.events.observer_retrying(self.context.range.id, tries, error, delay)
+        else:
+            failed = self._failure(None, tries, error)
+            self.events.observer_gave_up(self.context.range.id, failed, delay)
+            await self.close(CloseReason.FAILED)
+        await self.context.sleep(delay)
+
+    async def _replace(self, worn_out: ObserverFailed) -> None:
+        """Let others go on with what is not done, unless nothing more is delivered here."""
+        self.events.observer_gave_up(self.context.range.id, worn_out, 0.0)
+        if self.context.handing_over:
+            raise worn_out
+        self._worn_out = None
+        await self.end()
+        await self.close(CloseReason.FAILED)
+        self.context.restart()
+        await self.open()
+
     async def close(self, reason: CloseReason) -> None:
+        """Close them, and log what that raises: they are not needed any more."""
+        hands, self._hands = self._hands, ()
         try:
-            await _all_of(x.observer.close(x.context, reason) for x in self.hands)
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await _all_of(x.observer.close(x.context, reason) for x in hands)
+        except Exception as error:  # noqa: BLE001 - the border to the user's code
+            self.events.close_failed(self.context.range.id, error)
         finally:
-            for x in self.hands:
+            for x in hands:
                 x.context.close()
 
     @property
     def are_busy(self) -> bool:
-        return any(x.call is not None for x in self.hands)
+        return any(x.call is not None for x in self._hands)
 
     async def give(self) -> bool:
         """Hand over what may be handed over now, and return whether there was anything. One
         observer alone is waited for. What a call has raised comes out.
         """
-        for hand in self.hands:
+        for hand in self._hands:
             if hand.call is not None and hand.call.done():
                 ended, hand.call = hand.call, None
-                _raise_first([ended])
+                ended.result()
+        if self._worn_out is not None:
+            await self._replace(self._worn_out)
         given = False
-        for n, hand in enumerate(self.hands):
+        for n, hand in enumerate(self._hands):
             batch = self.keys.next(self._now(), n) if hand.call is None else None
             if batch is None:
                 continue
             given = True
-            if len(self.hands) == 1:
+            if len(self._hands) == 1:
                 await self._hand_over(hand, batch)
             else:
                 hand.call = asyncio.create_task(self._hand_over(hand, batch))
@@ -137,7 +165,7 @@ class RangeObservers:
 
     async def wait(self, until: float | None = None) -> None:
         """Wait until something has moved, or what waits is due; no longer than until then."""
-        is_free = any(x.call is None for x in self.hands)
+        is_free = any(x.call is None for x in self._hands)
         times = (self.keys.due if is_free else None, until)
         later = [x for x in times if x is not None and self._now() < x < inf]
         if not later:  # the usual case, and a timer costs as much as all else here
@@ -151,8 +179,8 @@ class RangeObservers:
         """Cancel the calls that are under way, and wait until each has ended. Raise
         ``ObserverStuck`` for one that is left behind.
         """
-        calls = [x.call for x in self.hands if x.call is not None]
-        for x in self.hands:
+        calls = [x.call for x in self._hands if x.call is not None]
+        for x in self._hands:
             x.call = None
         for call in calls:
             call.cancel()
@@ -186,7 +214,7 @@ class RangeObservers:
             self._tell_what_waits()
 
     def _tell_what_waits(self) -> None:
-        waiting, outage = self.keys.waiting.values(), self.keys.outage is not None
+        waiting, outage = self.keys.waiting.values(), self.keys.judge.outage is not None
         self.events.keys_wait(self.context.range.id, waiting, outage=outage)
 
     async def _without_what_is_aside(
@@ -231,16 +259,16 @@ class RangeObservers:
             await self._put_aside(hand, why, error)
             return
         self._report(why, error)
-        outage = self.keys.outage
+        outage = self.keys.judge.outage
         if outage is not None and outage.out_of_memory >= _TRIES_WITHOUT_MEMORY:
             raise out_of_memory(self.context.range.id, describe(error)) from error
         in_a_row = self.keys.judge.failures_in_a_row
         if self.attempts is not None and in_a_row >= self.attempts:
-            self.worn_out = self._failure(why.change, in_a_row, error)
-            self.worn_out.__cause__ = error
+            self._worn_out = self._failure(why.change, in_a_row, error)
+            self._worn_out.__cause__ = error
 
     def _report(self, why: Waiting, error: AttemptFailed) -> None:
-        until = why.until if self.keys.outage is None else self.keys.outage.until
+        until = why.until if self.keys.judge.outage is None else self.keys.judge.outage.until
         delay = max(0.0, until - self._now())
         self.events.observer_retrying(self.context.range.id, why.tries, error, delay)
 
@@ -248,6 +276,8 @@ class RangeObservers:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         change = why.change
         if self.aside is None:
+            if ran_out_of_memory(error):
+                raise out_of_memory(self.context.range.id, describe(error)) from error
             raise self._failure(change, why.tries, error) from error
         try:
             async with self.context.in_call("put aside", [change]):
@@ -297,26 +327,14 @@ async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     tasks = [asyncio.create_task(x) for x in calls]
     try:
         await asyncio.gather(*tasks, return_exceptions=True)
-    except asyncio.CancelledError:
+    finally:
         _raise_stuck(tasks)
-        raise
-    _raise_first(tasks)
+    for x in tasks:
+        x.result()
 
 
-def _raise_stuck(tasks: "Iterable[asyncio.Task[None]]") -> None:
-    for error in _errors(tasks):
+def _raise_stuck(ended: "Iterable[asyncio.Task[None]]") -> None:
+    for x in ended:
+        error = x.exception() if x.done() and not x.cancelled() else None
         if isinstance(error, ObserverStuck):
             raise error from None
-
-
-def _raise_first(tasks: "Sequence[asyncio.Task[None]]") -> None:
-    _raise_stuck(tasks)
-    for error in _errors(tasks):
-        raise error
-    if any(x.cancelled() for x in tasks):  # from within: as it would go out without tasks
-        raise asyncio.CancelledError
-
-
-def _errors(tasks: "Iterable[asyncio.Task[None]]") -> list[BaseException]:
-    found = (x.exception() for x in tasks if x.done() and not x.cancelled())
-    return [x for x in found if x is not None]

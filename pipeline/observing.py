@@ -43,9 +43,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.leases.checkpoint import Checkpoint, covers
 from changefeed.observers.dead_letters import Origin, open_dead_letters
-from changefeed.observers.errors import ObserverFailed, ObserverStuck
+from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
+from changefeed.observers.keys import Keys
 from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
@@ -156,11 +157,11 @@ class Task:
                 origin=self.origin,
                 successes=_successes,
             )
-            rest = None if settings.on_failure == "stop" else settings.retry.max_delay
             for name, of_range in groupby(changes, lambda page: page[0].range_id):
-                found = TaskRange(name, host, self.epoch)
+                found = TaskRange(name, host, self.epoch, make.keys_of(name, _PAGE))
+                observers = make.observers_of(found, found.keys, found.moved)
                 left = _without(self.done.get(name), of_range)
-                await _deliver(make, found, left, failures, rest)
+                await _deliver(observers, found, left)
 
 
 class TaskRange:
@@ -171,10 +172,11 @@ class TaskRange:
     handing_over = False
     reset_in = 0
 
-    def __init__(self, name: RangeId, host: str, epoch: int) -> None:
+    def __init__(self, name: RangeId, host: str, epoch: int, keys: Keys) -> None:
         self.range = FeedRange(id=name)
         self.host = host
         self.epoch = epoch
+        self.keys = keys
         self.open: dict[int, Change] = {}
         self._read_to = -1
         self.moved = LightEvent()
@@ -191,6 +193,13 @@ class TaskRange:
     def read(self, changes: Sequence[Change]) -> None:
         self.open |= {x.sequence: x for x in changes}
         self._read_to = changes[-1].sequence
+        self.keys.add(changes)
+
+    def begin(self, at: str) -> None:
+        """Stay here: Spark has the positions."""
+
+    def restart(self) -> None:
+        self.keys.restart(list(self.open.values()))
 
     def checkpoint_with(self, _: object) -> None:
         """Say that nothing keeps it: Spark has the positions."""
@@ -231,52 +240,16 @@ def _without(
 
 
 async def _deliver(
-    make: ObserverMaker,
-    found: TaskRange,
-    pages: Iterator[Sequence[Change]],
-    failures: FailureLog,
-    rest: float | None,
-) -> None:
-    """Hand over the pages of a range. Observers on which everything fails are closed, and
-    others are opened, after ``rest`` seconds if these could not be opened; without these,
-    raise ``ObserverFailed``.
-    """
-    keys = make.keys_of(found.range.id, _PAGE)
-    is_over = False
-    while not is_over:
-        try:
-            await _hand_over(make.observers_of(found, keys, found.moved), found, pages)
-            is_over = True
-        except ObserverFailed as error:
-            if rest is None:
-                raise
-            pause = rest if error.sequences is None else 0.0
-            failures.observer_gave_up(found.range.id, error, pause)
-            await found.sleep(pause)
-            keys.restart(list(found.open.values()))
-
-
-async def _hand_over(
     observers: RangeObservers, found: TaskRange, pages: Iterator[Sequence[Change]]
 ) -> None:
-    """Return when all is done. Raise ``ObserverFailed`` where the observers are worn out."""
+    """Hand over the pages of a range, one after the other."""
     async with _opened(observers):
-        await _finish(observers, found)
         for page in pages:
             found.read(page)
-            observers.keys.add(page)
-            await _finish(observers, found)
-
-
-async def _finish(observers: RangeObservers, found: TaskRange) -> None:
-    """Let observers handle what is read."""
-    while found.open:
-        found.moved.clear()
-        given = await observers.give()
-        if observers.worn_out is not None:
-            raise observers.worn_out
-        if not given:
-            await observers.wait()
+            while found.open:
+                found.moved.clear()
+                if not await observers.give():
+                    await observers.wait()
 
 
 @asynccontextmanager
@@ -293,17 +266,9 @@ async def _opened(observers: RangeObservers) -> AsyncIterator[None]:
     except ObserverStuck:
         raise
     except BaseException:
-        await _close(observers, CloseReason.FAILED)
+        await observers.close(CloseReason.FAILED)
         raise
-    await _close(observers, CloseReason.STOPPING)
-
-
-async def _close(observers: RangeObservers, reason: CloseReason) -> None:
-    try:
-        async with asyncio.timeout(_CLOSE_TIMEOUT):
-            await observers.close(reason)
-    except Exception as error:  # noqa: BLE001 - the border to the user's code
-        observers.events.close_failed(observers.context.range.id, error)
+    await observers.close(CloseReason.STOPPING)
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:

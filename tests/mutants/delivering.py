@@ -113,7 +113,7 @@ def parts_of_a_split_begin_without_its_holes(m: Patch) -> None:
 
 @mutant(rule=13, kills="unit/host/test_kept_positions.py")
 def what_an_observer_has_kept_does_not_count(m: Patch) -> None:
-    m.patch(Delivery, "_begin", lambda *_: None)
+    m.patch(Delivery, "begin", lambda *_: None)
 
 
 @mutant(rule=13, kills="unit/host/test_kept_positions.py")

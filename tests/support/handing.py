@@ -15,8 +15,7 @@ from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
 from changefeed.observers.maker import ObserverMaker
-from changefeed.observers.observer import CloseReason, ObserverFactory
-from changefeed.observers.range_observers import RangeObservers
+from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger
@@ -32,12 +31,17 @@ class Told(FailureLog):
         super().__init__(get_logger())
         self.failures: list[tuple[int, str]] = []
         self.letters: list[DeadLetter] = []
+        self.gave_up = 0
 
     def observer_retrying(
         self, range_id: Any, attempt: int, error: BaseException, delay: float
     ) -> None:
         self.failures.append((attempt, str(error)))
         super().observer_retrying(range_id, attempt, error, delay)
+
+    def observer_gave_up(self, range_id: Any, error: BaseException, delay: float) -> None:
+        self.gave_up += 1
+        super().observer_gave_up(range_id, error, delay)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.letters.append(letter)
@@ -79,11 +83,8 @@ class Handing:
             successes=self.successes,
         )
         self.keys = self._make.keys_of(self.range.id, 1000)
-        self.observers = self._new()
-        self.opened = 0
-
-    def _new(self) -> RangeObservers:
-        return self._make.observers_of(self, self.keys, self._moved)
+        self.observers = self._make.observers_of(self, self.keys, self._moved)
+        self._is_open = False
 
     async def process(self, changes: Sequence[Change], *, seconds: float = 1e5) -> None:
         """Hand changes over, until all are done or so much time is over. What a worker would
@@ -95,27 +96,16 @@ class Handing:
                 await self._work()
         except TimeoutError:
             await self.observers.end()
-            self.keys.restart(self._progress.open)
+            self.restart()
 
     async def _work(self) -> None:
-        if not self.opened:
-            await self._open()
+        if not self._is_open:
+            self._is_open = True
+            await self.observers.open()
         while self._progress.unacknowledged:
             self._moved.clear()
-            if await self.observers.give():
-                continue
-            if self.observers.worn_out is not None:
-                await self.observers.end()
-                await self.observers.close(CloseReason.FAILED)
-                self.observers = self._new()
-                self.keys.restart(self._progress.open)
-                await self._open()
-            else:
+            if not await self.observers.give():
                 await self.observers.wait()
-
-    async def _open(self) -> None:
-        self.opened += 1
-        await self.observers.open()
 
     def read(self, changes: Sequence[Change]) -> None:
         self.keys.add(self._progress.read(changes, None))
@@ -129,6 +119,12 @@ class Handing:
         return [x.sequence for x in await self.letters.list()]
 
     # what it is to the observers
+
+    def begin(self, at: str) -> None:
+        """Have no position."""
+
+    def restart(self) -> None:
+        self.keys.restart(self._progress.open)
 
     def was_read(self, change: Change) -> bool:
         return self._progress.was_read(change)

@@ -164,7 +164,7 @@ class Owner:
     def finish(self) -> None:
         """Hand over nothing more than what is in the observers' hands or ready."""
         self.keys.stop()
-        while self.in_hand or (self.keys.outage is None and self.keys.has_ready):
+        while self.in_hand or (self.keys.judge.outage is None and self.keys.has_ready):
             for n in set(range(self.observers)) - self.in_hand.keys():
                 batch = self.keys.next(self.world.now, n)
                 if batch is not None:

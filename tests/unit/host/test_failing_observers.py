@@ -17,7 +17,7 @@ from changefeed.fleet.reshape import merge, split
 from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import UserError
-from changefeed.testing.fleet import Fleet
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.looking import in_order, lease_in, now, start, until
 from tests.support.odd_errors import Unprintable
@@ -217,6 +217,25 @@ async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() 
         assert delivered(fleet) == all_but(400)
         assert in_order(fleet.log.changes)
         assert fleet.hosts["a"].events.paused == {}
+
+
+async def test_a_range_whose_observer_cannot_open_yet_stops_for_nobody() -> None:
+    class Away:
+        async def open(self, _context: Context) -> None:
+            if now() < 300:
+                raise OSError("no database")
+
+        async def process(self, changes: Sequence[Change]) -> None: ...
+
+    settings: Sections = {"observer": STOP_RANGE}
+    async with Fleet(make.memory_feed(1, 10), settings=settings, observer=Away) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(280)
+        lease = await lease_in(fleet.container)
+        assert (lease.owner, lease.paused) == ("a", None)
+        assert lease.health.failing_since is not None
+        await fleet.caught_up()
+        assert delivered(fleet) == all_but(10)
 
 
 # What is no plain exception

@@ -142,6 +142,23 @@ async def test_an_observer_on_which_everything_fails_is_replaced() -> None:
     assert sorted(made[-1].done) == list(range(1, 11))
 
 
+async def test_an_observer_that_fails_to_open_is_opened_again_and_then_another_one() -> None:
+    opened: list[Bare] = []
+
+    class Away(Picky):
+        async def open(self, _context: Context) -> None:
+            opened.append(self)
+            if now() < 60:
+                raise OSError("no database")
+
+    handing = Handing(Away, retry={"attempts": 4})
+    await handing.process(batch(2))
+    assert handing.left == []
+    groups = [opened.count(x) for x in dict.fromkeys(opened)]
+    assert groups[:-1] == [4] * (len(groups) - 1)
+    assert len(groups) > 1
+
+
 async def test_one_change_alone_is_put_aside_on_suspicion_and_no_second_one() -> None:
     handing = Handing(lambda: picky(1, 2), **ASIDE)
     await handing.process(batch(2, keys=1), seconds=3600)

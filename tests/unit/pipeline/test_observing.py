@@ -130,6 +130,13 @@ async def test_stop_on_failure_fails_the_task_and_closes_the_observer() -> None:
     assert Fussy.story == ["open a epoch 1", ("a", [1]), "close a FAILED"]
 
 
+async def test_stop_on_failure_outlasts_an_outage_as_a_host_does() -> None:
+    Fussy.well_from = asyncio.get_running_loop().time() + 30.0
+    settings = ObserverSettings(name="fussy", retry=RETRY, on_failure="stop")
+    await handed(settings, some("a", 1, 2, 3, 4))
+    assert Fussy.story.count("close a FAILED") > 1
+
+
 @pytest.mark.real_time
 async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
     tmp_path: Path,
