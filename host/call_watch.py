@@ -1,9 +1,8 @@
 """Notices that the observer does not get on: neither a call of it nor what it was given may go
 unseen for ever.
 
-The time of a call counts from its beginning, and from the last attempt where there are
-several: an observer that fails and is tried again is failing, not stuck. While a retry
-waits for its turn, nothing is under way.
+The time of a call counts from its beginning. An observer that fails and is tried again is
+failing, not stuck.
 
 What was given and is not acknowledged has a time of its own, across calls and the waits
 between them. It counts from when the call returned that gave the oldest of it, and again each
@@ -19,6 +18,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
+
+from changefeed.observers.errors import AttemptFailed
 
 Overdue = Literal["call", "acknowledgement"]
 """What is waited for."""
@@ -51,27 +52,20 @@ class CallWatch:
     def watching(self) -> Iterator[None]:
         """Let the time of a call count within the block."""
         self._calls += 1
-        self.attempt()
+        self._stop_timer()
+        self._timer = self._loop.call_later(self._longest, self._become_overdue, "call")
         try:
             yield
+        except AttemptFailed:
+            self._overdue.clear()
+            if self._unacknowledged_since is not None:
+                self._count_anew()
+            raise
         finally:
             self._calls -= 1
             if not self._calls:
                 self._stop_timer()
         self._over("call")  # what was cut off has not come back
-
-    def attempt(self) -> None:
-        """Count from now: the observer is called, or called again."""
-        self._stop_timer()
-        if self._calls:
-            self._timer = self._loop.call_later(self._longest, self._become_overdue, "call")
-
-    def rest(self) -> None:
-        """Do not count: an attempt has failed, and nothing is under way until the next."""
-        self._stop_timer()
-        self._overdue.clear()
-        if self._unacknowledged_since is not None:
-            self._count_anew()
 
     def unacknowledged(self) -> None:
         """Let the time of what is not acknowledged count, if it does not yet."""

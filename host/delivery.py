@@ -33,7 +33,7 @@ from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import End, KeyRequest
 from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
-from changefeed.observers.errors import AttemptFailed, ObserverFailed, ObserverStuck
+from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.runtime.light_event import LightEvent
@@ -68,6 +68,7 @@ class Delivery:
         self._drain = drain
         self._checkpoints = checkpoints
         self._progress = checkpoints.progress
+        self.check = owned.check
         self.was_read = self._progress.was_read
         self.is_open = self._progress.is_open
         self.returned = checkpoints.returned
@@ -284,18 +285,6 @@ class Delivery:
 
     # what its observers are told, and say
 
-    def check(self) -> None:
-        """Raise ``LeaseLost`` from the moment on that another host may own the lease."""
-        self._owned.check()
-        self._watch.attempt()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait before the next attempt; raise ``ObserverFailed`` once the worker drains."""
-        await self._drain.sleep(seconds)
-        if self._drain.reason is not None:
-            reason = f"given up: {self._drain.reason.value}"
-            raise ObserverFailed(self.range.id, None, 0, reason)
-
     def begin(self, at: str) -> None:
         """Go on where an observer says that the range is."""
         found = Checkpoint.of_text(at)
@@ -342,9 +331,6 @@ class Delivery:
                 async with self._drain.bounded():
                     with tracing.batch(self, changes) if tracing else nullcontext():
                         yield
-        except AttemptFailed:
-            self._watch.rest()
-            raise
         except TimeoutError as error:
             if not self._drain.overdue:
                 raise

@@ -75,10 +75,6 @@ class RangeContext(Protocol):
         """Raise what ends the calls if nothing may be delivered any more."""
         ...
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait; raise ``ObserverFailed`` when waiting has lost its point."""
-        ...
-
     def in_call(
         self, call: str, changes: Sequence[Change]
     ) -> AbstractAsyncContextManager[Blame | None]:

@@ -71,6 +71,8 @@ class RangeObservers:
 
     def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
+        self._looked_at = self._now()
+        """When it was last looked whether something is due."""
         self._hands: Sequence[Hand] = ()
         self._worn_out: ObserverFailed | None = None
 
@@ -104,14 +106,18 @@ class RangeObservers:
         """Wait for the next attempt to open them, or others where these had their last."""
         if tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error):
             raise out_of_memory(self.context.range.id, describe(error)) from error
-        delay = self.delays.after(tries)
+        failed, delay = self._failure(None, tries, error), self.delays.after(tries)
+        until = self._now() + delay
         if self.attempts is None or tries % self.attempts:
             self.events.observer_retrying(self.context.range.id, tries, error, delay)
         else:
-            failed = self._failure(None, tries, error)
             self.events.observer_gave_up(self.context.range.id, failed, delay)
             await self.close(CloseReason.FAILED)
-        await self.context.sleep(delay)
+        while self._look() < until and not self.context.handing_over:
+            self.moved.clear()
+            await self.wait(until)
+        if self.context.handing_over:
+            raise failed from error
 
     async def _replace(self, worn_out: ObserverFailed) -> None:
         """Let others go on with what is not done, unless nothing more is delivered here."""
@@ -150,9 +156,9 @@ class RangeObservers:
                 ended.result()
         if self._worn_out is not None:
             await self._replace(self._worn_out)
-        given = False
+        given, now = False, self._look()
         for n, hand in enumerate(self._hands):
-            batch = self.keys.next(self._now(), n) if hand.call is None else None
+            batch = self.keys.next(now, n) if hand.call is None else None
             if batch is None:
                 continue
             given = True
@@ -167,13 +173,17 @@ class RangeObservers:
         """Wait until something has moved, or what waits is due; no longer than until then."""
         is_free = any(x.call is None for x in self._hands)
         times = (self.keys.due if is_free else None, until)
-        later = [x for x in times if x is not None and self._now() < x < inf]
+        later = [x for x in times if x is not None and self._looked_at < x < inf]
         if not later:  # the usual case, and a timer costs as much as all else here
             await self.moved.wait()
             return
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(later)):
                 await self.moved.wait()
+
+    def _look(self) -> float:
+        self._looked_at = self._now()
+        return self._looked_at
 
     async def end(self) -> None:
         """Cancel the calls that are under way, and wait until each has ended. Raise

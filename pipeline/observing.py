@@ -184,9 +184,6 @@ class TaskRange:
     def check(self) -> None:
         """Let everything pass."""
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def flush(self) -> None:
         """Do nothing: Spark keeps the positions."""
 

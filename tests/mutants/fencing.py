@@ -8,7 +8,6 @@ from changefeed.feeds.feed import Change
 from changefeed.host import owned_lease
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.coordinator import Coordinator
-from changefeed.host.delivery import Delivery
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.apart import Apart
@@ -16,6 +15,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
+from changefeed.observers.call import CalledObserver
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.transactional import observer as transactional
 from changefeed.transactional.observer import TransactionalObserver
@@ -61,7 +61,7 @@ def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
 
 @mutant(rule=5, kills="unit/host/test_worker.py")
 def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
-    m.patch(Delivery, "check", lambda _: None)
+    m.patch(CalledObserver, "_check", lambda _: None)
 
 
 @mutant(rule=5, kills=f"{_CONTAINERS}::test_nor_can_one_that_has_read_the_new_version")

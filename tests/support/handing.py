@@ -64,7 +64,7 @@ class Handing:
         self.letters = MemoryDeadLetters() if letters is None else letters
         self.told = Told()
         gate = context or Gate()
-        self.check, self.sleep, self.flush = gate.check, gate.sleep, gate.flush
+        self.check, self.flush = gate.check, gate.flush
         self.range, self.host, self.epoch = gate.range, gate.host, gate.epoch
         self.handing_over, self.reset_in = False, 0
         self.successes = Successes()

@@ -1,7 +1,5 @@
 """Parts of observers under test: one that has nothing to open or close, and a gate."""
 
-import asyncio
-
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
@@ -32,9 +30,6 @@ class Gate:
         self._left -= 1
         if self._left < 0:
             raise LeaseLost(Lease(range=self.range), "the lease is not ours")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     async def flush(self) -> None:
         """Have nothing to wait for."""

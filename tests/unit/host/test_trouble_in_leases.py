@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 import pytest
@@ -12,6 +12,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
+from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
@@ -192,8 +193,6 @@ async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble(
 
 Step = Callable[[CallWatch], None]
 STEPS: dict[str, Step] = {
-    "attempt": CallWatch.attempt,
-    "failure": CallWatch.rest,
     "batch": CallWatch.unacknowledged,
     "oldest acknowledged": lambda watch: watch.acknowledged(left=True),
     "all acknowledged": lambda watch: watch.acknowledged(left=False),
@@ -205,10 +204,9 @@ STEPS: dict[str, Step] = {
     ("steps", "seen"),
     [
         (
-            [(0, "call"), (8, "attempt"), (16, "failure"), (96, "attempt"), (108, "return")],
-            [(106, "call"), (108, "returned")],
+            [(0, "call"), (8, "failure"), (88, "call"), (100, "return")],
+            [(98, "call"), (100, "returned")],
         ),
-        ([(0, "attempt")], []),
         (
             [(0, "batch"), (6, "batch"), (6, "oldest acknowledged"), (12, "batch")],
             [(6, "returned"), (16, "acknowledgement")],
@@ -219,8 +217,8 @@ STEPS: dict[str, Step] = {
             [(2, "returned"), (10, "acknowledgement")],
         ),
         (
-            [(0, "batch"), (11, "call"), (12, "failure"), (13, "return")],
-            [(10, "acknowledgement"), (13, "returned"), (22, "acknowledgement")],
+            [(0, "batch"), (11, "call"), (12, "failure")],
+            [(10, "acknowledgement"), (22, "acknowledgement")],
         ),
         ([(0, "batch"), (2, "call"), (30, "all acknowledged")], [(10, "acknowledgement")]),
         ([(0, "oldest acknowledged")], []),
@@ -228,7 +226,6 @@ STEPS: dict[str, Step] = {
     ],
     ids=[
         "each attempt has the whole time, the rest before it has none",
-        "outside of a call, as when the observer is closed",
         "what is given later does not put off when the oldest is overdue",
         "what is acknowledged is waited for no more",
         "a call that returns acknowledges nothing",
@@ -254,6 +251,9 @@ async def test_what_takes_longer_than_ten_seconds_is_overdue(
                 call.enter_context(watch.watching())
             elif step == "return":
                 call.close()
+            elif step == "failure":
+                with suppress(AttemptFailed), call.pop_all():
+                    raise AttemptFailed("ValueError", "no")
             else:
                 STEPS[step](watch)
         await asyncio.sleep(60)

@@ -159,6 +159,18 @@ async def test_an_observer_that_fails_to_open_is_opened_again_and_then_another_o
     assert len(groups) > 1
 
 
+async def test_what_becomes_due_after_it_was_looked_for_is_not_waited_for() -> None:
+    handing = Handing(lambda: picky(1))
+    await handing.observers.open()
+    handing.read(batch(1))
+    while await handing.observers.give():
+        pass
+    await asyncio.sleep(1)  # a busy machine
+    async with asyncio.timeout(1):
+        await handing.observers.wait()
+    assert await handing.observers.give()
+
+
 async def test_one_change_alone_is_put_aside_on_suspicion_and_no_second_one() -> None:
     handing = Handing(lambda: picky(1, 2), **ASIDE)
     await handing.process(batch(2, keys=1), seconds=3600)
