@@ -68,7 +68,7 @@ class WorkerPool:
     @property
     def in_hand(self) -> Mapping[RangeId, Position]:
         """The ranges whose observers have changes in hand, and the positions before these."""
-        return {x: worker.reached for x, worker in self._workers.items() if worker.in_hand}
+        return {x: y.reached for x, y in self._workers.items() if y.delivery.in_hand}
 
     def reached(self, range_id: RangeId) -> tuple[FeedRange, Position] | None:
         """Return a range, and the position below which everything is done; ``None`` without a
@@ -80,7 +80,7 @@ class WorkerPool:
     def is_behind(self, range_id: RangeId, changes: int) -> None:
         """Tell the worker of a range how many changes it is behind."""
         if range_id in self._workers:
-            self._workers[range_id].is_behind(changes)
+            self._workers[range_id].meter.is_behind(changes)
 
     @property
     def ranges(self) -> Collection[RangeId]:
@@ -109,7 +109,7 @@ class WorkerPool:
     def split(self, into: Mapping[RangeId, int]) -> None:
         """Have these ranges split into so many parts, and no others."""
         for range_id, worker in self._workers.items():
-            worker.split(into.get(range_id))
+            worker.delivery.split_into = into.get(range_id)
 
     async def clear_request(self, lease: Lease) -> None:
         """Clear the request that a lease was listed with, if its worker is there."""
@@ -145,13 +145,14 @@ class WorkerPool:
         """Cancel what is left; give up on calls that do not end even then."""
         for range_id, worker in self._workers.items():
             if not worker.delivered:
-                (self._cut_off if worker.in_hand else self._not_closed).add(range_id)
+                left = self._cut_off if worker.delivery.in_hand else self._not_closed
+                left.add(range_id)
         for attempt in range(_CANCELS):
             if not self._tasks:
                 return
             for task, worker in self._tasks.items():
                 if attempt:
-                    worker.mark_stuck()
+                    worker.delivery.stuck = True  # it is not waited for any more
                 task.cancel()
             patience = _CANCEL_PATIENCE if attempt else _FIRST_PATIENCE
             await asyncio.wait(self._tasks, timeout=patience)
@@ -170,7 +171,7 @@ class WorkerPool:
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)
         finally:
-            if worker.stuck:
+            if worker.delivery.stuck:
                 self.stuck.add(worker.lease.range_id)
             if worker.left_to_expire is not None:
                 self.left_to_expire.add(worker.lease.range_id)

@@ -63,7 +63,7 @@ class Worker:
             retrier=self._retrier,
         )
         self._drain = Drain()
-        self._meter = LoadMeter(
+        self.meter = LoadMeter(
             owned.lease,
             cooldown=self._settings.leases.timing.cooldown,
             clock=asyncio.get_running_loop().time,
@@ -74,12 +74,12 @@ class Worker:
         self.left_to_expire: str | None = None
         """Why the lease still has our name though nothing reads it, once that is so."""
         self._asked: KeyRequest | None = None  # by a person, the last time
-        self._delivery = Delivery(
+        self.delivery = Delivery(
             owned,
             shared,
             drain=self._drain,
             checkpoints=self._checkpoints,
-            meter=self._meter,
+            meter=self.meter,
         )
         owned.noticed = self._look_at_lease
 
@@ -92,38 +92,17 @@ class Worker:
         """The position below which everything is done."""
         return self._checkpoints.reached.position
 
-    @property
-    def in_hand(self) -> bool:
-        """Whether the observer was given changes that are not done."""
-        return self._delivery.in_hand
-
-    @property
-    def stuck(self) -> bool:
-        """Whether a call may still run that could not be ended: the lease must expire."""
-        return self._delivery.stuck
-
     def stop(self, reason: CloseReason) -> None:
         """Drain: finish what is in hand, checkpoint, and give up the lease."""
         stopping = reason is CloseReason.STOPPING  # then the budget of the host's stop counts
         within = None if stopping else self._settings.leases.max_handoff_time
         self._drain.begin(reason, within=within)
-        self._delivery.stop()
-
-    def is_behind(self, changes: int) -> None:
-        self._meter.is_behind(changes)
-
-    def split(self, into: int | None) -> None:
-        """Split the range into so many parts at the next checkpoint, or go on with it whole."""
-        self._delivery.split_into = into
+        self.delivery.stop()
 
     async def clear_request(self, asker: HostName) -> None:
         """Clear the request of a host that is gone; to give the lease up clears it as well."""
         if self._drain.reason is None:
             await self.owned.clear_request(asker)
-
-    def mark_stuck(self) -> None:
-        """Stop waiting for a call that cannot be ended: the lease must then expire."""
-        self._delivery.stuck = True
 
     async def run(self) -> CloseReason:
         """Work until the lease is given up or lost; return why.
@@ -135,8 +114,8 @@ class Worker:
         try:
             async with self._group as group:
                 self._look_at_lease()
-                reason = await self._delivery.run(group)
-                assert reason is not CloseReason.RANGE_ENDED or not self.in_hand, (
+                reason = await self.delivery.run(group)
+                assert reason is not CloseReason.RANGE_ENDED or not self.delivery.in_hand, (
                     f"range {self.lease.range_id!r} would end with changes in hand"
                 )
                 self.delivered = True
@@ -180,7 +159,7 @@ class Worker:
 
     def _ended(self, lease: Lease) -> Lease:
         """End it; it may have ended already, by a write that was not answered."""
-        end = self._delivery.end
+        end = self.delivery.end
         assert end is not None, f"{lease.range_id!r} ends, and goes on nowhere"
         assert lease.end in (None, end), f"{lease.range_id!r} has ended in something else"
         return lease if lease.ended else lease.ended_in(end)
@@ -195,15 +174,14 @@ class Worker:
         """Pause it for our own reason; what others have paused says why already."""
         if lease.paused is not None:
             return lease.released()
-        return lease.released().paused_because(self._delivery.pause_reason)
+        return lease.released().paused_because(self.delivery.pause_reason)
 
     async def _release_at_last(self, reason: CloseReason) -> CloseReason:
         """Spare the others the wait for the expiration, if the container answers soon."""
-        if self.stuck:
+        if self.delivery.stuck:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
-        self._checkpoints.advance()  # what policy had put off is done as well
         unwritten = self._checkpoints.unwritten
         release = partial(self._give_up_in_turn, Lease.released, unwritten)
         try:
@@ -244,7 +222,7 @@ class Worker:
             self._start(self._answer(asked))
 
     async def _answer(self, asked: KeyRequest) -> None:
-        answered = self._delivery.asked(asked)
+        answered = self.delivery.asked(asked)
         await self._retrier.call("answer", partial(self.owned.answer, asked, answered))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -260,4 +238,4 @@ class Worker:
     def described(self, lease: Lease) -> Lease:
         """Have the lease say how the observer gets on, and what the range costs."""
         health = self._events.health.of(self.owned.range_id)
-        return self._meter.written_to(lease.with_health(health))
+        return self.meter.written_to(lease.with_health(health))
