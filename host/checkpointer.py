@@ -71,8 +71,9 @@ class Checkpointer:
 
     @property
     def unwritten(self) -> Checkpoint | None:
-        """The newest checkpoint, if it is not stored yet."""
-        return self.reached if self._written < self._said else None
+        """What is done by now, and what counts against the rest, if it is not stored yet."""
+        reached = self.reached
+        return None if reached == self._owned.stored else reached
 
     @property
     def reached(self) -> Checkpoint:

@@ -136,10 +136,8 @@ class Delivery:
         try:
             return await self._open_and_deliver(observers)
         except RangeRefused as refused:
-            self._checkpoints.advance()
             return self._pause(text_of(refused))
         except ObserverFailed as failed:
-            self._checkpoints.advance()
             return self._drain.reason or self._pause(str(failed))
         finally:
             self._reading.cancel()
@@ -194,7 +192,6 @@ class Delivery:
             if await observers.give():
                 continue
             if not observers.are_busy and (reason := self._reason_to_end()) is not None:
-                self._checkpoints.advance()
                 return reason
             await observers.wait(self._drain.deadline)
 

@@ -97,6 +97,18 @@ async def test_what_a_write_could_not_say_is_not_stored_though_the_next_one_can(
         assert await slow.stored() == "3"
 
 
+async def test_the_last_write_says_what_counts_against_a_change_by_then() -> None:
+    async with writing(Slow()) as checkpoints:
+        failing, other = make.change(1, key="a"), make.change(2, key="b")
+        checkpoints.read([failing, other], Position("2"))
+        checkpoints.acknowledge([other])
+        await checkpoints.written()
+        checkpoints.failures = lambda: {1: 3}  # others succeeded elsewhere
+        last = await checkpoints.stop()
+        assert last is not None
+        assert [x.failures for x in last.holes] == [3]
+
+
 async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() -> None:
     slow = Slow()
     async with writing(slow) as checkpoints:
@@ -130,13 +142,15 @@ async def test_a_checkpoint_is_due_after_each_batch_a_time_or_never(
     mode: str, due: list[bool]
 ) -> None:
     """Each batch has 4 changes; they end at 3, 6, 7, 9, 12 and 13 seconds."""
-    written = list[bool]()
-    async with writing(Slow(0.1), checkpoint=mode) as checkpoints:
+    written, slow = list[bool](), Slow(0.1)
+    async with writing(slow, checkpoint=mode) as checkpoints:
         for n, end in enumerate((3, 6, 7, 9, 12, 13)):
             await asyncio.sleep(end - now())
+            before = slow.calls.count["checkpoint"]
             batch = [make.change(4 * n + m) for m in range(4)]
             left = checkpoints.read(batch, Position(str(4 * n + 3)))
             if mode != "manual":
                 checkpoints.returned(left)
-            written.append(checkpoints.unwritten is not None)
+            await asyncio.sleep(0.5)
+            written.append(slow.calls.count["checkpoint"] > before)
     assert written == due
