@@ -12,6 +12,7 @@ def test_whatever_fails_each_key_stays_in_order_and_nothing_is_lost_or_done_twic
     total = {x.name: sum(getattr(s, x.name) for s in stories) for x in fields(Story)}
     assert total["with_holes"] > SEEDS, total
     assert total["crashes"] > SEEDS / 2, total
+    assert total["uncovered"] > 0, total
     assert total["letters"] > SEEDS, total
     assert total["refused"] > SEEDS / 4, total
     assert total["suspicions"] <= SEEDS / 100, total
