@@ -317,26 +317,24 @@ class Delivery:
         careful = call == "process" and self._owned.care > 0
         how = self._owned, self._drain, self._checkpoints
         alone = self._shared.care.alone(changes[0], *how) if careful else nullcontext()
-        async with alone as blamed, self._counted(call, changes):
-            yield blamed
-
-    @asynccontextmanager
-    async def _counted(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
-        began, tracing = self._clock(), self._shared.tracing if changes else None
-        try:
-            with self._watch.watching(), self._meter.observing(len(changes)):
-                async with self._drain.bounded():
-                    with tracing.batch(self, changes) if tracing else nullcontext():
-                        yield
-        except TimeoutError as error:
-            if not self._drain.overdue:
-                raise
-            reason = f"{call} did not end in time for the handoff"
-            raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
-        if call == "process":
-            if self._settings.observer.checkpoint == "manual" and self.in_hand:
-                self._watch.unacknowledged()
-            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
+        tracing = self._shared.tracing if changes else None
+        async with alone as blamed:
+            began = self._clock()
+            try:
+                with self._watch.watching(), self._meter.observing(len(changes)):
+                    async with self._drain.bounded():
+                        with tracing.batch(self, changes) if tracing else nullcontext():
+                            yield blamed
+            except TimeoutError as error:
+                if not self._drain.overdue:
+                    raise
+                reason = f"{call} did not end in time for the handoff"
+                raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
+            if call == "process":
+                if self._settings.observer.checkpoint == "manual" and self.in_hand:
+                    self._watch.unacknowledged()
+                took = self._clock() - began
+                self._events.batch(self._owned.range_id, len(changes), took)
 
     async def _until_written_again(self) -> None:
         """Wait while the lease cannot be written: its owner ends, or the store is back."""
