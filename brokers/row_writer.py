@@ -1,6 +1,7 @@
 """One broker's writing in one era: many requests become one object, objects become a row.
 
-Records wait for others for ``linger`` seconds, or until there is an object full of them.
+Records go at once. Where an object costs a request, there are ``puts`` of them in a second and
+some saved up: beyond, records wait for the next, or until there is an object full of them.
 Several objects are under way at once; what is in one is acknowledged once it and all before
 it exist. A number that is taken by something else than what was to be written there means
 that the era is lost: somebody has sealed the row, or writes under the same name. From then
@@ -15,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -48,6 +50,8 @@ from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
+_SAVED_UP = 20
+"""So many objects may be written at once after a rest."""
 _EARLY = 1.0
 """How long a request waits for those before it, in seconds."""
 
@@ -65,8 +69,7 @@ class WriterPlace(NamedTuple):
 class _Group:
     """What goes into one object. ``done`` becomes whether it exists and is ours."""
 
-    def __init__(self, began: float) -> None:
-        self.began = began
+    def __init__(self) -> None:
         self.bytes = 0
         self.batches: dict[Key, list[Accepted]] = {}
         self.requests: list[StoredRequest] = []
@@ -110,6 +113,7 @@ class RowWriter:
         self._groups: deque[_Group] = deque()
         self._under_way: deque[_UnderWay] = deque()
         self._next = 1
+        self._paid_until = -inf
         self._written_us = place.began_us
         self._buffered = 0
         self._closing = False
@@ -191,7 +195,7 @@ class RowWriter:
     def _accept(self, collection: str, request: AppendRequest, size: int) -> _Group:
         """Give a request its place, whole in one object."""
         if not self._groups or self._groups[-1].bytes >= self._settings.flush_bytes:
-            self._groups.append(_Group(asyncio.get_running_loop().time()))
+            self._groups.append(_Group())
         group, key = self._groups[-1], key_of(collection, request)
         assert self.is_open, f"{self.place} takes nothing more"
         for batch in request.batches:
@@ -248,7 +252,7 @@ class RowWriter:
     async def _write(self, tasks: asyncio.TaskGroup) -> None:
         while not self.lost:
             if self._groups:
-                await self._linger(self._groups[0])
+                await self._until_due(self._groups[0])
                 while len(self._under_way) >= self._settings.in_flight and not self.lost:
                     await self._changed.wait()
                 if not self.lost:
@@ -259,11 +263,18 @@ class RowWriter:
             else:
                 await self._changed.wait()
 
-    async def _linger(self, group: _Group) -> None:
-        until = group.began + self._settings.linger
+    async def _until_due(self, group: _Group) -> None:
+        """Wait until there may be another object, or this one is full."""
+        due = self._paid_until - (_SAVED_UP - 1) / self._settings.puts
         while group.bytes < self._settings.flush_bytes and self.is_open:
-            if not await self._changed.wait(until):
+            if not await self._changed.wait(due):
                 return
+
+    def _pay(self) -> None:
+        """Count an object. A full one may be too many, and keeps nothing after it waiting."""
+        now, puts = asyncio.get_running_loop().time(), self._settings.puts
+        paid_until = max(self._paid_until, now) + 1 / puts
+        self._paid_until = min(paid_until, now + _SAVED_UP / puts)
 
     def _send(self, tasks: asyncio.TaskGroup, group: _Group) -> None:
         number, self._next = self._next, self._next + 1
@@ -282,6 +293,7 @@ class RowWriter:
             self._written[key] = reached_after(self._written.get(key), x, now_us)
         header = replace(header, requests=tuple(group.requests))
         data = encode_flush(header, sections)
+        self._pay()
         task = tasks.create_task(self._create(number, data))
         self._under_way.append(_UnderWay(number, data, group, task))
         assert len(self._under_way) <= self._settings.in_flight, (

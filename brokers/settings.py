@@ -4,6 +4,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,13 +20,13 @@ from changefeed.runtime.settings import (
     Bytes,
     LogSettings,
     Seconds,
-    SecondsOrZero,
     Section,
     read_settings,
 )
 from changefeed.runtime.tls import ServedCertificate
 
-_LOCAL_LINGER, _REMOTE_LINGER = 0.0, 0.1
+_PUTS = 5.0
+"""Objects in a second, where each costs a request: about $65 a month for each busy broker."""
 _HEARTBEATS = 10
 """Within an expiration."""
 
@@ -111,12 +112,9 @@ class WebSection(HasSecrets, Section):
 class WritingSection(Section):
     """How records become objects."""
 
-    linger: SecondsOrZero | None = Field(default=None, le=60)
-    """How long records wait for others to share their object. If not set: 0 in a
-    directory, where what comes while the disk is synced is written next, and 0.1 elsewhere,
-    where every object costs a request."""
     flush_bytes: Bytes = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
-    """An object is written as soon as it has so many."""
+    """An object that has so many is full. Elsewhere than in a directory, where each costs a
+    request, a broker writes five a second that are not."""
     buffer_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """What requests that are being read may take, and what may wait to be written; producers
     wait beyond."""
@@ -163,12 +161,9 @@ class BrokerSettings(AllSettings):
     @property
     def core(self) -> CoreSettings:
         """What the broker's core is run with."""
-        linger = self.writing.linger
-        if linger is None:
-            local = self.broker.cluster.startswith(("file:", "memory:"))
-            linger = _LOCAL_LINGER if local else _REMOTE_LINGER
+        local = self.broker.cluster.startswith(("file:", "memory:"))
         return CoreSettings(
-            linger=linger,
+            puts=inf if local else _PUTS,
             flush_bytes=self.writing.flush_bytes,
             buffer_bytes=self.writing.buffer_bytes,
             cache_bytes=self.writing.cache_bytes,

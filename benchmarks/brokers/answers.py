@@ -1,8 +1,8 @@
 """How long a producer waits for an answer, at half of what one broker takes.
 
 Another process loads the broker at a fixed rate; here one record after the other is sent and
-waited for, so that no call waits for another one of its own. What a call took beside the
-linger and the put of its object is the broker's, HTTP's and the clients' share. The load's own
+waited for, so that no call waits for another one of its own. What a call took beside the put
+of its object is the broker's, HTTP's and the clients' share. The load's own
 calls wait also for the request before theirs, as a producer has one under way with a broker.
 All of it waits for a core now and then: so much as a thread that only sleeps is late.
 """
@@ -21,7 +21,7 @@ from benchmarks.logs import records
 from benchmarks.result import Result, at_most
 from changefeed import ProducerOptions, open_producer
 
-from .cluster import LINGER, open_cluster
+from .cluster import open_cluster
 from .latency import Call, Put, beyond, percentile
 from .rates import append
 
@@ -44,7 +44,7 @@ async def measured() -> Sequence[Result]:
             late = await waking
         loaded = await load
         puts = [Put(*x) for x in cluster.puts()]
-    shares = [1e3 * x for x in beyond(calls, puts, LINGER)]
+    shares = [1e3 * x for x in beyond(calls, puts)]
     last = [x for x in puts if x.ended >= calls[0].asked]
     return [
         Result(name="brokers.half load", value=rate, unit="records/s"),
@@ -67,7 +67,7 @@ def _percentiles(what: str, seconds: Sequence[float]) -> Sequence[Result]:
 def _beyond(shares: Sequence[float], percent: int, goal: float | None = None) -> Result:
     value = percentile(shares, percent)
     return Result(
-        name=f"brokers.answered beyond linger and put.p{percent}",
+        name=f"brokers.answered beyond the put.p{percent}",
         value=value,
         unit="ms",
         goal=None if goal is None else at_most(value, goal),
@@ -75,7 +75,7 @@ def _beyond(shares: Sequence[float], percent: int, goal: float | None = None) ->
 
 
 async def probe(address: str, seconds: float, *, apart: float = 0.005) -> Sequence[Call]:
-    """Send one record after the other, without a linger of the producer; return the calls."""
+    """Send one record after the other; return the calls."""
     calls: list[Call] = []
     async with open_producer(address, options=ProducerOptions()) as producer:
         await producer.send_many(records(0, 1))  # connects

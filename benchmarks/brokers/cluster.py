@@ -26,7 +26,6 @@ from tests.support.servers import free_port
 
 from .names import COLLECTION, PARTS
 
-LINGER = 0.0
 EXPIRATION = 3.0
 """A third of what brokers have by default, so that a kill takes seconds."""
 WAITLESS = BrokerAccess(wait=0.0)
@@ -49,7 +48,7 @@ class Cluster:
 
     def __init__(self, folder: Path, settings: Mapping[str, object], module: str) -> None:
         self.folder = folder
-        self._settings = {**_SETTINGS, "writing.linger": LINGER, **settings}
+        self._settings = {**_SETTINGS, **settings}
         self._module = module
         self._running: dict[str, tuple[Process, int]] = {}
 

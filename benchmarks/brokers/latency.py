@@ -1,4 +1,4 @@
-"""What an acknowledgement takes that neither lingering nor the store does. Pure."""
+"""What an acknowledgement takes that the store does not. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def beyond(calls: Sequence[Call], puts: Sequence[Put], linger: float) -> Sequence[float]:
-    """Return what each call took besides waiting for others and the put of its object.
+def beyond(calls: Sequence[Call], puts: Sequence[Put]) -> Sequence[float]:
+    """Return what each call took besides the put of its object.
 
     Its object is the one that was durable last before its answer; a call that was answered
     before any was is refused with ``ValueError``.
@@ -41,5 +41,5 @@ def beyond(calls: Sequence[Call], puts: Sequence[Put], linger: float) -> Sequenc
         if not place:
             raise ValueError("a call was answered before anything was durable")
         put = ordered[place - 1]
-        found.append(call.answered - call.asked - linger - (put.ended - put.began))
+        found.append(call.answered - call.asked - (put.ended - put.began))
     return found

@@ -2,7 +2,7 @@
 
 Real brokers over a store in memory, in virtual time: every number is exact, and the same on
 every machine. The store takes as long as one of a cloud does. Brokers have the settings that
-they have there by default: an object each 100 ms, or as soon as it has 4 MiB. Bytes are
+they have there: five objects a second, and those that have 4 MiB. Bytes are
 a hundredth of what they stand for, in objects and in the limit of their size. Each
 range has a reader that keeps up; it is served from memory.
 """
@@ -29,7 +29,7 @@ from tests.support.wires import Wires
 from .costs import MB_A_BROKER, RATES, Counted, Second
 from .names import COLLECTION, PARTS
 
-REMOTE = CoreSettings(linger=0.1)
+REMOTE = CoreSettings(puts=5.0)
 """What brokers have by default over a store of a cloud."""
 _SCALE = 100
 _WRITE, _READ = 0.05, 0.02
@@ -94,7 +94,7 @@ async def _cluster(
     """Run so many brokers, with the collection in so many partitions, evenly divided."""
     store, wires = CountedStore(), Wires()
     flush_bytes = REMOTE.flush_bytes // _SCALE
-    settings = CoreSettings(linger=REMOTE.linger, flush_bytes=flush_bytes)
+    settings = CoreSettings(puts=REMOTE.puts, flush_bytes=flush_bytes)
     async with AsyncExitStack() as running:
         cores = [
             await running.enter_async_context(wires.broker(store, f"broker-{n}", settings))

@@ -1,6 +1,7 @@
 """How a broker writes, reads and watches. One frozen object; times in seconds."""
 
 from dataclasses import dataclass
+from math import inf
 
 from changefeed.feeds.brokers.flush import MAX_IN_FLIGHT
 
@@ -9,8 +10,8 @@ from changefeed.feeds.brokers.flush import MAX_IN_FLIGHT
 class CoreSettings:
     """See ``brokers.core.BrokerCore``.
 
-    ``linger``            how long records wait for others to share their object
-    ``flush_bytes``       an object is written as soon as it has so many
+    ``puts``              objects in a second, if they are not full; 20 may be saved up
+    ``flush_bytes``       an object that has so many is full
     ``in_flight``         objects under way at once
     ``buffer_bytes``      what requests may take that are being read, and what may wait to be
                           written; beyond, producers are asked to come again
@@ -32,7 +33,7 @@ class CoreSettings:
                           from the catalog that says so to the deletion
     """
 
-    linger: float = 0.005
+    puts: float = inf
     flush_bytes: int = 4 * 1024 * 1024
     in_flight: int = 4
     buffer_bytes: int = 64 * 1024 * 1024

@@ -32,7 +32,6 @@ from changefeed.runtime.web_server import serving, take_port
 from changefeed.testing.feed_harness import NEW_YEAR_US, FeedAbility
 
 QUICK = CoreSettings(
-    linger=0.001,
     heartbeat=0.1,
     expiration=1.0,
     settle=0.05,

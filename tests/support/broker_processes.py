@@ -23,7 +23,6 @@ from tests.support.processes import PATIENCE, Running
 
 QUICK_BROKER = (
     "--set=membership.expiration=2",
-    "--set=writing.linger=0.02",
     "--set=compaction.enabled=false",  # stories damage objects, which must be what is read
 )
 T = TypeVar("T")

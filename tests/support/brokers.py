@@ -16,7 +16,6 @@ from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
 
 QUICK = CoreSettings(
-    linger=0.005,
     heartbeat=0.5,
     expiration=3.0,
     settle=0.5,

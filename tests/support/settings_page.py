@@ -25,7 +25,7 @@ A process takes a setting from the first of these places that has it:
 1. the command line: `--set leases.expiration=20`, or a flag of its own (`--feed`, `--leases`,
    `--observer`, `--option key=value`, `--name`, `--start`);
 2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, with two underscores between section and
-   name. Of brokers and pipelines: `CHANGEFEED_BROKER__WRITING__LINGER=0.05` and
+   name. Of brokers and pipelines: `CHANGEFEED_BROKER__WEB__PORT=7071` and
    `CHANGEFEED_PIPELINE__LATEST__INTERVAL=60`. A whole section, or a table, is JSON;
 3. the file that `--config` names, or else `CHANGEFEED_CONFIG`: TOML. `changefeed config host`,
    `changefeed config broker` and `changefeed config pipeline` write one with all of this in it;

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from math import inf
 from random import Random
 from unittest.mock import patch
 
@@ -98,7 +99,7 @@ class World:
         self.story: list[str] = []
         self.processes: list[BrokerProcess] = []
         self.settings = CoreSettings(
-            linger=self.random.choice([0.005, 0.1]),
+            puts=self.random.choice([inf, 20.0, 1.0]),
             flush_bytes=self.random.choice([200, 4096]),
             in_flight=self.random.choice([1, 2, 4, 8]),
             buffer_bytes=self.random.choice([150, 1_000_000]),

@@ -79,7 +79,7 @@ async def test_producers_that_sent_something_are_counted_once() -> None:
 
 
 async def test_a_producer_that_is_silent_for_too_long_is_counted_no_more() -> None:
-    settings = CoreSettings(linger=0.0, producer_memory=50.0)
+    settings = CoreSettings(producer_memory=50.0)
     place = WriterPlace(cluster="c", era=1, broker="b", incarnation="i")
     writer = RowWriter(MemoryStore(), place, settings, lambda *_: None)
     writer.open("orders", [P1])

@@ -18,7 +18,7 @@ from tests.support.brokers import batch, request
 
 P1 = "e1.p01.v00-ff"
 PLACE = WriterPlace(cluster="c" * 32, era=1, broker="broker-1", incarnation="i")
-SETTINGS = CoreSettings(linger=0.0, in_flight=4, retry_delay=0.1, buffer_bytes=1000)
+SETTINGS = CoreSettings(in_flight=4, retry_delay=0.1, buffer_bytes=1000)
 
 
 class SlowStore(MemoryStore):
@@ -157,18 +157,36 @@ async def test_a_seal_comes_behind_all_that_was_taken_and_nothing_behind_it() ->
         assert (row.sealed_at, durable) == (2, [1, 2])
 
 
-async def test_records_wait_for_others_until_an_object_is_full() -> None:
-    store = SlowStore()
-    settings = CoreSettings(linger=10.0, flush_bytes=100)
-    async with a_row(store, settings) as (row, durable):
-        waiting = [sent(row, "a" * 20, n) for n in (1, 2)]
-        await asyncio.gather(*waiting)
-        assert asyncio.get_running_loop().time() == 1.0  # it did not linger
-        sent(row, "b", 3)
-        await asyncio.sleep(10.5)
-        assert durable == [1]
-        await asyncio.sleep(1)
-        assert durable == [1, 2]
+async def test_a_record_alone_goes_at_once_and_many_share_so_many_objects_a_second() -> None:
+    store, loop = SlowStore(), asyncio.get_running_loop()
+    store.delays = dict.fromkeys(range(1, 1000), 0.01)
+    async with a_row(store, CoreSettings(puts=5.0)) as (row, durable):
+        began = loop.time()
+        await sent(row, "a", 1)
+        assert loop.time() - began == pytest.approx(0.01)
+        for n in range(2, 2002):
+            sent(row, "a", n)
+            await asyncio.sleep(0.01)
+        assert 15 + 5 * 20 <= len(durable) <= 20 + 5 * 20
+        await asyncio.sleep(10)
+        began = loop.time()
+        await sent(row, "b", 2002)
+        assert loop.time() - began == pytest.approx(0.01)
+
+
+async def test_an_object_that_is_full_goes_whatever_the_number_of_those_before() -> None:
+    store, loop = SlowStore(), asyncio.get_running_loop()
+    store.delays = dict.fromkeys(range(1, 1000), 0.01)
+    async with a_row(store, CoreSettings(puts=5.0, flush_bytes=100)) as (row, durable):
+        began = loop.time()
+        for n in range(1, 101):
+            await sent(row, "a" * 60, n)
+        assert durable == [*range(1, 101)]
+        assert loop.time() - began == pytest.approx(1.0)
+        await asyncio.sleep(0.2)
+        began = loop.time()
+        await sent(row, "b", 101)
+        assert loop.time() - began == pytest.approx(0.01)
 
 
 async def silent_then_again(settings: CoreSettings, wall_us: Callable[[], int]) -> object:
