@@ -237,7 +237,9 @@ class CosmosFeed(Feed):
         check_position(found.id, after)
         asked = await self._ask(found, after=after, limit=limit)
         if asked is None:
-            raise await self._end(found, after)
+            ended_in = self._topology.find(found)
+            assert not isinstance(ended_in, Place), "it was looked for just now"
+            raise RangeEnded(found.id, tuple(Child(range=x, start=after) for x in ended_in))
         place, answer = asked
         if answer.status == NOT_MODIFIED:
             return RawPage(position=self._stands(place, found.id, after, answer))
@@ -299,6 +301,9 @@ class CosmosFeed(Feed):
         for _ in range(_MOVES):
             place = await self._find(found)
             if not isinstance(place, Place):
+                await self._look()  # what takes over is the latest, and a part may be whole again
+                place = self._topology.find(found)
+            if not isinstance(place, Place):
                 return None
             query = self._query(place.bounds, after, since)
             try:
@@ -323,12 +328,6 @@ class CosmosFeed(Feed):
             after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
         )
         return {"after": after, "continuation": token}
-
-    async def _end(self, ended: FeedRange, after: Position) -> RangeEnded:
-        await self._look()  # so that the children are the latest there are
-        found = self._topology.find(ended)
-        assert not isinstance(found, Place), "what is gone never comes back"
-        return RangeEnded(ended.id, tuple(Child(range=x, start=after) for x in found))
 
     async def _find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         try:

@@ -193,3 +193,18 @@ async def test_a_list_of_ranges_with_a_gap_is_not_believed(
         await feed.ranges()
     monkeypatch.undo()
     assert [x.id for x in await feed.ranges()] == ["0"]
+
+
+async def test_a_part_that_was_split_and_is_whole_again_goes_on(world: CosmosWorld) -> None:
+    await write(world, 0)
+    low, high = (x["id"] for x in await world.by_hand.split(range="0"))
+    merged = (await world.by_hand.merge(low, high))["id"]
+    async with world.feed() as feed:
+        (whole,) = await feed.ranges()
+        part, _ = feed.split(whole, 2)
+        start = await feed.start(part, "beginning")
+        halves = await world.by_hand.split(range=merged)
+        parts = await world.by_hand.split(range=halves[0]["id"])
+        await feed.ranges()
+        await world.by_hand.merge(*(x["id"] for x in parts))
+        assert (await feed.read(part, start, 5)).changes
