@@ -20,7 +20,7 @@ from azure.cosmos import PartitionKey
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
-from changefeed.feeds.cosmos.feed import open_cosmos
+from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host

@@ -22,7 +22,7 @@ import aiohttp
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
-from changefeed.feeds.cosmos.feed import open_cosmos
+from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.addresses import open_container
 from emulator.tests.by_hand import signed

@@ -141,7 +141,8 @@ class ChangeFeedProcessor(_Background):
     async or plain function, or a class (see ``Observer``).
 
     ``instance_name`` differs between processes, and stays over a restart: the machine's name
-    by default. ``start_time`` is ``"beginning"``, ``"now"`` or a time with its zone, and counts
+    by default. ``start_time`` is ``"beginning"``, ``"now"``, ``"snapshot"`` (of all versions:
+    the latest version of every item first) or a time with its zone, and counts
     where there are no leases yet. ``max_items`` is about how many changes a call gets,
     ``poll_interval`` how long to wait at the end of a range, ``lease_expiration`` after how
     long without a sign of life a process loses its leases. Where one of these is ``None``, the
@@ -160,7 +161,7 @@ class ChangeFeedProcessor(_Background):
         *,
         processor_name: str,
         instance_name: str | None = None,
-        start_time: datetime | Literal["beginning", "now"] | None = None,
+        start_time: datetime | Literal["beginning", "now", "snapshot"] | None = None,
         max_items: int | None = None,
         poll_interval: Time | None = None,
         lease_expiration: Time | None = None,
@@ -199,7 +200,7 @@ class ChangeFeedProcessor(_Background):
 
     async def _run(self) -> None:
         # The clients of Cosmos DB are loaded for those who use them.
-        from changefeed.feeds.cosmos.feed import feed_over  # noqa: PLC0415
+        from changefeed.feeds.cosmos.opening import feed_over  # noqa: PLC0415
         from changefeed.leases.cosmos.opening import leases_over  # noqa: PLC0415
 
         feed, leases = self._containers

@@ -83,7 +83,8 @@ class HostFlags(FeedFlags, ObserverFlags):
     start: Annotated[
         str | None,
         typer.Option(
-            "--start", help="Where ranges without a lease start: beginning, now, a time."
+            "--start",
+            help="Where ranges without a lease start: beginning, now, snapshot, a time.",
         ),
         Sets(("feed", "start")),
     ] = None

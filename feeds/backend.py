@@ -73,12 +73,18 @@ class PositionTraits:
     the one behind a sequence; both raise ``FeedRefused``. Transactions lie ``step``
     sequences apart, or more. ``identity`` returns what offsets are to say of the feed: its
     identity, where positions do not say it.
+
+    Two are for feeds that start with a snapshot. ``snapshot_end`` returns where that ends which
+    a position is in, if it is in one; ``beside`` returns a position as it is in the snapshot
+    that another is in.
     """
 
     order: Callable[[Position], int]
     position: Callable[[int], Position]
     step: int = 1
     identity: Callable[[Feed], str] = lambda _: ""
+    snapshot_end: Callable[[Position], Position | None] = lambda _: None
+    beside: Callable[[Position, Position], Position] = lambda at, _: at
 
 
 def _unchanged(place: str) -> str:

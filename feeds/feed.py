@@ -23,8 +23,12 @@ T_co = TypeVar("T_co", default=Any, covariant=True)
 RangeId = NewType("RangeId", str)
 Position = NewType("Position", str)
 
-StartAt = Literal["beginning", "now"] | datetime
-"""Where to start before there is any position; a ``datetime`` must know its zone."""
+StartAt = Literal["beginning", "now", "snapshot"] | datetime
+"""Where to start before there is any position; a ``datetime`` must know its zone.
+
+``snapshot`` is for a feed of all versions that keeps none from before its reader: the latest
+version of every item, and then every change. Another feed refuses it.
+"""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -40,11 +44,15 @@ MAX_WAIT_FOR_NEWS: Final = 10.0
 
 
 class Operation(enum.StrEnum):
-    """What happened to the record; a feed that cannot recognize an insert says REPLACE."""
+    """What happened to the record; a feed that cannot recognize an insert says REPLACE.
+
+    SNAPSHOT: nothing happened, the record was there when its reader began.
+    """
 
     INSERT = "insert"
     REPLACE = "replace"
     DELETE = "delete"
+    SNAPSHOT = "snapshot"
 
 
 class Change(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, gc=False):
@@ -201,7 +209,8 @@ class Feed(ABC):
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         """Return the position of a start: it stays where it is, whatever is written later.
 
-        For a time: before the first change that was committed at or after it.
+        For a time: before the first change that was committed at or after it. Raise
+        ``FeedRefused`` for a start that this feed does not have.
         """
 
     @abstractmethod

@@ -40,7 +40,7 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.feeds.timestamps import instant_us
+from changefeed.feeds.timestamps import start_us
 from changefeed.runtime.backends import Address
 
 _HASHES = 2**32
@@ -105,11 +105,10 @@ class MemoryFeed(Feed):
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         await asyncio.sleep(0)
         held = self._range(found.id)
-        if at == "beginning":
-            return _position(0)
-        if at == "now":
-            return _position(len(held.changes))
-        return _position(bisect_left(held.latest, instant_us(at)))
+        time_us = start_us(at)
+        if time_us is None:
+            return _position(0 if at == "beginning" else len(held.changes))
+        return _position(bisect_left(held.latest, time_us))
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"

@@ -11,12 +11,16 @@ from typing import Final
 
 from changefeed.feeds.feed import StartAt
 
-_WORDS: Final[Mapping[str, StartAt]] = {"beginning": "beginning", "now": "now"}
+_WORDS: Final[Mapping[str, StartAt]] = {
+    "beginning": "beginning",
+    "now": "now",
+    "snapshot": "snapshot",
+}
 _CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
 
 
 def start_in(text: str) -> StartAt | None:
-    """Read ``beginning``, ``now`` or a time; return ``None`` for any other text.
+    """Read ``beginning``, ``now``, ``snapshot`` or a time; return ``None`` for any other text.
 
     Raise ``ValueError`` for a time without a zone, and for one in the future.
     """

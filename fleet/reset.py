@@ -35,7 +35,7 @@ from changefeed.leases.updating import vacate_now
 from changefeed.runtime.errors import StoreError, UserError
 
 RESET_FORMS = (
-    "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
+    "--to is beginning, now, snapshot, a time with its zone (2026-01-31T12:00Z, "
     "2026-01-31T13:00+01:00), or a position as status shows it"
 )
 

@@ -63,8 +63,8 @@ def _start_in(given: object) -> object:
     start = start_in(given) if isinstance(given, str) else None
     if start is None:
         raise ValueError(
-            "should be beginning, now, or a time with its zone, as 2026-01-31T12:00Z or "
-            "2026-01-31T13:00+01:00"
+            "should be beginning, now, snapshot, or a time with its zone, as "
+            "2026-01-31T12:00Z or 2026-01-31T13:00+01:00"
         )
     return start
 
@@ -74,11 +74,12 @@ class FeedSettings(Section):
 
     address: Place = "eventlog:data/log"
     """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
-    start: Annotated[Literal["beginning", "now"] | datetime, BeforeValidator(_start_in)] = (
-        "beginning"
-    )
-    """Where the fleet starts: beginning, now, or a time with its zone, not in the future. The
-    first host settles it for all. A range whose lease was deleted starts there again."""
+    start: Annotated[
+        Literal["beginning", "now", "snapshot"] | datetime, BeforeValidator(_start_in)
+    ] = "beginning"
+    """Where the fleet starts: beginning, now, or a time with its zone, not in the future; or
+    snapshot (Cosmos DB, all versions): the latest version of every item, then every version.
+    The first host settles it for all. A range whose lease was deleted starts there again."""
     poll_interval: Seconds = 1.0
     """How long to wait at the end of a range before asking for more. Where the feed has to be
     asked range by range (Cosmos DB), up to five times as long for one that stays idle."""

@@ -21,7 +21,9 @@ def reset(
     flags: FeedFlags,
     to: Annotated[
         str,
-        typer.Option("--to", help="beginning, now, a time with its zone, or a position."),
+        typer.Option(
+            "--to", help="beginning, now, snapshot, a time with its zone, or a position."
+        ),
     ],
     all_: Annotated[
         bool, typer.Option("--all", help="All ranges that have not ended.")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.records import RECORD_BYTES, Record
+from changefeed.feeds.eventlog.records import OPERATIONS, RECORD_BYTES, Record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from changefeed.feeds.timestamps import instant_us
 
@@ -137,9 +137,9 @@ def _operation(value: Any, name: str | None) -> Operation:
         return Operation.INSERT
     found = _field(value, name)
     try:
-        return Operation(found.lower() if isinstance(found, str) else found)
+        return OPERATIONS[OPERATIONS.index(found.lower() if isinstance(found, str) else found)]
     except ValueError:
-        known = ", ".join(Operation)
+        known = ", ".join(OPERATIONS)
         raise _not(name, found, f"one of {known}") from None
 
 

@@ -41,7 +41,7 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.parts import range_in_name
-from changefeed.feeds.timestamps import instant_us
+from changefeed.feeds.timestamps import start_us
 
 _PAGE_BYTES = 1024 * 1024
 _LEFTOVER_BYTES = 64 * 1024 * 1024
@@ -109,7 +109,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         return self._routes.ranges
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
-        time_us = None if isinstance(at, str) else instant_us(at)
+        time_us = start_us(at)
         partition = await self._partition(found.id)
         urls, name = self._routes.to_read(partition), partition.id
         if time_us is not None:

@@ -5,8 +5,9 @@ from operator import attrgetter
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
 from changefeed.feeds.cosmos.address import AddressWrong, read_address
-from changefeed.feeds.cosmos.feed import MODES, open_cosmos
-from changefeed.feeds.cosmos.positions import lsn_of, position_after, sequences
+from changefeed.feeds.cosmos.opening import MODES, open_cosmos
+from changefeed.feeds.cosmos.positions import last_sequence, position_after
+from changefeed.feeds.cosmos.snapshot import beside, lsn_at, snapshot_end
 from changefeed.feeds.cosmos.spending import OPTIONS, Shares
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, Position
@@ -28,23 +29,24 @@ def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager
 
 
 def position_traits() -> PositionTraits:
-    first, second = sequences([1, 2])
     return PositionTraits(
         order=_order,
         position=position_after,
-        step=second - first,
+        step=last_sequence(1) - last_sequence(0),
         identity=attrgetter("identity"),
+        snapshot_end=snapshot_end,
+        beside=beside,
     )
 
 
 def _order(position: Position) -> int:
-    lsn = lsn_of(position)
+    lsn = lsn_at(position)
     if lsn is None:
         raise FeedRefused(
             f"the position {position!r} has no LSN that could be put in order: this account "
             f"writes its etags otherwise than every one seen so far. Read it with a host"
         )
-    return sequences([lsn])[0]
+    return last_sequence(lsn)
 
 
 BACKEND = FeedBackend(

@@ -12,21 +12,12 @@ longer than any replica lags, it is refused.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from azure.cosmos.aio import ContainerProxy
-
-from changefeed.feeds.cosmos.address import (
-    CosmosAccess,
-    CosmosAddress,
-    account_of,
-)
 from changefeed.feeds.cosmos.answers import NOT_MODIFIED, Answer
 from changefeed.feeds.cosmos.changes import Changes, Head
-from changefeed.feeds.cosmos.client import client_of, require_async
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
 from changefeed.feeds.cosmos.positions import (
     BEGINNING,
@@ -42,9 +33,7 @@ from changefeed.feeds.cosmos.requests import (
     RangeMoved,
     RequestRefused,
     Requests,
-    answering,
 )
-from changefeed.feeds.cosmos.spending import ANY_SHARE, Budgets, Shares
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import (
     FeedError,
@@ -65,15 +54,11 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
-from changefeed.feeds.timestamps import instant_us
+from changefeed.feeds.timestamps import start_us
 from changefeed.runtime.errors import answered
 from changefeed.runtime.for_each import for_each
 
 Mode = Literal["latest-version", "all-versions"]
-MODES: Final[dict[str, Mode]] = {
-    "latest-version": "latest-version",
-    "all-versions": "all-versions",
-}
 _CLIENT_MODES: Final[dict[Mode, str]] = {
     "latest-version": "LatestVersion",
     "all-versions": "AllVersionsAndDeletes",
@@ -83,67 +68,8 @@ _MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhi
 _REPLICA_LAG: Final = 60.0  # seconds for which a replica may be behind a position
 
 
-@asynccontextmanager
-async def open_cosmos(
-    address: CosmosAddress,
-    access: CosmosAccess,
-    *,
-    mode: Mode = "latest-version",
-    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
-    shares: Shares = ANY_SHARE,
-    budgets: Budgets | None = None,
-) -> AsyncIterator["CosmosFeed"]:
-    """Open the change feed of a container, as long as the block lasts.
-
-    ``timeout`` is for each request, in seconds; ``shares`` is what it may take of its account,
-    together with other feeds of the container that have the same ``budgets``. Raise
-    ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable``
-    if it does not answer.
-    """
-    async with answering(str(address), timeout):
-        account = account_of(address, access)
-    where = f"{account.endpoint}{address.database}/{address.container}"
-    async with AsyncExitStack() as stack:
-        async with answering(where, timeout):
-            client = await stack.enter_async_context(client_of(account, **shares.options))
-        database = client.get_database_client(address.database)
-        container = database.get_container_client(address.container)
-        budget = shares.budget(where, {} if budgets is None else budgets)
-        requests = Requests(container, where=where, timeout=timeout, budget=budget)
-        yield await _feed_of(requests, mode)
-
-
-@asynccontextmanager
-async def feed_over(
-    container: ContainerProxy,
-    *,
-    mode: Mode,
-    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
-) -> AsyncIterator["CosmosFeed"]:
-    """Open the change feed of a container as an open client has it, which stays the caller's.
-
-    Otherwise as ``open_cosmos``.
-    """
-    async with answering("the container of the feed", timeout):
-        where = require_async(container)
-    yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
-
-
-async def _feed_of(requests: Requests, mode: Mode) -> "CosmosFeed":
-    found = await requests.container()
-    feed = CosmosFeed(
-        requests,
-        mode=mode,
-        container_rid=found["_rid"],
-        key_paths=found["partitionKey"]["paths"],
-        hash_version=found["partitionKey"].get("version", 1),
-    )
-    await feed.ranges()
-    return feed
-
-
 class CosmosFeed(Feed):
-    """Made by ``open_cosmos``. Keeps the contract of ``Feed``, with these particulars.
+    """Made by ``opening``. Keeps the contract of ``Feed``, with these particulars.
 
     Ranges that are gone are not listed, and end at once: their changes are read through
     those that hold their keys now. In ``latest-version`` mode a time to start from is
@@ -202,13 +128,14 @@ class CosmosFeed(Feed):
         return self._topology.physical
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
-        instant = instant_us(at) if isinstance(at, datetime) else None
         await self._find(found)
         if self._mode == "all-versions" and at != "now":
             raise FeedRefused(
                 "a feed of all versions and deletes keeps no old changes to start from: start "
-                "from now, or read the latest versions (?mode=latest-version)"
+                "from now, or with a snapshot, or read the latest versions "
+                "(?mode=latest-version)"
             )
+        instant = start_us(at)
         if at == "beginning" or (instant is not None and instant <= 0):
             return BEGINNING
         since: object = "Now"
@@ -301,7 +228,9 @@ class CosmosFeed(Feed):
         for _ in range(_MOVES):
             place = await self._find(found)
             if not isinstance(place, Place):
-                await self._look()  # what takes over is the latest, and a part may be whole again
+                await (
+                    self._look()
+                )  # what takes over is the latest, and a part may be whole again
                 place = self._topology.find(found)
             if not isinstance(place, Place):
                 return None

@@ -67,6 +67,11 @@ def sequences(lsns: list[int]) -> list[int]:
     return found
 
 
+def last_sequence(lsn: int) -> int:
+    """Return the sequence of the last change of an LSN."""
+    return (lsn << _PLACE_BITS) | _LAST
+
+
 def position_after(sequence: int) -> Position:
     """Return the position behind a change, or before its transaction if more of it follows."""
     lsn, place = sequence >> _PLACE_BITS, sequence & _LAST

@@ -15,6 +15,7 @@ that nothing here needs.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,6 +91,12 @@ class Requests:
         self._where = where
         self._timeout = timeout
         self._listing = asyncio.Lock()
+
+    def in_another_mode(self) -> "Requests":
+        """Return those of a reader whose pages are of another kind, from the same budget."""
+        other = copy(self)
+        other._repeated = Repeated(self._container)  # noqa: SLF001 - its own kind
+        return other
 
     async def container(self) -> Mapping[str, Any]:
         """Read the properties of the container."""

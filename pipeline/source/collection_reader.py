@@ -15,7 +15,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -30,7 +29,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import Columns, joined
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
-from changefeed.feeds.timestamps import instant_us
+from changefeed.feeds.timestamps import start_us
 from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
@@ -131,8 +130,9 @@ class CollectionAccess:
         return narrowed(self._routes.ranges, self._only)
 
     def starts(self, names: Collection[RangeId], start: StartAt) -> Mapping[RangeId, Position]:
-        if isinstance(start, datetime):
-            found = self._before(names, instant_us(start))
+        time_us = start_us(start)
+        if time_us is not None:
+            found = self._before(names, time_us)
         else:
             ends = self._ends(names).items()
             found = {x: end.start if start == "beginning" else end.last for x, end in ends}

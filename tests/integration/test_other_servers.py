@@ -12,7 +12,7 @@ import pytest
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess, read_address
-from changefeed.feeds.cosmos.feed import open_cosmos
+from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.addresses import open_container
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable

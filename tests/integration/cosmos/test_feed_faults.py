@@ -9,7 +9,8 @@ import pytest
 
 from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
-from changefeed.feeds.cosmos.feed import CosmosFeed, open_cosmos
+from changefeed.feeds.cosmos.feed import CosmosFeed
+from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.runtime.secret import Secret

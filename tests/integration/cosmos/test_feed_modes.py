@@ -12,7 +12,8 @@ from azure.cosmos.aio import CosmosClient
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
-from changefeed.feeds.cosmos.feed import CosmosFeed, open_cosmos
+from changefeed.feeds.cosmos.feed import CosmosFeed
+from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.pipeline.source.addresses import identity_at
@@ -131,7 +132,7 @@ async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
 async def test_all_versions_start_from_now_and_say_so(world: CosmosWorld) -> None:
     async with world.feed("all-versions") as feed:
         for start in ("beginning", datetime.now(UTC)):
-            with pytest.raises(FeedRefused, match="start from now, or read the latest"):
+            with pytest.raises(FeedRefused, match="start from now, or with a snapshot"):
                 await feed.start(FeedRange(id=ZERO), start)
 
 

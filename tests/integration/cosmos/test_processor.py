@@ -29,7 +29,7 @@ from changefeed import (
     UserError,
     open_container,
 )
-from changefeed.feeds.cosmos.feed import feed_over
+from changefeed.feeds.cosmos.opening import feed_over
 from changefeed.host.settings import LeaseSettings
 from changefeed.stores.cosmos.document_ids import processor_prefix
 from cosmos_emulator import DEVELOPMENT_KEY

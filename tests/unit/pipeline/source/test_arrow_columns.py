@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.arrow_columns import layout_of
 from changefeed.feeds.eventlog.block_format import Columns, Layout, changes_of, joined, lay_out
-from changefeed.feeds.eventlog.records import Record, encode_record
-from changefeed.feeds.feed import Operation, RangeId
+from changefeed.feeds.eventlog.records import OPERATIONS, Record, encode_record
+from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 
 R0 = RangeId("r0")
@@ -20,7 +20,7 @@ RECORDS = st.builds(
     Record,
     key=TEXTS,
     id=st.none() | TEXTS,
-    operation=st.sampled_from(Operation),
+    operation=st.sampled_from(OPERATIONS),
     body=TEXTS.map(str.encode),
     previous=st.none() | TEXTS.map(str.encode),
     committed_us=st.integers(-(2**40), 2**50),

@@ -1,0 +1,79 @@
+"""Opening the change feed of a container: by its address, or over a client that is open."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, account_of
+from changefeed.feeds.cosmos.client import client_of, require_async
+from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
+from changefeed.feeds.cosmos.requests import Requests, answering
+from changefeed.feeds.cosmos.snapshot import VersionsFeed
+from changefeed.feeds.cosmos.spending import ANY_SHARE, Budgets, Shares
+
+MODES: Final[dict[str, Mode]] = {
+    "latest-version": "latest-version",
+    "all-versions": "all-versions",
+}
+
+
+@asynccontextmanager
+async def open_cosmos(
+    address: CosmosAddress,
+    access: CosmosAccess,
+    *,
+    mode: Mode = "latest-version",
+    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
+    shares: Shares = ANY_SHARE,
+    budgets: Budgets | None = None,
+) -> AsyncIterator[CosmosFeed]:
+    """Open the change feed of a container, as long as the block lasts.
+
+    ``timeout`` is for each request, in seconds; ``shares`` is what it may take of its account,
+    together with other feeds of the container that have the same ``budgets``. Raise
+    ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable``
+    if it does not answer.
+    """
+    async with answering(str(address), timeout):
+        account = account_of(address, access)
+    where = f"{account.endpoint}{address.database}/{address.container}"
+    async with AsyncExitStack() as stack:
+        async with answering(where, timeout):
+            client = await stack.enter_async_context(client_of(account, **shares.options))
+        database = client.get_database_client(address.database)
+        container = database.get_container_client(address.container)
+        budget = shares.budget(where, {} if budgets is None else budgets)
+        requests = Requests(container, where=where, timeout=timeout, budget=budget)
+        yield await _feed_of(requests, mode)
+
+
+@asynccontextmanager
+async def feed_over(
+    container: ContainerProxy,
+    *,
+    mode: Mode,
+    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
+) -> AsyncIterator[CosmosFeed]:
+    """Open the change feed of a container as an open client has it, which stays the caller's.
+
+    Otherwise as ``open_cosmos``.
+    """
+    async with answering("the container of the feed", timeout):
+        where = require_async(container)
+    yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
+
+
+async def _feed_of(requests: Requests, mode: Mode) -> CosmosFeed:
+    found = await requests.container()
+    kind = VersionsFeed if mode == "all-versions" else CosmosFeed
+    feed = kind(
+        requests,
+        mode=mode,
+        container_rid=found["_rid"],
+        key_paths=found["partitionKey"]["paths"],
+        hash_version=found["partitionKey"].get("version", 1),
+    )
+    await feed.ranges()
+    return feed

@@ -1,0 +1,191 @@
+"""All versions of a container behind a snapshot of it: the latest version of every item.
+
+A reader of all versions begins now. One that begins with a snapshot is told what was there
+before. Where all versions are, ``until``, is settled first, for each range. Then the latest
+versions are read up to it, and then all versions behind it. So an item that was there is found
+among the latest versions, or was changed meanwhile, and then comes by its versions. A delete
+comes as one. What was written behind ``until`` is left out of the snapshot: it follows.
+
+A position in a snapshot names both: ``"snapshot-40-7052"`` has read the latest versions up to
+the LSN 40, of those up to 7052. The children of a range take it over as any other position.
+
+Limits: the account must keep its versions for as long as the snapshot is read. Other processors
+do not know such a position. What is read of a snapshot twice may lack items the second time,
+which have come by their versions then.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from changefeed.feeds.cosmos.feed import CosmosFeed
+from changefeed.feeds.cosmos.positions import last_sequence, lsn_of, position
+from changefeed.feeds.cosmos.requests import Requests
+from changefeed.feeds.feed import (
+    Change,
+    FeedRange,
+    Operation,
+    Page,
+    Position,
+    RangeEnded,
+    RangeId,
+    StartAt,
+)
+from changefeed.feeds.raw_pages import RawPage, Rows
+
+_FORM: Final = re.compile(r'"snapshot-([0-9]+)-([0-9]+)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A place in the snapshot of a range: the LSNs up to ``done`` of those up to ``until``."""
+
+    done: int
+    until: int
+
+    @classmethod
+    def at(cls, position: Position) -> "Snapshot | None":
+        """Return the place of a position, if it is in a snapshot."""
+        found = _FORM.fullmatch(position)
+        return None if found is None else cls(done=int(found[1]), until=int(found[2]))
+
+    @property
+    def position(self) -> Position:
+        return Position(f'"snapshot-{self.done}-{self.until}"')
+
+    @property
+    def is_over(self) -> bool:
+        return self.done >= self.until
+
+    @property
+    def last_sequence(self) -> int:
+        return last_sequence(self.until)
+
+    def up_to(self, lsn: int) -> "Snapshot":
+        return replace(self, done=min(lsn, self.until))
+
+
+def snapshot_end(at: Position) -> Position | None:
+    """Return where the snapshot ends that a position is in, if it is in one."""
+    snapshot = Snapshot.at(at)
+    if snapshot is None or snapshot.is_over:
+        return None
+    return snapshot.up_to(snapshot.until).position
+
+
+def lsn_at(at: Position) -> int | None:
+    """Return the LSN of a position, also of one in a snapshot: see ``lsn_of``."""
+    snapshot = Snapshot.at(at)
+    return lsn_of(at) if snapshot is None else snapshot.done
+
+
+def beside(at: Position, other: Position) -> Position:
+    """Return a position as it is in the snapshot that another is in, unless it lies behind."""
+    snapshot, lsn = Snapshot.at(other), lsn_at(at)
+    if snapshot is None or lsn is None or lsn > snapshot.until:
+        return at
+    return snapshot.up_to(lsn).position
+
+
+class SnapshotChange(Change, frozen=True, kw_only=True, gc=False):
+    """The latest version of an item, as a reader at the position ``read_at`` finds it."""
+
+    read_at: Position
+
+    @classmethod
+    def of(cls, change: Change, read_at: Position) -> "SnapshotChange":
+        fields = msgspec.structs.asdict(change) | {"operation": Operation.SNAPSHOT}
+        return cls(**fields, read_at=read_at)
+
+
+class VersionsFeed(CosmosFeed):
+    """All versions of a container, which a reader may start with a snapshot."""
+
+    def __init__(self, requests: Requests, **of_container: Any) -> None:
+        super().__init__(requests, **of_container)
+        of_container["mode"] = "latest-version"
+        self._latest = CosmosFeed(requests.in_another_mode(), **of_container)
+
+    async def _look(self) -> None:
+        await super()._look()
+        self._latest._topology = self._topology  # noqa: SLF001 - its own kind
+
+    async def start(self, found: FeedRange, at: StartAt) -> Position:
+        if at != "snapshot":
+            return await super().start(found, at)
+        now = await super().start(found, "now")
+        until = lsn_of(now)
+        return Snapshot(done=0, until=until).position if until else now
+
+    async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
+        snapshot = Snapshot.at(after)
+        if snapshot is None:
+            return await super().read(found, after, limit)
+        with _ending_at(after):
+            if not snapshot.is_over:
+                page = await self._latest.read(found, position(snapshot.done), limit)
+                reached = _reached(snapshot, page.position)
+                last = snapshot.last_sequence
+                kept = [SnapshotChange.of(x, after) for x in page.changes if x.sequence <= last]
+                if kept or not reached.is_over:
+                    return Page(changes=kept, position=reached.position)
+            return await super().read(found, position(snapshot.until), limit)
+
+    async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
+        snapshot = Snapshot.at(after)
+        if snapshot is None:
+            return await super().fetch(found, after, limit)
+        with _ending_at(after):
+            if not snapshot.is_over:
+                page = await self._latest.fetch(found, position(snapshot.done), limit)
+                reached = _reached(snapshot, page.position)
+                if not reached.is_over or self._begins_in(snapshot, found.id, page):
+                    return replace(page, position=reached.position)
+            return await super().fetch(found, position(snapshot.until), limit)
+
+    def rows(self, range_id: RangeId, page: RawPage) -> Rows:
+        snapshot = Snapshot.at(page.position)
+        if snapshot is None:
+            return super().rows(range_id, page)
+        rows = self._latest.rows(range_id, page).up_to(snapshot.last_sequence)
+        return replace(rows, operations=[Operation.SNAPSHOT] * len(rows))
+
+    def position_after(self, change: Change) -> Position:
+        at = super().position_after(change)
+        return beside(at, change.read_at) if isinstance(change, SnapshotChange) else at
+
+    async def _lag(self, found: FeedRange, after: Position) -> int:
+        snapshot = Snapshot.at(after)
+        if snapshot is None:
+            return await super()._lag(found, after)
+        if snapshot.is_over:
+            return await super()._lag(found, position(snapshot.until))
+        return await self._latest._lag(found, position(snapshot.done))  # noqa: SLF001 - its own kind
+
+    def _begins_in(self, snapshot: Snapshot, range_id: RangeId, page: RawPage) -> bool:
+        """Whether a page that goes beyond the snapshot has something of it."""
+        if page.body is None:
+            return False
+        head = self._latest._head(range_id, page.body, page.position)  # noqa: SLF001 - its own kind
+        return head.lsn <= snapshot.until
+
+
+def _reached(snapshot: Snapshot, at: Position) -> Snapshot:
+    """Return how far a snapshot is read, behind a page of the latest versions."""
+    lsn = lsn_of(at)
+    assert lsn is not None, f"{at} is no LSN, and where the snapshot began was one"
+    return snapshot.up_to(lsn)
+
+
+@contextmanager
+def _ending_at(after: Position) -> Iterator[None]:
+    """Have a range that ends in a snapshot end where its reader is."""
+    try:
+        yield
+    except RangeEnded as ended:
+        children = tuple(replace(x, start=after) for x in ended.children)
+        raise RangeEnded(ended.range_id, children) from None
