@@ -131,7 +131,8 @@ class PipelineSettings(AllSettings):
     """One folder for each table, and ``_checkpoints``."""
     start: Annotated[str, AfterValidator(_refuse_wrong_time)] = "beginning"
     """Where a table without a checkpoint starts: beginning, now, or a time with its zone, not
-    in the future; or where hosts have stopped: ``file:`` and what ``changefeed positions
+    in the future; snapshot (Cosmos DB, all versions): the latest version of every item, then
+    every version; or where hosts have stopped: ``file:`` and what ``changefeed positions
     export`` has written."""
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.

@@ -78,7 +78,10 @@ class FeedAccess:
         self._opening = opening
         self._traits = traits
         self.positions = PositionOrder(
-            order=traits.order, position=traits.position, step=traits.step
+            order=traits.order,
+            position=traits.position,
+            step=traits.step,
+            beside=traits.beside,
         )
         self._order, self._distance = self.positions.order, self.positions.distance
         self._only = only
@@ -136,12 +139,18 @@ class FeedAccess:
             )
 
     async def _look(self, feed: RetryingFeed, name: RangeId, mark: Mark) -> Availability:
-        """Ask for a change and, where there is one, for the end of the range."""
+        """Ask for a change and, where there is one, for the end of the range, or that of the
+        snapshot that the mark is in.
+        """
         found, after, positions = _range_at(name, mark), mark.position, self.positions
         try:
             page = await feed.read(found, after, 1)
             if not page.changes:
                 return Availability(lag=0)
+            snapshot_end = self._traits.snapshot_end(after)
+            if snapshot_end is not None:
+                left = positions.distance(page.position, snapshot_end)
+                return Availability(lag=1 + max(0, left), end=snapshot_end)
             now = await feed.start(found, "now")
         except RangeEnded as ended:
             return Availability(lag=0, children=ended.children)

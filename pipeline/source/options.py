@@ -19,6 +19,7 @@ _KNOWN: Final = (
     "feed",
     "startingAt",
     "endingAt",
+    "initialSnapshot",
     "mode",
     "ranges",
     "columns",
@@ -74,7 +75,7 @@ class Options:
         columns = options.get("columns")
         return cls(
             feed=_address(options["feed"], options.get("mode")),
-            starting_at=point(options.get("startingat", "beginning"), "startingAt"),
+            starting_at=_start(options),
             ending_at=point(options.get("endingat", "now"), "endingAt"),
             ranges=_names(options.get("ranges")),
             envelope=Envelope() if columns is None else Envelope.of(columns),
@@ -105,10 +106,24 @@ def point(text: str, name: str) -> StartAt | Offset:
         raise PipelineRefused(f"{name}={text!r}: {error}") from error
     if start is None:
         raise PipelineRefused(
-            f"{name}={text!r}: write beginning, now, a time as 2026-01-31T12:00:00+00:00, or "
-            f"an offset as JSON"
+            f"{name}={text!r}: write beginning, now, snapshot, a time as "
+            f"2026-01-31T12:00:00+00:00, or an offset as JSON"
         )
     return start
+
+
+def _start(options: Mapping[str, str]) -> StartAt | Offset:
+    """``initialSnapshot`` says with a word of its own what ``startingAt`` could say."""
+    snapshot = options.get("initialsnapshot", "false").lower()
+    if snapshot not in ("true", "false"):
+        raise PipelineRefused(f"initialSnapshot={snapshot!r}: write true or false")
+    if snapshot == "false":
+        return point(options.get("startingat", "beginning"), "startingAt")
+    if options.get("startingat", "snapshot") != "snapshot":
+        raise PipelineRefused(
+            f"initialSnapshot=true, but startingAt={options['startingat']!r}: say one of them"
+        )
+    return "snapshot"
 
 
 def _address(address: str, mode: str | None) -> str:

@@ -265,7 +265,7 @@ def _reached(access: Access, sight: Availability, goal: Position, share: int) ->
     assert sight.end is not None, "something is there"
     positions = access.positions
     counted = positions.before(sight.end, sight.lag - share)
-    return min(counted, goal, key=positions.order)
+    return positions.beside(min(counted, goal, key=positions.order), sight.end)
 
 
 def _is_over(access: Access, before: Mark, after: Mark, sight: Availability) -> bool:

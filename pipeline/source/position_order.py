@@ -12,13 +12,13 @@ from changefeed.pipeline.source.reader import FilePart, Slice
 class PositionOrder:
     """How positions and sequences go together in any range of a feed.
 
-    ``order`` returns the sequence that no change before a position exceeds, ``position``
-    one behind a sequence. Transactions lie ``step`` sequences apart, or more.
+    The functions are those of ``PositionTraits``.
     """
 
     order: Callable[[Position], int]
     position: Callable[[int], Position]
     step: int = 1
+    beside: Callable[[Position, Position], Position] = lambda at, _: at
 
     def distance(self, begin: Position, end: Position) -> int:
         """Return how many transactions lie between two positions at the most."""
@@ -45,7 +45,8 @@ class PositionOrder:
         begin, steps = self.order(slice_.start), self.distance(slice_.start, slice_.end)
         count = max(1, steps // changes)
         edges = [begin + steps * n // count * self.step for n in range(1, count)]
-        marks = [slice_.start, *map(self.position, edges), slice_.end]
+        between = [self.beside(self.position(x), slice_.end) for x in edges]
+        marks = [slice_.start, *between, slice_.end]
         return [
             replace(slice_, start=a, end=b, changes=self.distance(a, b))
             for a, b in pairwise(marks)

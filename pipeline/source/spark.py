@@ -157,7 +157,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._access: Access | None = None
         self._within: Target | None = None
-        self._first: Offset | None = None
         self._newest: Offset | None = None
         self._newest_returned = False
 
@@ -175,11 +174,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_changes
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    @query_advice()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        if self._first is None:  # Spark asks again when it plans, and now would be later
-            self._first = start_of(self._opened(), self._options)
-        return replace(self._first, columns=self._columns).as_json()
+        """Return an offset without marks, unless one was given.
+
+        Spark does not log it, and asks again for it when it repeats the first batch. Now, and
+        the ranges that there are, would be others then. So the first batch only settles where
+        reading begins: its end is logged.
+        """
+        start = self._options.starting_at
+        first = replace(start, done={}) if isinstance(start, Offset) else Offset()
+        return replace(first, columns=self._columns).as_json()
 
     @query_advice()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -187,14 +191,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         access, begin = self._opened(), self._offset(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if not begin.marks:
+            begin = replace(start_of(access, self._options), columns=self._columns)
+            return self._ending(begin, more=True)
         end = next_offset(access, begin, limit=most, within=self._within)
         if end == begin and self._within is None:
             time.sleep(self._options.poll_interval)
             if held(self._options.hold_file):
                 return start
             end = next_offset(access, begin, limit=most)
+        return self._ending(end, more=most is not None and end != begin)
+
+    def _ending(self, end: Offset, *, more: bool) -> dict[str, Any]:
         self._newest = end
-        self._newest_returned = most is None or end == begin
+        self._newest_returned = not more
         return end.as_json()
 
     @query_advice()

@@ -3,6 +3,7 @@
 import pickle
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -44,10 +45,28 @@ def rows(one: StreamReader, start: object, end: object) -> int:
     return sum(batch.num_rows for slice_ in slices for batch in one.read(slice_))
 
 
+def settled(one: StreamReader) -> dict[str, Any]:
+    """Return the end of the first batch, which has no rows: where reading begins."""
+    return one.latestOffset(one.initialOffset(), ReadAllAvailable())
+
+
+def test_where_reading_begins_is_settled_once_and_logged_as_the_end_of_the_first_batch(
+    tmp_path: Path,
+) -> None:
+    feed = a_log(tmp_path / "log", {"a": 10})
+    one = reader(feed, startingAt="now")
+    first, end = one.initialOffset(), settled(one)
+    append_to(tmp_path / "log", {"a": 5})
+    again = reader(feed, startingAt="now")  # it died in the first batch: nothing is logged yet
+    assert again.initialOffset() == first
+    assert rows(again, first, end) == 0
+    assert rows(again, end, again.latestOffset(end, ReadAllAvailable())) == 5
+
+
 def test_a_reader_after_a_crash_gives_the_logged_batch_again(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 10})
     one = reader(feed)
-    start = one.initialOffset()
+    start = settled(one)
     end = one.latestOffset(start, ReadMaxRows(7))
     append_to(tmp_path / "log", {"a": 5})
     again = reader(feed)  # it is asked for no offset, only for the partitions of the log
@@ -60,7 +79,7 @@ def test_the_limit_is_the_option_unless_spark_wants_all(tmp_path: Path) -> None:
     one = reader(feed, maxChangesPerTrigger="4")
     limit = one.getDefaultReadLimit()
     assert limit == ReadMaxRows(4)
-    start = one.initialOffset()
+    start = settled(one)
     assert rows(one, start, one.latestOffset(start, limit)) == 4
     assert rows(one, start, one.latestOffset(start, ReadAllAvailable())) == 10
     assert reader(feed).getDefaultReadLimit() == ReadAllAvailable()
@@ -108,7 +127,7 @@ def test_another_schema_is_refused_with_what_to_do_instead(
 def test_other_columns_on_an_existing_checkpoint_are_refused(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 10})
     one = reader(feed, columns="key,body")
-    start = one.initialOffset()
+    start = settled(one)
     end = one.latestOffset(start, ReadMaxRows(4))
     assert rows(reader(feed, columns="key,body"), start, end) == 4
     other = reader(feed, columns="key,body,sequence")
