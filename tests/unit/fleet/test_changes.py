@@ -56,17 +56,6 @@ def seen(**known: object) -> FleetStatus:
     return replace(BEFORE, at=3.0, **known)
 
 
-def test_of_ranges_only_the_fields_that_differ_are_sent() -> None:
-    after = seen(ranges=[BOTH[0], replace(BOTH[1], lag=5)])
-    assert difference(BEFORE, after) == {
-        "at": 3.0,
-        "changed": [{"range": "b", "lag": 5}],
-        "gone": [],
-        "moves": [],
-        "hour": [],
-    }
-
-
 def test_a_range_that_is_new_is_sent_whole_and_one_that_is_gone_by_name() -> None:
     new = make.range_seen("c")
     sent = difference(BEFORE, seen(ranges=[BOTH[0], new]))

@@ -23,15 +23,6 @@ async def paused(leases: MemoryLeases) -> dict[str, str]:
     return {x.range_id: x.paused for x in await leases.list() if x.paused is not None}
 
 
-async def test_what_has_ended_or_does_not_exist_is_passed_over() -> None:
-    leases = await three_leases()
-    stored = await leases.read(R0)
-    assert stored is not None
-    await leases.replace(stored.ended_in(make.CLOSED))
-    assert await pause(leases, [R0, RangeId("r9")], "x") == []
-    assert await paused(leases) == {}
-
-
 async def test_a_lease_that_others_never_stop_writing_is_given_up() -> None:
     leases = await three_leases()
 

@@ -1,21 +1,15 @@
 """A lease that an operator takes away: what its owner, and the next one, make of it."""
 
-import time
-
 import pytest
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.fleet.claims import release
-from changefeed.host.owned_lease import acquire
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.apart import Apart
-from changefeed.leases.errors import LeaseConflict, LeaseLost
+from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.proxies import Cutting, proxied
 
 R0 = RangeId("r0")
 ANNA = HostName("anna")
@@ -52,28 +46,6 @@ async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(
     with pytest.raises(LeaseConflict):
         await container.checkpoint(owned.advanced_to(Position("9")))
     assert (await stored(container)).position == "7"
-
-
-async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_for_it() -> None:
-    container = MemoryLeases()
-    cut = Cutting(
-        StoreUnavailable("no answer"), at=1, after=True, only=lambda x: x == "replace"
-    )
-    owned = await acquire(
-        proxied(container, cut),
-        await one_lease(container),
-        taken=lambda x: x.taken_by(ANNA, Incarnation("1")),
-        settings=LeaseSettings(),
-        wall=time.time,
-    )
-    assert owned is not None
-    with pytest.raises(StoreUnavailable):
-        await owned.renew()
-    before = await release(container, R0)
-    assert before is not None
-    assert (await stored(container)).write_id != before.write_id
-    with pytest.raises(LeaseLost):
-        await owned.renew()
 
 
 async def test_what_nobody_owns_is_left_alone_and_what_is_not_there_is_told() -> None:

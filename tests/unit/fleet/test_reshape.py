@@ -13,7 +13,7 @@ from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.cosmos.topology import part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, Page, Position, RangeId
-from changefeed.fleet.claims import MERGING, SPLITTING, Claim, pause, resume
+from changefeed.fleet.claims import MERGING, pause, resume
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
@@ -27,7 +27,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.looking import lease_in, now
+from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
 from tests.support.proxies import Around, Cutting, proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
@@ -159,18 +159,6 @@ def _low(found: FeedRange) -> str:
 def _said(lease: Lease) -> str:
     words = ["ended"] * lease.ended + ["paused"] * (lease.paused is not None)
     return " ".join([str(lease.position).strip('"'), *words])
-
-
-async def test_a_range_ends_where_it_stood_in_parts_of_its_keys_that_begin_there() -> None:
-    parts = Parted()
-    await parts.put(ZERO, 5)
-    cut = await parts.split(ZERO, 3)
-    assert await parts.state() == {"0": "5 ended"}
-    assert await parts.goes_on_in() == {"-55": "5", "55-AA": "5", "AA-FF": "5"}
-    assert [(x.of, x.generation) for x in cut] == [(ZERO, (0, 1))] * 3
-    ended = await lease_in(parts.leases, ZERO)
-    assert ended.end is not None
-    assert ended.end.by == "split"
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -398,17 +386,6 @@ async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refu
     assert first == "done"
     assert "range 0 has ended" in second
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
-
-
-async def test_a_range_that_a_run_has_stopped_and_died_is_another_s_after_a_while() -> None:
-    parts = Parted()
-    await parts.put(ZERO, 5)
-    await pause(parts.leases, [ZERO], Claim(SPLITTING).reason)
-    said = list[str]()
-    await split(replace(parts.leased(), say=said.append), ZERO, 2)
-    assert 40 <= now() < 41
-    assert (await parts.state())["0"] == "5 ended"
-    assert "range 0 in hand" in said[0]
 
 
 @pytest.mark.parametrize(("calls", "at"), [("acquire", 1), ("replace", 2)])

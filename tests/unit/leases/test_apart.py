@@ -132,25 +132,6 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
         pytest.fail("the story has no end")
 
 
-async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
-    stores: Stores,
-) -> None:
-    zombie = await stores.owned_by_a()
-    (listed,) = await stores.leases.list()
-
-    async def just_before(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal zombie
-        if name == "write" and zombie.position == at(0):
-            zombie = await stores.leases.checkpoint(zombie.advanced_to(at(1)))
-        return await call()
-
-    leases = stores.with_checkpoints_through(just_before)
-    won = await leases.acquire(listed.taken_by(B, START))
-    assert won.position == at(1)
-    with pytest.raises(LeaseConflict):
-        await stores.leases.checkpoint(zombie.advanced_to(at(2)))
-
-
 async def test_claiming_gives_up_when_the_old_owner_does_not_stop_writing(
     stores: Stores,
 ) -> None:
@@ -204,23 +185,6 @@ async def test_a_lease_whose_checkpoint_was_wiped_has_no_position(
     assert (await stores.owned_by_a()).position == at(0)
 
 
-async def test_who_takes_a_lease_away_says_where_it_goes_on_if_its_checkpoint_is_lost(
-    stores: Stores,
-) -> None:
-    owned = await stores.owned_by_a()
-    await stores.wipe_checkpoint()
-    # Nobody who reads makes it up.
-    won = await stores.leases.acquire(owned.advanced_to(at(5)).taken_by(B, START))
-    assert won.position is None
-    vacant = await stores.leases.acquire(won.advanced_to(at(5)).vacated())
-    assert (vacant.owner, vacant.position) == (None, at(5))
-    assert await stores.whole() == vacant
-    won = await stores.leases.acquire(vacant.taken_by(C, START))
-    with pytest.raises(LeaseConflict):
-        await stores.leases.checkpoint(replace(owned, version=won.version).advanced_to(at(9)))
-    assert (await stores.whole()).position == at(5)
-
-
 class WithoutRoom(MemoryStore):
     """A store in which a fleet is not written down, for once."""
 
@@ -259,22 +223,6 @@ async def test_a_store_of_other_checkpoints_is_refused_until_all_ranges_were_mov
         await join_fleet(leases, "feed")
     await adopt_feed(leases, "feed")
     assert (await join_fleet(leases, "feed")).id == joined.id
-
-
-async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
-    stores: Stores,
-) -> None:
-    owned = await stores.owned_by_a()
-    owned = await stores.leases.checkpoint(owned.advanced_to(at(3)))
-    cut = Cutting(DIED, at=1, only=lambda name: name == "delete")
-    with pytest.raises(StoreUnavailable):
-        await stores.with_checkpoints_through(cut).delete(owned)
-    again = await stores.leases.create(NEW)
-    assert (again.position, again.epoch) == (at(3), 1)
-    won = await stores.leases.acquire(again.taken_by(B, START))
-    assert (won.position, won.epoch) == (at(3), 2)
-    await stores.leases.delete(won)
-    assert (await stores.leases.create(NEW)).position == at(0)
 
 
 @pytest.mark.parametrize("creators", [1, 2])
@@ -317,20 +265,3 @@ def run_in_order(order: Iterable[int], *steps: Coroutine[Any, Any, Result]) -> R
             except StopIteration as end:
                 results[which] = end.value
     return results[0]
-
-
-async def test_who_is_seen_as_the_next_owner_is_seen_with_the_last_checkpoint(
-    stores: Stores,
-) -> None:
-    owned = await stores.owned_by_a()
-
-    async def handed_over_after(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        answer = await call()
-        if name == "read" and (await stores.whole()).owner == A:
-            passed_on = owned.asked_by(B).handed_over()
-            await stores.leases.replace(passed_on.advanced_to(at(9)))
-        return answer
-
-    seen = await stores.with_checkpoints_through(handed_over_after).read(R0)
-    assert seen is not None
-    assert (seen.owner, seen.position) in [(A, at(0)), (B, at(9))]

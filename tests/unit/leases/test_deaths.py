@@ -117,18 +117,3 @@ def test_a_steal_does_not_clear_a_suspect() -> None:
     stolen = noted.taken_by(B, SECOND)
     assert stolen.deaths == suspected
     assert stolen.deaths.suspect == 3
-
-
-def test_after_an_orderly_end_the_next_owner_goes_on_with_care_and_no_deaths_in_a_row() -> None:
-    twice = NO_DEATHS.died(read=7).died(read=7)
-    assert twice == Deaths(count=2, care=7)
-    noted = twice.noting(3)
-    assert noted.released() == Deaths(care=7)
-    assert noted.died(read=9, cause="SIGABRT").reason == "killed its process 1 time (SIGABRT)"
-    assert noted.returned(1).progressed() == Deaths(care=6)
-
-
-def test_a_change_that_fails_uses_up_no_care_and_is_no_suspect_any_more() -> None:
-    deaths = NO_DEATHS.died(read=7).died(read=7).noting(3).died(read=7).noting(3)
-    assert deaths.with_suspect == 1
-    assert deaths.returned(0) == Deaths(count=3, care=7)

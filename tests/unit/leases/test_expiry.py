@@ -24,14 +24,6 @@ def test_what_stands_still_for_the_whole_expiration_is_expired() -> None:
     assert seen.expired({R0: OWNED}, at(30)) == {R0}
 
 
-def test_a_renewal_begins_the_wait_anew() -> None:
-    seen = watch()
-    seen.expired({R0: OWNED}, at(0))
-    seen.expired({R0: OWNED.renewed()}, at(20))
-    assert seen.expired({R0: OWNED.renewed()}, at(49.9)) == set()
-    assert seen.expired({R0: OWNED.renewed()}, at(50)) == {R0}
-
-
 def test_the_request_of_another_host_is_no_sign_of_life_of_the_owner() -> None:
     seen = watch()
     seen.expired({R0: OWNED}, at(0))
@@ -54,25 +46,9 @@ def test_a_stamp_far_older_than_any_clock_error_shortens_the_wait_to_two_renewal
     assert seen.expired({R0: old}, at(20, wall=1_420.0)) == {R0}
 
 
-def test_a_stamp_within_the_error_of_clocks_shortens_nothing() -> None:
-    seen, recent = watch(), replace(OWNED, stamp=1_000.0)
-    seen.expired({R0: recent}, at(0, wall=1_309.0))
-    assert seen.expired({R0: recent}, at(20, wall=1_329.9)) == set()
-    assert seen.expired({R0: recent}, at(21, wall=1_330.0)) == {R0}
-
-
 def test_a_clock_that_is_far_ahead_takes_nothing_from_an_owner_that_renews() -> None:
     seen, lease = watch(), replace(OWNED, stamp=1_000.0)
     for second in range(0, 100, 5):
         if second % 10 == 0:
             lease = replace(lease.renewed(), stamp=1_000.0 + second)
         assert seen.expired({R0: lease}, at(second, wall=9_000.0 + second)) == set()
-
-
-def test_the_watch_tells_when_to_look_again() -> None:
-    seen = watch()
-    assert seen.next_expiry() is None
-    seen.expired({R0: OWNED}, at(7))
-    assert seen.next_expiry() == 37
-    seen.expired({R0: OWNED}, at(37))
-    assert seen.next_expiry() is None  # it has expired; there is nothing left to wait for

@@ -5,21 +5,6 @@ from changefeed.leases.health import RangeHealth, WaitingKey
 WELL = RangeHealth(last_progress=1.0)
 
 
-def test_failures_keep_the_time_of_the_first_and_the_text_of_the_last() -> None:
-    failing = WELL.failed(2.0, "KeyError: 'x'").failed(3.0, "ValueError: 7")
-    assert failing == RangeHealth(
-        last_progress=1.0, failing_since=2.0, last_error="ValueError: 7"
-    )
-    assert failing.has_problem
-    assert not WELL.has_problem
-
-
-def test_a_call_that_fails_or_returns_is_not_stuck() -> None:
-    assert WELL.stuck(3.0).has_problem
-    assert WELL.stuck(3.0).failed(4.0, "x").stuck_since is None
-    assert WELL.stuck(3.0).returned() == WELL
-
-
 def test_an_error_is_kept_as_one_short_line() -> None:
     error = RangeHealth().failed(2.0, "first\r\n  second\x1b\t" + 20_000_000 * "x").last_error
     assert error is not None

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -37,31 +36,6 @@ def lease(found: FeedRange, load: float | None, *, owner: str = "h0", epoch: int
 
 def leases(ranges: Sequence[FeedRange], *loads: float | None) -> list[Lease]:
     return [lease(x, load) for x, load in zip(ranges, loads, strict=True)]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"cooling": True},
-        {"paused": "being merged"},
-        {"next_owner": HostName("h1")},
-        {"epoch": 0, "owner": None},
-        {"owner": None},
-    ],
-    ids=lambda x: next(iter(x)),
-)
-def test_no_part_is_split_while_another_of_its_range_is_not_settled(
-    changed: dict[str, object],
-) -> None:
-    ranges, halves = feed(2), feed(4)[:2]
-    busy, beside = leases(halves, 1.0, 0.1)
-    other = lease(ranges[1], 0.1)
-    fleet = hosts(4)
-    assert hot_ranges([busy, beside, other], fleet, ranges) == {busy.range_id: 4}
-    assert hot_ranges([busy, replace(beside, **changed), other], fleet, ranges) == {}  # type: ignore[arg-type]
-    assert hot_ranges([busy, beside, replace(other, **changed)], fleet, ranges) == {  # type: ignore[arg-type]
-        busy.range_id: 4
-    }
 
 
 def test_what_has_ended_keeps_no_other_range_from_being_split() -> None:

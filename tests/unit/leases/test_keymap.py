@@ -11,7 +11,7 @@ import pytest
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, HostName, Lease, Version, newest
+from changefeed.leases.lease import End, Lease
 from tests.unit.leases.keymap_world import Trouble, World, spanning
 
 SEEDS = range(25)
@@ -70,35 +70,9 @@ RIGHT = spanning("b", 2, 4, (1, 0))
 MERGED = spanning("m", 0, 4, (2, 0))
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_of_two_copies_the_later_counts_in_any_order_of_the_listing(*, reverse: bool) -> None:
-    earlier = lease(PARENT, owner=HostName("b"), version=Version("9"))
-    later = lease(PARENT, epoch=2, owner=HostName("a"), version=Version("10"))
-    paused = replace(later, paused="by hand")
-    for copies in ([earlier, later], [later, paused]):
-        listing = reversed(copies) if reverse else copies
-        assert newest(listing)[PARENT.id] == copies[-1]
-
-
-def test_a_child_comes_when_all_that_held_its_keys_have_ended() -> None:
-    one = [ended(LEFT, MERGED), lease(RIGHT)]
-    assert not KeyMap(one).due()
-    assert not KeyMap(one[:1]).due()  # a listing that is torn does not show the other
-    (due,) = KeyMap([ended(LEFT, MERGED), ended(RIGHT, MERGED)]).due()
-    assert (due.child.range, names(due.parents)) == (MERGED, ["a", "b"])
-
-
 def test_a_child_whose_keys_a_later_range_has_had_does_not_come_again() -> None:
     assert len(KeyMap([ended(PARENT, LEFT, RIGHT)]).due()) == 2
     assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).due()
-
-
-def test_a_range_that_comes_back_under_its_name_revives_its_tombstone() -> None:
-    again = replace(LEFT, generation=(1, 2))
-    joined = spanning("j", 0, 4, (1, 1))
-    (due,) = KeyMap([ended(joined, again), ended(LEFT, joined), ended(RIGHT, joined)]).due()
-    assert due.revived is not None
-    assert due.revived.range_id == LEFT.id
 
 
 def test_what_was_written_late_is_not_read_and_is_deleted() -> None:
@@ -115,13 +89,6 @@ def test_a_paused_lease_keeps_its_keys() -> None:
     assert names(KeyMap(waiting).readable()) == ["a"]
 
 
-def test_a_tombstone_is_over_when_its_keys_are_read_and_the_feed_lists_it_no_more() -> None:
-    leases = [ended(PARENT, LEFT, RIGHT), lease(LEFT), lease(RIGHT)]
-    assert names(KeyMap(leases).over(())) == ["p"]
-    assert not KeyMap(leases).over({PARENT.id})
-    assert not KeyMap([*leases[:2], lease(RIGHT, epoch=0)]).over(())
-
-
 def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert KeyMap([lease(LEFT)], ranges=[LEFT, RIGHT]).gaps() == [("02", "04")]
     assert not KeyMap([lease(LEFT), ended(RIGHT)], ranges=[LEFT, RIGHT]).gaps()
@@ -130,20 +97,6 @@ def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert not KeyMap([lease(LEFT), unbounded], ranges=listed).gaps()
     stranger = lease(FeedRange(id=RangeId("x")))
     assert KeyMap([lease(LEFT), stranger], ranges=listed).gaps() == [("02", "04")]
-
-
-def test_keys_that_no_lease_has_now_are_those_of_gaps_and_of_what_is_due() -> None:
-    assert KeyMap([lease(LEFT)], ranges=[LEFT, RIGHT]).unheld() == [("02", "04")]
-    assert KeyMap([ended(PARENT, LEFT), lease(RIGHT)], ranges=[PARENT]).unheld() == [
-        ("00", "02")
-    ]
-    assert not KeyMap([lease(LEFT), ended(RIGHT)], ranges=[LEFT, RIGHT]).unheld()
-
-
-def test_what_is_lost_for_good_is_reported_and_what_was_closed_for_good_is_not() -> None:
-    gone = [ended(PARENT, LEFT, RIGHT), lease(LEFT), lease(spanning("s", 2, 3, (2, 0)))]
-    assert KeyMap(gone).orphans() == [("03", "04")]
-    assert not KeyMap([ended(PARENT)]).orphans()
 
 
 def test_without_bounds_names_alone_say_what_goes_on() -> None:

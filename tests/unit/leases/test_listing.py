@@ -16,7 +16,6 @@ from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.postgres.store import PostgresStore
 from changefeed.stores.store import WHOLE
 from tests.support import make
-from tests.support.shown_by_changes import ShownByChanges
 
 A, A1 = HostName("a"), Incarnation("a-1")
 
@@ -65,23 +64,6 @@ class Stage:
     async def agrees(self) -> bool:
         known, stored = await leases_of(self.listing), await self.leases.list()
         return {x.range_id: x for x in known} == {x.range_id: x for x in stored}
-
-
-async def test_where_deletes_are_not_counted_one_is_seen_in_doubt_or_within_a_minute() -> None:
-    now = 0.0
-    leases = ShownByChanges()
-    listing = LeaseListing(leases, lambda: now)
-    for n in range(3):
-        await leases.create(make.lease(f"r{n}", at="0"))
-    known = await leases_of(listing)
-    await leases.delete(known[0])
-    assert len(await leases_of(listing)) == 3
-    listing.doubt()
-    assert len(await leases_of(listing)) == 2
-    await leases.delete(known[1])
-    assert len(await leases_of(listing)) == 2
-    now = 60.0
-    assert len(await leases_of(listing)) == 1
 
 
 async def test_every_minute_all_are_listed() -> None:

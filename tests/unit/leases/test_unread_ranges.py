@@ -42,14 +42,6 @@ def view(
     )
 
 
-def test_the_living_member_with_the_lowest_name_reports() -> None:
-    assert view().reporter == "a"
-    assert view(dead=["a"]).reporter == "b"
-    assert view(dead=["a"], stopping=["b"]).reporter == "c"
-    assert view(dead=NAMES).reporter is None
-    assert view(members=["m"], foreign=["a"]).reporter == "m"
-
-
 def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
     found = view(
         make.lease(make.feed_range("read", "0", "8"), "a"),
