@@ -14,7 +14,7 @@ export function showRange(view, name) {
   const links = (names) =>
     names.length ? el("span", {}, ...names.flatMap((one, at) => [at ? ", " : "", el("button", { type: "button", class: "plain", onclick: () => showRange(view, one) }, one)])) : "none";
   const facts = range ? factsOf(range, view.at) : [["State", "ended; it has no lease any more"]];
-  facts.push(["Came from", links((range ?? past).parents)], ["Went on in", links(successorsOf(view, name))]);
+  facts.push(["Came from", links((range ?? past).parents)], ["Continues in", links(successorsOf(view, name))]);
   dialog.replaceChildren(
     el("h2", { id: "details-title" }, name),
     el("dl", { class: "facts" }, ...facts.filter(([, value]) => value !== "").flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)])),
@@ -29,7 +29,7 @@ function factsOf(range, now) {
   return [
     ["State", el("span", {}, el("span", { class: `state state-${range.state}` }, range.state), `${range.note ? ` ${range.note}` : ""}${since}`)],
     ["Owner", range.owner ?? "none"],
-    ["Asked for by", range.next_owner ?? ""],
+    ["Next owner", range.next_owner ?? ""],
     ["Owned since", range.owned_since ? `${moment(range.owned_since)} (${ago(range.owned_since, now)})` : ""],
     ["Epoch", String(range.epoch)],
     ["Position", range.position ?? ""],

@@ -141,7 +141,7 @@ function showTotals(view) {
     ["Hosts", whole(view.hosts.filter((row) => row.state === "running").length)],
     ["Ranges", whole(living.length)],
     ["Lag", atLeast({ lag: known.length === living.length ? sum(known.map((row) => row.lag)) : null, lag_at_least: known.length ? sum(known.map((row) => row.lag)) : null }) || "not known"],
-    ["Latest by", lates.length ? seconds(Math.max(...lates)) : "not known"],
+    ["Lag time at most", lates.length ? seconds(Math.max(...lates)) : "not known"],
     ["Changes/s", rate(sum(living.map((row) => row.rate)))],
     ["In trouble", whole(troubled)],
     ["Dead letters", view.letters === null ? "not known" : whole(view.letters)],
@@ -297,7 +297,7 @@ async function follow() {
   stream.addEventListener("again", () => { stream.close(); setTimeout(follow, 200); });
   stream.addEventListener("error", () => {
     if (stream.readyState === EventSource.CLOSED) {
-      connection("asking each few seconds");
+      connection("refreshed every few seconds");
       setTimeout(follow, POLL);
     } else connection("not connected; trying again", true);
   });

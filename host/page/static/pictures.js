@@ -6,7 +6,7 @@ const WIDTH = 600;
 const HEIGHT = 100;
 
 export function charts(points, now) {
-  if (points.length < 2) return [el("p", { class: "note" }, "A point is added each ten seconds; there is not enough for a picture yet.")];
+  if (points.length < 2) return [el("p", { class: "note" }, "The chart gets a point every ten seconds; there are too few for a picture yet.")];
   const [, rates, lags] = [0, 1, 2].map((at) => points.map((point) => point[at]));
   const last = points[points.length - 1];
   const late = last[3] === null ? "" : `, the oldest ${seconds(last[3])} old`;
