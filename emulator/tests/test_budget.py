@@ -42,6 +42,12 @@ EVIL = {
     "an item, often": f"SELECT {', '.join(f'c AS c{n}' for n in range(9000))} FROM c",
     "texts": f"SELECT VALUE REPLACE(c.long, 'a', '{'b' * 40}') FROM c JOIN t IN c.tags "
     "JOIN u IN c.tags ORDER BY c.id",
+    "comparisons": f"SELECT VALUE {' AND '.join(['c.many = c.many'] * 490)} FROM c",
+    "functions": f"SELECT VALUE [{', '.join(['SetUnion(c.many, [])'] * 900)}] FROM c",
+    "lists": f"SELECT VALUE c.id IN ({', '.join(['[c.many]'] * 900)}) FROM c",
+    "different values": "SELECT DISTINCT VALUE c.many FROM c JOIN t IN c.many",
+    "groups": "SELECT COUNT(1) AS n FROM c JOIN t IN c.many GROUP BY c.many",
+    "orders": f"SELECT VALUE 1 FROM c JOIN t IN c.many ORDER BY {', '.join(['c.id'] * 900)}",
     "a regular expression": "SELECT VALUE REGEXMATCH(c.long, '(a?){500}(a|aa)+b') FROM c",
 }
 SAFE = {
@@ -68,7 +74,7 @@ LONG = {
 async def with_an_item(url: str) -> AsyncIterator[Hand]:
     async with hand(url) as by_hand:
         item = {"id": "1", "pk": "p", "tags": [*range(20)], "text": "a" * 60 + "b"}
-        item["long"] = "a" * 200_000
+        item |= {"long": "a" * 200_000, "many": [*range(100_000)]}
         assert (await by_hand.send("POST", DOCS, item, key="p")).status in {201, 409}
         yield by_hand
 

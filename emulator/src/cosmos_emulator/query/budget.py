@@ -62,6 +62,12 @@ class Budget:
                 )
         return value
 
+    def walk(self, *values: Any) -> None:
+        """Count the steps of a walk through arrays and objects that is about to be made."""
+        for value in values:
+            if isinstance(value, list | dict):
+                self._weight(value)
+
     def _weight(self, value: Any) -> int:
         """Return the size of a value; what it has twice counts twice."""
         size, waiting = 0, [value]

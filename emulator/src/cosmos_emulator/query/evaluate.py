@@ -61,7 +61,7 @@ class Compiler:
 
     def __init__(self, given: Given, answer: Answer) -> None:
         self._given = given
-        self._budget = given.budget
+        self.budget = given.budget
         self._answer = answer
         self._aggregates: list[tuple[str, Evaluated]] = []
 
@@ -84,8 +84,7 @@ class Compiler:
                 parts = [self.compiled(x) for x in operands(expression)]
                 return _and(parts) if operator == "AND" else _or(parts)
             case Binary(operator=operator, left=left, right=right):
-                made = self._budget.made
-                return _binary(operator, self.compiled(left), self.compiled(right), made)
+                return self._binary(operator, self.compiled(left), self.compiled(right))
             case Ternary():
                 return self._ternary(expression)
             case Like():
@@ -93,7 +92,7 @@ class Compiler:
             case Call():
                 return self._call(expression)
             case ArrayOf(members=members):
-                parts, made = [self.compiled(x) for x in members], self._budget.made
+                parts, made = [self.compiled(x) for x in members], self.budget.made
                 return lambda row: made([v for x in parts if (v := x(row)) is not UNDEFINED])
             case ObjectOf(members=named):
                 return self.object_of(named)
@@ -102,7 +101,7 @@ class Compiler:
 
     def object_of(self, members: Iterable[tuple[str, Expression]]) -> Evaluated:
         """Return the function that makes an object of what is defined."""
-        pairs, made = [(name, self.compiled(x)) for name, x in members], self._budget.made
+        pairs, made = [(name, self.compiled(x)) for name, x in members], self.budget.made
         return lambda row: made({k: v for k, x in pairs if (v := x(row)) is not UNDEFINED})
 
     def tallies(self) -> list[Tally]:
@@ -126,8 +125,22 @@ class Compiler:
                 yield {**row, last.name: value}
             elif isinstance(value, list):
                 for member in value:
-                    self._budget.row()
+                    self.budget.row()
                     yield {**row, last.name: member}
+
+    def _binary(self, operator: str, left: Evaluated, right: Evaluated) -> Evaluated:
+        match operator:
+            case "??":
+                return lambda row: right(row) if (x := left(row)) is UNDEFINED else x
+            case "||":
+                made = self.budget.made
+                return lambda row: made(_joined(left(row), right(row)))
+            case "+" | "-" | "*" | "/" | "%":
+                return lambda row: _arithmetic(operator, left(row), right(row))
+            case "=" | "!=":
+                return self._walking(partial(compared, operator), [left, right])
+            case _:
+                return lambda row: compared(operator, left(row), right(row))
 
     def _parameter(self, name: str) -> Any:
         if name not in self._given.parameters:
@@ -149,7 +162,7 @@ class Compiler:
             text, wanted = value(row), pattern(row)
             if not isinstance(text, str) or not isinstance(wanted, str):
                 return UNDEFINED
-            return is_like(text, wanted, like.escape, self._budget)
+            return is_like(text, wanted, like.escape, self.budget)
 
         return fits
 
@@ -160,17 +173,28 @@ class Compiler:
             self._aggregates.append((call.function, of))
             return lambda row: row[GROUP][place].result()
         if call.function == "IN":
-            return lambda row: _is_in(*(x(row) for x in arguments))
+            return self._walking(_is_in, arguments)
         if call.function in CURRENT:
             now = CURRENT[call.function](self._given.now)
             return lambda _: now
-        function, budget = FUNCTIONS[call.function].call, self._budget
+        function, budget = FUNCTIONS[call.function].call, self.budget
         if call.function == "REGEXMATCH":
             function = partial(function, budget)
 
+        walking = self._walking(function, arguments)
+        return lambda row: budget.made(walking(row))
+
+    def _walking(
+        self, function: Callable[..., Any], arguments: Sequence[Evaluated]
+    ) -> Evaluated:
+        """Return what calls a function that may go through all of its arguments."""
+        step, walk = self.budget.step, self.budget.walk
+
         def called(row: Row) -> Any:
-            budget.step()
-            return budget.made(function(*(x(row) for x in arguments)))
+            given = [x(row) for x in arguments]
+            step()
+            walk(*given)
+            return function(*given)
 
         return called
 
@@ -182,7 +206,7 @@ class Compiler:
             case "EXISTS":
                 return lambda row: next(found(row), UNDEFINED) is not UNDEFINED
             case "ARRAY":
-                return lambda row: self._budget.made(list(found(row)))
+                return lambda row: self.budget.made(list(found(row)))
             case _:
                 return lambda row: _only(list(islice(found(row), 2)))
 
@@ -201,20 +225,6 @@ def _unary(operator: str, operand: Evaluated) -> Evaluated:
         return lambda row: not x if isinstance(x := operand(row), bool) else UNDEFINED
     factor = -1 if operator == "-" else 1
     return lambda row: factor * x if is_number(x := operand(row)) else UNDEFINED
-
-
-def _binary(
-    operator: str, left: Evaluated, right: Evaluated, made: Callable[[Any], Any]
-) -> Evaluated:
-    match operator:
-        case "??":
-            return lambda row: right(row) if (x := left(row)) is UNDEFINED else x
-        case "||":
-            return lambda row: made(_joined(left(row), right(row)))
-        case "+" | "-" | "*" | "/" | "%":
-            return lambda row: _arithmetic(operator, left(row), right(row))
-        case _:
-            return lambda row: compared(operator, left(row), right(row))
 
 
 def _and(parts: Sequence[Evaluated]) -> Evaluated:

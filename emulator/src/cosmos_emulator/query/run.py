@@ -198,7 +198,7 @@ def _answer(select: Select, given: Given, start: Iterable[Names]) -> Iterator[An
         rows = _ordered(compiler, select, rows)
     values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
     if select.distinct:
-        values = _distinct(values)
+        values = _distinct(values, given.budget)
     query = Query(select=select, given=given)
     first = whole_number(select.offset, query, "OFFSET")
     if select.limit is None:
@@ -222,7 +222,9 @@ def _grouped(
     keys = [compiler.compiled(x.expression) for x in by]
     groups: dict[tuple[bytes, ...], Names] = {}
     for row in rows:
-        key = tuple(identity(x(row)) for x in keys)
+        given = [x(row) for x in keys]
+        compiler.budget.walk(*given)
+        key = tuple(map(identity, given))
         if key not in groups:
             groups[key] = {**row, GROUP: compiler.tallies()}
         compiler.add_to(groups[key][GROUP], row)
@@ -232,14 +234,20 @@ def _grouped(
 
 
 def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> Iterator[Names]:
-    """Sort rows, kept as text: to free 100,000 values at once would hold up other threads."""
+    """Sort rows. Items are kept as text: to free 100,000 at once holds up other threads."""
     keys = [compiler.compiled(x.expression) for x in select.order]
+    keep, read = (_packed, msgspec.json.decode) if not select.sources else (_same, _same)
     found: list[tuple[Any, ...]] = [
-        (*(sort_key(x(row)) for x in keys), _packed(row)) for row in rows
+        (*(sort_key(x(row)) for x in keys), keep(row)) for row in rows
     ]
     for place, order in reversed([*enumerate(select.order)]):
-        found = _sorted(found, itemgetter(place), order.descending)
-    return (msgspec.json.decode(x[-1]) for x in found)
+        found = _sorted(found, place, order.descending, compiler.budget)
+    return (read(x[-1]) for x in found)
+
+
+def _same(row: Names) -> Names:
+    """Keep a row as it is: those of one item share it."""
+    return row
 
 
 def _packed(row: Names) -> bytes:
@@ -248,18 +256,27 @@ def _packed(row: Names) -> bytes:
 
 def _sorted(
     rows: list[tuple[Any, ...]],
-    key: Callable[[tuple[Any, ...]], Any],
-    descending: bool,  # noqa: FBT001
+    place: int,
+    descending: bool,  # noqa: FBT001 - as an order says
+    budget: Budget,
 ) -> list[tuple[Any, ...]]:
     """Sort as ``sorted`` does, but in runs: no other thread goes on while one is sorted."""
-    starts = range(0, len(rows), _MAX_RUN)
-    runs = [sorted(rows[x : x + _MAX_RUN], key=key, reverse=descending) for x in starts]
-    return list(heapq.merge(*runs, key=key, reverse=descending))
+    key, runs = itemgetter(place), []
+    for start in range(0, len(rows), _MAX_RUN):
+        budget.seconds_left()
+        runs.append(sorted(rows[start : start + _MAX_RUN], key=key, reverse=descending))
+    merged = heapq.merge(*runs, key=key, reverse=descending)
+    found = []
+    for row in merged:
+        budget.step()
+        found.append(row)
+    return found
 
 
-def _distinct(values: Iterable[Any]) -> Iterator[Any]:
+def _distinct(values: Iterable[Any], budget: Budget) -> Iterator[Any]:
     seen: set[bytes] = set()
     for value in values:
+        budget.walk(value)
         known = identity(value)
         if known not in seen:
             seen.add(known)
