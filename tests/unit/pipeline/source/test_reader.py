@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import ENVELOPE
@@ -61,6 +62,12 @@ def test_where_reading_begins_is_settled_once_and_logged_as_the_end_of_the_first
     assert again.initialOffset() == first
     assert rows(again, first, end) == 0
     assert rows(again, end, again.latestOffset(end, ReadAllAvailable())) == 5
+
+
+def test_a_log_has_no_snapshot_to_start_with(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 3})
+    with pytest.raises(FeedRefused, match="Start from the beginning"):
+        settled(reader(feed, initialSnapshot="true"))
 
 
 def test_a_reader_after_a_crash_gives_the_logged_batch_again(tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
         ({"columns": "key,key"}, "once"),
         ({"maxChangesPerTrigger": "0"}, "from 1 on"),
         ({"pollInterval": "soon"}, "seconds"),
+        ({"initialSnapshot": "yes"}, "true or false"),
+        ({"initialSnapshot": "true", "startingAt": "now"}, "say one of them"),
     ],
 )
 def test_wrong_options_are_refused(given: dict[str, str], named: str) -> None:
