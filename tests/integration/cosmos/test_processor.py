@@ -14,6 +14,7 @@ import pytest_asyncio
 from azure.cosmos import ContainerProxy as BlockingProxy
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
+from fastapi import FastAPI
 
 from changefeed import (
     Change,
@@ -195,7 +196,8 @@ async def test_an_account_that_is_busy_at_the_start_is_asked_again(program: Prog
 
 async def test_it_lives_as_long_as_an_application(program: Program) -> None:
     processor = program.processor("one")
-    async with processor.lifespan("an application"):
+    app = FastAPI(lifespan=processor.lifespan)
+    async with app.router.lifespan_context(app):
         await program.put("tea")
         await program.until("tea")
     assert not processor.host.leases
