@@ -128,17 +128,6 @@ async def test_leases_that_their_store_forgot_are_there_again_after_the_next_lis
         assert fleet.log.repeats == 0
 
 
-async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
-    """It counts for life from the answer to the question: of 29 s the first 3 do not."""
-    leases, slow = await leased_by((A, A1)), Calls(answered_after={"list_fleet": 3})
-    async with coordinator_of_c(proxied(leases, slow)) as rounds:
-        await rounds.round()
-        del slow.answered_after["list_fleet"]
-        await asyncio.sleep(29.9)
-        await rounds.round()
-        assert (await lease_in(leases)).owner == A
-
-
 # Taking from the dead
 
 

@@ -12,10 +12,8 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
-from tests.support.calls import NEVER, Calls
 from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in
-from tests.support.proxies import proxied
 
 IN_PAGES_OF_THREE = {"page_size": 3}
 
@@ -48,20 +46,6 @@ async def test_who_is_cut_off_stores_what_the_policy_had_put_off() -> None:
         assert (await lease_in(container)).position == "0"
         await cut_off(running, "a")
         assert observer.sequences == [1, 2, 3, 4, 5, 6]
-        lease = await lease_in(container)
-        assert (lease.owner, lease.position) == (None, "3")
-
-
-async def test_who_is_cut_off_in_the_midst_of_a_checkpoint_stores_it_with_the_release() -> None:
-    feed, container, observer = make.memory_feed(1, 6), MemoryLeases(), Hangs()
-
-    never_written = Calls(lasting={"checkpoint": NEVER})
-    async with fleet_of(
-        lambda: observer, feed, container, {"feed": IN_PAGES_OF_THREE}
-    ) as running:
-        running.start("a", container=proxied(container, never_written))
-        await asyncio.sleep(2)
-        await cut_off(running, "a")
         lease = await lease_in(container)
         assert (lease.owner, lease.position) == (None, "3")
 

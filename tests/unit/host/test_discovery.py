@@ -49,17 +49,6 @@ async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: s
     await leases.replace(stored.ended_in(ends))
 
 
-async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
-    feed, leases = MemoryFeed(2), MemoryLeases()
-    feed.append("k", range_id=R0)
-    assert await looked(feed, leases, start="now") == ["r0", "r1"]
-    feed.append("k", range_id=R0)
-    for x in await leases.list():
-        await leases.delete(x)
-    assert await looked(feed, leases, start="beginning") == ["r0", "r1"]
-    assert (await lease_in(leases)).position == "1"
-
-
 async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_not() -> None:
     feed = MemoryFeed(2)
     feed.begin_era(2)

@@ -15,10 +15,8 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
-from tests.support.calls import Calls
 from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in, now, until
-from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
 MANUAL = {"observer": {"checkpoint": "manual"}}
@@ -51,24 +49,6 @@ async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> 
         running.start("a")
         await asyncio.sleep(60)
         assert observer.sequences == [1, 2, 3, 4, 5]
-
-
-async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
-    feed, container = make.memory_feed(2, 20), MemoryLeases()
-    observers: list[Later] = []
-
-    def later() -> Later:
-        observers.append(Later(2.0))
-        return observers[-1]
-
-    async with fleet_of(later, feed, container, MANUAL) as running:
-        running.start("a")
-        await asyncio.sleep(8)
-        running.start("b")
-        await asyncio.sleep(120)
-        assert await running.loads() == {"a": 1, "b": 1}
-        delivered = [(x.range_id, x.sequence) for y in observers for x in y.changes]
-        assert len(delivered) == len(set(delivered)) == 20
 
 
 async def test_a_range_that_is_paused_waits_for_what_is_not_acknowledged_yet() -> None:
@@ -189,28 +169,3 @@ async def test_the_request_of_a_host_that_is_dead_is_cleared_and_stops_no_readin
         assert len(observer.contexts) == 1  # opened once: it was never drained
         lease = await lease_in(container)
         assert (lease.owner, lease.next_owner, lease.epoch) == ("a", None, 1)
-
-
-async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> None:
-    """The batch of 1 to 3 is done and not written; the next one fails; writes take long."""
-    feed, container = make.memory_feed(1, 6), MemoryLeases()
-
-    class FailsOnce(Handed):
-        async def process(self, context: Context, changes: Sequence[Change]) -> None:
-            await super().process(context, changes)
-            if len(self.epochs) == 2:
-                raise ValueError("not this one")
-
-    observer = FailsOnce()
-
-    parts: Sections = {
-        "feed": {"page_size": 3},
-        "observer": {
-            "checkpoint": 3600,
-            "retry": {"attempts": 1, "max_delay": 0.1},
-        },
-    }
-    async with fleet_of(lambda: observer, feed, container, parts) as running:
-        running.start("a", container=proxied(container, Calls(lasting={"checkpoint": 3})))
-        await asyncio.sleep(60)
-        assert observer.sequences == [1, 2, 3, 4, 5, 6, 4, 5, 6]

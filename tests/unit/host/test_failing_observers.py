@@ -103,14 +103,6 @@ async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency:
         assert set((await fleet.lags()).values()) == {0}
 
 
-async def test_a_page_of_changes_that_all_fail_holds_up_none_of_the_pages_behind_it() -> None:
-    observer = Failing(lambda x: number(x) < 5)
-    async with fleet_of(observer, make.memory_feed(1, 40), {}, page_size=5) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(60)
-        assert delivered(fleet) == list(range(5, 40))
-
-
 async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() -> None:
     observer = Failing(lambda x: number(x) == 900)
     async with fleet_of(observer, make.memory_feed(1, 1000), DEAD_LETTER) as fleet:

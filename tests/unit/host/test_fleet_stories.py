@@ -1,11 +1,9 @@
 """Stories of real hosts over one feed and one container, told in virtual seconds."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
 from changefeed.host.failures import StopIncomplete
@@ -159,27 +157,3 @@ async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at
             await asyncio.sleep(1)
             assert await fleet.owners() == before
             assert len(again.leases) == 3
-
-
-class OpenRanges(MemoryFeed):
-    """Lists no range that has ended, as Cosmos DB does."""
-
-    async def ranges(self) -> Sequence[FeedRange]:
-        listed = await super().ranges()
-        ended = {parent for x in listed for parent in x.parents}
-        return [x for x in listed if x.id not in ended]
-
-
-async def test_what_was_split_and_merged_at_rest_leaves_no_lease_behind(
-    container: LeaseContainer,
-) -> None:
-    feed = OpenRanges(1)
-    async with Fleet(feed, container) as fleet:
-        start(fleet, "ab")
-        await asyncio.sleep(SETTLED)
-        low, high = feed.split_range(RangeId("r0"))
-        await asyncio.sleep(3 * SETTLED)
-        assert {x.range_id for x in await container.list()} == {low.id, high.id}
-        merged = feed.merge_ranges(low.id, high.id)
-        await asyncio.sleep(3 * SETTLED)
-        assert {x.range_id for x in await container.list()} == {merged.id}

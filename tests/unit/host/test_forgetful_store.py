@@ -17,7 +17,6 @@ from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.looking import lease_in
 
 SETTLED = 25.0
-RENEWAL, BALANCING = 10.0, 5.0
 
 
 def kept_by(container: LeaseContainer) -> Callable[[], None]:
@@ -60,20 +59,6 @@ async def test_who_lives_goes_on_with_each_range_though_the_store_shows_the_dead
         assert all(x.epoch > epochs[x.range_id] for x in await container.list())
         assert set((await fleet.lags()).values()) == {0}
         assert not any(x.done() for x in fleet.running.values())
-
-
-async def test_what_the_store_shows_again_is_seen_at_the_next_heartbeat() -> None:
-    feed, container = make.memory_feed(4, 40), MemoryLeases()
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        forget = kept_by(container)
-        fleet.start("b")
-        await fleet.balanced()
-        await fleet.kill("b")
-        forget()  # as if all were a's, and b had never been
-        await asyncio.sleep(RENEWAL + 2 * BALANCING)
-        assert len(fleet.hosts["a"].leases) == 4
 
 
 async def test_a_checkpoint_that_was_forgotten_is_written_again() -> None:

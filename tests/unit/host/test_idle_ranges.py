@@ -1,17 +1,15 @@
 """Ranges at rest: asked for together, or ever less often. In virtual time."""
 
 import asyncio
-from collections.abc import Collection, Mapping
 
 import pytest
 
-from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
+from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.looking import until
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -30,13 +28,6 @@ class OneByOne(MemoryFeed):
     """It cannot tell without reading whether there is something."""
 
     news = Feed.news
-
-
-class LongPolling(OneByOne):
-    """It waits for changes when it is read."""
-
-    async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
-        return [x.id for x in at]
 
 
 async def test_ranges_at_rest_are_asked_for_together() -> None:
@@ -98,25 +89,3 @@ async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
         feed.append("key", range_id=R0)
         await asyncio.sleep(SETTLED)
         assert (await asked.within(100))["read"] >= 80
-
-
-async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change() -> None:
-    feed = OneByOne(1)
-    asked = Asked(feed)
-    parts: Sections = {"timing": {"lag_interval": 1000.0}}
-    async with Fleet(asked.feed, MemoryLeases(), settings=parts) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(100)
-        feed.append("key")
-        await until(lambda: len(fleet.log.delivered) == 1, within=7)
-        asked.count.clear()
-        assert (await asked.within(7))["read"] == 4  # at once, after 1 s, 2 s, and 3 s
-
-
-async def test_a_feed_that_waits_for_changes_itself_is_asked_again_as_soon_as_ever() -> None:
-    asked = Asked(LongPolling(1))
-    asked.lasting = {"read": 2.0}
-    async with Fleet(asked.feed, MemoryLeases()) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        assert (await asked.within(90))["read"] >= 28  # each 3 s

@@ -4,16 +4,12 @@ import asyncio
 
 import pytest
 
-from changefeed.feeds.feed import RangeId
-from changefeed.fleet.claims import release
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
 from tests.support.looking import now
-
-R0 = RangeId("r0")
 
 
 class Owner:
@@ -75,27 +71,6 @@ async def test_a_listing_lifts_a_fence_no_more_once_it_has_passed() -> None:
     await owner.look()
     with pytest.raises(LeaseLost, match="renewed in time"):
         owned.check()
-
-
-async def test_a_lease_that_an_operator_released_is_lost_with_the_next_listing() -> None:
-    owner, owned = await holding()
-    await release(owner.leases, R0)
-    noticed = list[bool]()
-    owned.noticed = lambda: noticed.append(owned.may_act)
-    assert owned.may_act
-    await owner.look()
-    assert noticed == [False]
-    with pytest.raises(LeaseLost, match="now held by None"):
-        owned.check()
-
-
-async def test_a_lease_that_a_listing_lacks_is_doubted_and_not_seen() -> None:
-    _, owned = await holding()
-    await asyncio.sleep(5)
-    owned.listed(None, asked=now())
-    owned.beat(sent=now())
-    assert owned.doubted
-    assert owned.time_left == 24
 
 
 async def test_a_listing_older_than_the_last_renewal_is_no_look_at_the_lease() -> None:

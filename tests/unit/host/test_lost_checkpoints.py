@@ -1,7 +1,6 @@
 """Checkpoints that are kept apart, and get lost: what hosts do about one, and about all."""
 
 import asyncio
-from collections import Counter
 
 import pytest
 
@@ -106,24 +105,6 @@ async def test_a_range_whose_checkpoint_was_lost_goes_on_where_a_reset_says() ->
         await fleet.caught_up()
     in_r1 = [n for _, name, n in fleet.log.delivered if name == R1]
     assert in_r1 == 2 * list(range(1, len(in_r1) // 2 + 1))
-
-
-async def test_a_child_whose_checkpoint_is_lost_before_it_was_read_begins_anew() -> None:
-    """Where it begins, its parent says."""
-    stores = Stores()
-    feed = MemoryFeed(2)
-    async with Fleet(feed, stores.container) as fleet:
-        await read_by_anna(fleet)
-        low, high = feed.split_range(R0)
-        await end(stores.container, R0, low, high, at=0)
-        await stores.container.create(Lease(range=low, checkpoint=Checkpoint(at(0))))
-        await stores.lose_checkpoint(low.id)
-        late = [feed.append(f"late-{n}") for n in range(40)]
-        fleet.start("bert")
-        await asyncio.sleep(60)
-        assert await stores.paused() == {}
-        assert fleet.log.times == Counter((x.range_id, x.sequence) for x in late)
-        assert low.id in {x.range_id for x in late}
 
 
 async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lost() -> None:

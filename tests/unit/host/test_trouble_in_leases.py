@@ -10,7 +10,6 @@ import pytest
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.call_watch import CallWatch
-from changefeed.host.range_health import RangeHealths
 from changefeed.leases.health import RangeHealth
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason, Context
@@ -110,21 +109,6 @@ async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_wri
         await asyncio.sleep(300)  # and seven more attempts
         assert watched.calls.count["replace"] == 1
         assert (await watched.health()).failing_since == health.failing_since
-
-
-async def test_a_host_that_stopped_leaves_word_of_what_failed_to_the_next() -> None:
-    mood = Moody()
-    async with Watched(mood) as watched:
-        mood.processes = mood.fail
-        watched.feed.append("k")
-        await asyncio.sleep(3)
-        await watched.fleet.stop("a")
-        left = await watched.health()
-        assert left.failing_since is not None
-        await asyncio.sleep(1000)
-        watched.fleet.start("b")
-        await asyncio.sleep(30)
-        assert (await watched.health()).failing_since == left.failing_since
 
 
 async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_more() -> None:
@@ -258,16 +242,3 @@ async def test_what_takes_longer_than_ten_seconds_is_overdue(
                 STEPS[step](watch)
         await asyncio.sleep(60)
         assert noted == seen
-
-
-def test_failures_count_from_the_first_until_a_batch_is_done() -> None:
-    clock = 100.0
-    health = RangeHealths(lambda: clock)
-    health.failed(R0, "first")
-    clock = 200.0
-    health.failed(R0, "second")
-    seen = health.ranges[R0]
-    assert (seen.failing_since, seen.last_error, seen.last_progress) == (100, "second", None)
-    health.progressed(R0)
-    seen = health.ranges[R0]
-    assert (seen.failing_since, seen.last_error, seen.last_progress) == (None, None, 200)

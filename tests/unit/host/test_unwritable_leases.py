@@ -30,16 +30,3 @@ async def test_its_heir_goes_on_after_what_it_could_checkpoint() -> None:
         await fleet.caught_up()
         assert fleet.log.repeats <= 3 * PAGE
         assert len(fleet.log.times) == 600
-
-
-async def test_it_goes_on_by_itself_once_its_writes_are_taken_again() -> None:
-    leases, calls = MemoryLeases(), Calls()
-    feed = make.memory_feed(1, 600)
-    async with make.fleet(feed=feed, container=leases, pace=0.1) as fleet:
-        fleet.start("anna", container=proxied(leases, calls))
-        await asyncio.sleep(5)
-        calls.failing = {**REFUSED}
-        await asyncio.sleep(10)
-        calls.failing.clear()
-        await fleet.caught_up()
-        assert fleet.log.repeats == 0

@@ -1,7 +1,6 @@
 """Plain observers run in a thread of their own, and cannot be interrupted there."""
 
 import asyncio
-import concurrent.futures
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -115,36 +114,6 @@ class NeedsLoop:
 async def test_a_constructor_that_needs_the_loop_is_told_where_there_is_one() -> None:
     with pytest.raises(RuntimeError, match=r"NeedsLoop.*'async def open'"):
         await opened(NeedsLoop)
-
-
-class UnprintableStop(StopIteration):
-    def __repr__(self) -> str:
-        raise RuntimeError("no text")
-
-    __str__ = __repr__
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        StopIteration,
-        UnprintableStop,
-        asyncio.CancelledError,
-        concurrent.futures.CancelledError,
-    ],
-)
-async def test_an_error_that_futures_treat_specially_is_an_ordinary_failure(
-    error: type[BaseException],
-) -> None:
-    def fail(_changes: Sequence[Change]) -> None:
-        raise error
-
-    observer = await opened(fail)
-    async with asyncio.timeout(10):
-        with pytest.raises(RuntimeError, match="the observer raised") as failure:
-            await observer.process(CONTEXT, [make.change(1)])
-    await closed(observer)
-    assert isinstance(failure.value.__cause__, error)
 
 
 class Blocked:

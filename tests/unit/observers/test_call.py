@@ -4,8 +4,6 @@ import asyncio
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -109,101 +107,6 @@ class Calling(Bare):
 
     async def process(self, _context: object, _changes: object) -> None:
         await self._calls.pop(0)()
-
-
-def cancel_myself() -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-
-
-async def cancels_itself() -> None:
-    cancel_myself()
-    await asyncio.sleep(1)
-
-
-async def cancels_itself_and_returns() -> None:
-    cancel_myself()
-
-
-async def cancels_itself_later() -> None:
-    asyncio.get_running_loop().call_later(1, asyncio.current_task().cancel)  # type: ignore[union-attr]
-    await asyncio.sleep(3600)
-
-
-async def cancels_itself_and_fails() -> None:
-    cancel_myself()
-    raise ValueError("after that")
-
-
-async def times_out_as_libraries_did() -> None:
-    with suppress(asyncio.CancelledError):
-        await cancels_itself_later()
-    raise TimeoutError
-
-
-@pytest.mark.parametrize(
-    ("call", "kind"),
-    [
-        (cancels_itself, "CancelledError"),
-        (cancels_itself_and_returns, "CancelledError"),
-        (cancels_itself_later, "CancelledError"),
-        (cancels_itself_and_fails, "ValueError"),
-        (times_out_as_libraries_did, "TimeoutError"),
-    ],
-)
-async def test_an_observer_that_cancels_its_own_task_has_failed_and_no_more(
-    call: Callable[[], Awaitable[None]], kind: str
-) -> None:
-    called = CalledObserver(Calling(call, partial(asyncio.sleep, 1)))
-    with pytest.raises(AttemptFailed) as raised:
-        await called.process(CONTEXT, [])
-    assert raised.value.kind == kind
-    assert raised.value.__cause__ is not None
-    await called.process(CONTEXT, [])
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
-
-
-async def cleans_up() -> None:
-    try:
-        await asyncio.sleep(3600)
-    finally:
-        await asyncio.sleep(10)
-
-
-async def swallows() -> None:
-    with suppress(asyncio.CancelledError):
-        await asyncio.sleep(3600)
-
-
-async def ended(call: Callable[[], Awaitable[None]], *, cancelled_at: Sequence[int]) -> float:
-    """Return when a call ended that was cancelled then, as it must."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    task = asyncio.ensure_future(CalledObserver(Calling(call)).process(CONTEXT, []))
-    for at in cancelled_at:
-        await asyncio.sleep(began + at - clock())
-        task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    return clock() - began
-
-
-@pytest.mark.parametrize(
-    ("call", "cancelled_at", "end"),
-    [
-        (swallows, [1], 1),  # it has not done its work
-        (cleans_up, [1], 11),  # it has the time that it takes to end
-        (cleans_up, [1, 3], 3),  # and is cancelled each time
-        (cancels_itself_later, [1], 1),
-    ],
-)
-async def test_a_cancellation_of_ours_stays_one_whatever_the_observer_makes_of_it(
-    call: Callable[[], Awaitable[None]], cancelled_at: Sequence[int], end: float
-) -> None:
-    assert await ended(call, cancelled_at=cancelled_at) == end
 
 
 def at_the_same_moment(seconds: float) -> tuple[asyncio.Future[None], Calling]:

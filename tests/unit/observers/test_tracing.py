@@ -9,7 +9,6 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
 
 from changefeed.feeds.feed import Change
@@ -169,19 +168,3 @@ async def test_a_batch_that_was_cut_off_says_so() -> None:
     with pytest.raises(asyncio.CancelledError):
         await working
     assert scene.span.status.description == "cut off: the host stops, or has lost the lease"
-
-
-async def test_bodies_are_not_read_for_a_span_that_is_not_sampled() -> None:
-    class Untouchable(TraceContextPointer):
-        def producers(self, changes: Sequence[Change]) -> Any:
-            raise AssertionError(changes)
-
-    tracing = BatchTracing(
-        tracer=TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False).get_tracer("x"),
-        system="eventlog",
-        feed="eventlog:data/log",
-        host="anna",
-        pointer=Untouchable(""),
-    )
-    with tracing.batch(Handing(adapt(takes_all)), [make.change(1)]):
-        pass
