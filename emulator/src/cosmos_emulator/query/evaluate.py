@@ -138,9 +138,20 @@ class Compiler:
             case "+" | "-" | "*" | "/" | "%":
                 return lambda row: _arithmetic(operator, left(row), right(row))
             case "=" | "!=":
-                return self._walking(partial(compared, operator), [left, right])
+                return self._equality(operator, left, right)
             case _:
                 return lambda row: compared(operator, left(row), right(row))
+
+    def _equality(self, operator: str, left: Evaluated, right: Evaluated) -> Evaluated:
+        walk = self.budget.walk
+
+        def equal(row: Row) -> Any:
+            one, other = left(row), right(row)
+            if isinstance(one, list | dict):
+                walk(one)
+            return compared(operator, one, other)
+
+        return equal
 
     def _parameter(self, name: str) -> Any:
         if name not in self._given.parameters:

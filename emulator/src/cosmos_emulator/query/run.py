@@ -234,24 +234,24 @@ def _grouped(
 
 
 def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> Iterator[Names]:
-    """Sort rows. Items are kept as text: to free 100,000 at once holds up other threads."""
+    """Sort rows. Many are kept as text: to free 100,000 at once holds up other threads."""
     keys = [compiler.compiled(x.expression) for x in select.order]
-    keep, read = (_packed, msgspec.json.decode) if not select.sources else (_same, _same)
-    found: list[tuple[Any, ...]] = [
-        (*(sort_key(x(row)) for x in keys), keep(row)) for row in rows
-    ]
+    found: list[tuple[Any, ...]] = []
+    for row in rows:
+        as_it_is = select.sources or len(found) < _MAX_RUN  # rows of a join share their item
+        kept = row if as_it_is else _packed(row)
+        found.append((*(sort_key(x(row)) for x in keys), kept))
     for place, order in reversed([*enumerate(select.order)]):
         found = _sorted(found, place, order.descending, compiler.budget)
-    return (read(x[-1]) for x in found)
-
-
-def _same(row: Names) -> Names:
-    """Keep a row as it is: those of one item share it."""
-    return row
+    return (_unpacked(x[-1]) for x in found)
 
 
 def _packed(row: Names) -> bytes:
     return msgspec.json.encode({k: v for k, v in row.items() if v is not UNDEFINED})
+
+
+def _unpacked(kept: Names | bytes) -> Names:
+    return msgspec.json.decode(kept, type=dict[str, Any]) if isinstance(kept, bytes) else kept
 
 
 def _sorted(
@@ -265,8 +265,10 @@ def _sorted(
     for start in range(0, len(rows), _MAX_RUN):
         budget.seconds_left()
         runs.append(sorted(rows[start : start + _MAX_RUN], key=key, reverse=descending))
+    if len(runs) == 1:
+        return runs[0]
     merged = heapq.merge(*runs, key=key, reverse=descending)
-    found = []
+    found: list[tuple[Any, ...]] = []
     for row in merged:
         budget.step()
         found.append(row)
