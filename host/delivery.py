@@ -98,6 +98,8 @@ class Delivery:
         self._unread: tuple[Sequence[Change], Position] = (), owned.stored.position
         """What there was no room for of the last page, and the position behind that."""
         self._ended: RangeEnded | None = None
+        self._held_up_by: str | None = None
+        """The key that waits the longest, if the range was full."""
         self.split_into: int | None = None
         """Into how many sub-ranges the range is to be split, as it is too much for one host."""
         self._cooldown = self._settings.leases.timing.cooldown
@@ -244,6 +246,7 @@ class Delivery:
                 wanted = min(len(changes), max(1, most))
                 held = self._progress.unacknowledged + self._progress.uncovered
                 if wanted > self._room - held:
+                    self._tell_full()
                     return
                 await self._checkpoints.room_for(wanted, limit=self._room)
                 self._take_in(wanted)
@@ -251,6 +254,13 @@ class Delivery:
                 return
             elif self._owned.deaths != NO_DEATHS and self._is_caught_up:
                 await self._shared.care.caught_up(self._owned)
+
+    def _tell_full(self) -> None:
+        """Say for which keys the range waits, once for each that is the oldest of them."""
+        oldest = next(iter(self._keys.waiting), None)
+        if oldest not in {None, self._held_up_by}:
+            self._held_up_by = oldest
+            self._events.range_full(self._owned.range_id, self._keys.waiting, self._room)
 
     @property
     def _is_caught_up(self) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -43,6 +44,7 @@ class Lag(NamedTuple):
     seconds: float | None
 
 
+_TOLD_KEYS: Final = 10
 STUCK_AFTER: Final = 300.0
 """How long one call of the observer may take, and with manual checkpoints how long it may leave
 the oldest of what it was given unacknowledged, before the range counts as stuck: in status,
@@ -355,6 +357,17 @@ class HostEvents(FailureLog):
         """Report that observer or feed have failed for good, and that the range is paused."""
         self.health.failed(range_id, reason)
         self._log.error("range.paused", range=range_id, reason=reason)
+
+    def range_full(self, range_id: RangeId, keys: Collection[str], room: int) -> None:
+        """Report that a range has as many changes in memory as it may, behind these keys."""
+        self._log.warning(
+            "range.full",
+            range=range_id,
+            max_unacknowledged=room,
+            waiting=len(keys),
+            keys=[one_line(x) for x in islice(keys, _TOLD_KEYS)],
+            advice="mend why their changes fail, or give them up: changefeed dead-letters park",
+        )
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self._metrics.count(m.DEAD_LETTERS, range=letter.range_id)

@@ -139,6 +139,23 @@ async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -
         assert not (await lease_in(fleet.container)).health.has_problem
 
 
+async def test_a_range_that_is_full_says_once_for_which_keys_it_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    observer = Failing(lambda x: x.key in {"key-5", "key-7"} and now() < 200)
+    feed = make.memory_feed(1, 1000)
+    async with fleet_of(observer, feed, {"max_unacknowledged": 8}) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(190)
+        assert len(delivered(fleet)) < 300
+        full = [x.message for x in caplog.records if x.message.startswith("range.full")]
+        assert len(full) == 1
+        assert "range=r0" in full[0]
+        assert "keys=['key-5', 'key-7']" in full[0]
+        await fleet.caught_up()
+        assert delivered(fleet) == all_but(1000)
+
+
 async def test_nothing_done_behind_keys_that_wait_comes_again_in_parts_split_or_merged() -> (
     None
 ):
