@@ -16,10 +16,7 @@ NIGHTLY = (
 )
 
 EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
-    "acceptance/test_brokers.py": (
-        "test_a_host_follows_a_collection_through_an_era",
-        "test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_expire",
-    ),
+    "acceptance/test_brokers.py": ("test_a_host_follows_a_collection_through_an_era",),
     "acceptance/test_cosmos_commands.py": (
         "test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended",
     ),

@@ -156,16 +156,3 @@ async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) ->
         assert mentions(problem, (f"{tmp_path}/cluster is gone", "put the directory back"))
         (tmp_path / "elsewhere").rename(tmp_path / "cluster")
         await ready(port, process)
-
-
-async def test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_expire(
-    tmp_path: Path,
-) -> None:
-    port = free_port()
-    patient = "--set=membership.expiration=600"
-    async with broker(tmp_path, "broker-1", port, patient) as first:
-        await ready(port, first)
-        first.process.kill()
-        await first.process.wait()
-        async with broker(tmp_path, "broker-1", port, patient) as again:
-            await ready(port, again)

@@ -14,6 +14,7 @@ from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch, in_era, put
+from tests.support.looking import now
 from tests.support.watched_store import WatchedStore
 from tests.support.wires import Wires
 
@@ -147,6 +148,16 @@ async def test_the_dead_are_forgotten_and_asked_for_no_more() -> None:
             await leave(again)
         await asyncio.sleep(1)
         assert {*first.catalog.members} == {"a", "b"}
+
+
+async def test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_expire() -> None:
+    store, patient = MemoryStore(), CoreSettings(expiration=600)
+    async with open_core(store, "a", settings=patient) as first:
+        await first.wait_until_writing()
+    killed = now()
+    async with open_core(store, "a", settings=patient) as again:
+        await again.wait_until_writing()
+        assert now() - killed <= 3 * patient.heartbeat + 1
 
 
 async def test_a_broker_does_not_start_under_the_name_of_one_that_answers() -> None:
