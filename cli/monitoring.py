@@ -45,6 +45,7 @@ from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
+from changefeed.runtime.together import naming
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.stores.bounded import Bounds
 
@@ -113,14 +114,10 @@ async def _opened_fleet(
 ) -> AsyncIterator[MonitoredFleet]:
     settings = processors[name]
     async with AsyncExitStack() as stack:
-        try:
+        with naming(name):
             fleet = await stack.enter_async_context(
                 existing_fleet(settings, peers, rates=True, acts=acts)
             )
-        except Exception as error:
-            if name:
-                error.add_note(f"processor {name}")
-            raise
         watch = StatusWatch(fleet.look)
         stack.push_async_callback(watch.stop)
         bounds = Bounds(timeout=settings.leases.timing.call_timeout)

@@ -6,7 +6,8 @@ it calls, says its name (``processor``), and so does what it fails of.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from structlog.contextvars import bound_contextvars
@@ -19,6 +20,17 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 def label_of(processor: str) -> dict[str, str]:
     """Return what logs and metrics of a processor have: nothing for one without a name."""
     return {"processor": processor} if processor else {}
+
+
+@contextmanager
+def naming(processor: str) -> Iterator[None]:
+    """Let what the block fails of say which processor it is, if that has a name."""
+    try:
+        yield
+    except Exception as error:
+        if processor:
+            error.add_note(f"processor {processor}")
+        raise
 
 
 class Together:
@@ -66,14 +78,10 @@ class Together:
 
     async def _run_one(self, name: str, job: Job) -> None:
         try:
-            with bound_contextvars(**label_of(name)):
+            with naming(name), bound_contextvars(**label_of(name)):
                 await job()
         except asyncio.CancelledError as error:
             if self._stopping:
                 raise
             what = f"the task of processor {name}" if name else "the main task"
             raise CancelledByStranger.of_tasks(what, "other code") from error
-        except Exception as error:
-            if name:
-                error.add_note(f"processor {name}")
-            raise
