@@ -16,7 +16,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from changefeed.brokers.open_partition import Accepted, OpenPartition
 from changefeed.brokers.producers import key_of, stored_request, verdict_on
 from changefeed.brokers.pulse import Pulse
+from changefeed.brokers.put_rate import PutRate
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
@@ -50,8 +50,6 @@ from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
-_SAVED_UP = 20
-"""So many objects may be written at once after a rest."""
 _EARLY = 1.0
 """How long a request waits for those before it, in seconds."""
 
@@ -113,7 +111,7 @@ class RowWriter:
         self._groups: deque[_Group] = deque()
         self._under_way: deque[_UnderWay] = deque()
         self._next = 1
-        self._paid_until = -inf
+        self._rate = PutRate(settings.puts)
         self._written_us = place.began_us
         self._buffered = 0
         self._closing = False
@@ -265,16 +263,9 @@ class RowWriter:
 
     async def _until_due(self, group: _Group) -> None:
         """Wait until there may be another object, or this one is full."""
-        due = self._paid_until - (_SAVED_UP - 1) / self._settings.puts
         while group.bytes < self._settings.flush_bytes and self.is_open:
-            if not await self._changed.wait(due):
+            if not await self._changed.wait(self._rate.due):
                 return
-
-    def _pay(self) -> None:
-        """Count an object. A full one may be too many, and keeps nothing after it waiting."""
-        now, puts = asyncio.get_running_loop().time(), self._settings.puts
-        paid_until = max(self._paid_until, now) + 1 / puts
-        self._paid_until = min(paid_until, now + _SAVED_UP / puts)
 
     def _send(self, tasks: asyncio.TaskGroup, group: _Group) -> None:
         number, self._next = self._next, self._next + 1
@@ -293,7 +284,7 @@ class RowWriter:
             self._written[key] = reached_after(self._written.get(key), x, now_us)
         header = replace(header, requests=tuple(group.requests))
         data = encode_flush(header, sections)
-        self._pay()
+        self._rate.pay()
         task = tasks.create_task(self._create(number, data))
         self._under_way.append(_UnderWay(number, data, group, task))
         assert len(self._under_way) <= self._settings.in_flight, (
