@@ -27,8 +27,8 @@ class CatalogWatch:
         self, catalogs: CatalogStore, settings: CoreSettings, clock: Callable[[], float]
     ) -> None:
         self.news = Pulse()
-        self.told = 0
-        """How often somebody knew a newer catalog than this broker."""
+        self.hints = 0
+        """How often others have named a newer catalog than this broker knew."""
         self._catalogs = catalogs
         self._interval = settings.catalog_interval
         self._longest = settings.expiration / 3
@@ -66,7 +66,7 @@ class CatalogWatch:
     def hear_of(self, catalog: int) -> None:
         """Look for a newer catalog now, if somebody knows this one and we do not."""
         if catalog > self._catalogs.newest.number:
-            self.told += 1
+            self.hints += 1
             self.news.beat()
 
     async def wait_for_newer(self, catalog: int, seconds: float) -> None:

@@ -1,16 +1,18 @@
-"""Who is there: signs of life, which brokers tell each other, and expiry by watching them.
+"""Which brokers live: signs of life, which they send each other, and expiry by watching them.
 
-Each broker *pings* those that the catalog names: it sends its own sign, and gets theirs. While
-all hear each other nobody asks the store who lives. A sign counts how often its broker has
-reached the store, so one that is cut off from the store shows no life, whoever hears it.
+A broker *pings* each other one that the catalog names: it sends its own sign of life, and gets
+that one's as the answer. While all of them answer each other, none asks the store who lives. A
+sign of life counts how often its broker has reached the store. The count of one that cannot
+reach it stands still, so the others take it for dead, although it answers them.
 
-Where a ping fails, both sides write their signs into the store, ``brokers/<name>``, and read
-the other's there: one because it hears nothing, the other because it hears nothing either, or
-because it is told so. So a network that is cut costs requests, and no broker its place.
+Where a ping fails, both brokers write their signs of life into the store, ``brokers/<name>``,
+and read each other's there. The sender does so because it gets no answer; the other one because
+it gets none either, or because a sign names it as ``unheard``. So while the network between
+brokers is cut, they send more requests to the store, and none loses its partitions.
 
-A broker is dead once its sign has not moved for the whole expiration on the watcher's own
-clock, wherever it was seen. One that was never seen to live may have died long ago, and does
-not count as living unless it has a place in the newest era.
+A broker is dead once its sign of life has not changed for the whole expiration, on the clock of
+the broker that watches. One whose sign was never seen to change may have died long ago, and
+counts as living only if it has a place in the newest era.
 """
 
 import asyncio
@@ -132,8 +134,8 @@ class Members:
             max_clock_skew=0.0,
             renew_interval=settings.heartbeat,
         )
-        self.told = 0
-        """The catalog that the others were told of last."""
+        self.announced = 0
+        """The newest catalog that the pings have named."""
         self.seen: dict[str, Sign] = {}
         """The newest signs of those that the catalog names, of the dead too."""
         self._named: Mapping[str, Member] = {}
@@ -208,7 +210,7 @@ class Members:
 
         Return whether there is news besides signs of life.
         """
-        asked, self.told = self._clock(), self.sign.catalog
+        asked, self.announced = self._clock(), self.sign.catalog
         self._keep_named({name: x for name, x in named.items() if name != self.sign.name})
         unheard_before = self.sign.unheard
         for answer in await gather_or_cancel(

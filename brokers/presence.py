@@ -85,6 +85,6 @@ class Presence:
 
     async def rest(self) -> None:
         """Wait until it is time to look again: at once where others may know no news."""
-        if self._members.told == self._catalogs.newest.number:
+        if self._members.announced == self._catalogs.newest.number:
             until = asyncio.get_running_loop().time() + self._members.rest()
             await self._watch.news.wait(until)

@@ -114,10 +114,10 @@ async def leave(core: BrokerCore) -> None:
 
 async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
     """Follow the catalogs that others found, then look for the next until there is none."""
-    told = -1
-    while core.writer.followed is not core.catalog or told != core.watch.told:
+    hints = -1
+    while core.writer.followed is not core.catalog or hints != core.watch.hints:
         core.writer.follow(core.catalog, tasks)
-        told = core.watch.told
+        hints = core.watch.hints
         await core.catalogs.refresh()
 
 

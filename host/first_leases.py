@@ -30,10 +30,10 @@ async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
     kept = {x.id for x in ranges} - left_out
     oldest = [x for x in ranges if x.id in kept and kept.isdisjoint(x.parents)]
     first = [starts[x.id] for x in oldest if x.id in starts]
-    return End(children=tuple(_in_pieces(feed, first, parallelism)))
+    return End(children=tuple(_in_parts(feed, first, parallelism)))
 
 
-def _in_pieces(feed: Feed, first: Sequence[Child], parallelism: int) -> Sequence[Child]:
+def _in_parts(feed: Feed, first: Sequence[Child], parallelism: int) -> Sequence[Child]:
     """Cut ranges into as many sub-ranges each as it takes to have so many leases of them.
 
     Raise ``FeedRefused`` where the feed does not cut its ranges.

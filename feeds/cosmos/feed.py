@@ -228,9 +228,8 @@ class CosmosFeed(Feed):
         for _ in range(_MOVES):
             place = await self._find(found)
             if not isinstance(place, Place):
-                await (
-                    self._look()
-                )  # what takes over is the latest, and a part may be whole again
+                # What takes over is the latest, and a part may be whole again.
+                await self._look()
                 place = self._topology.find(found)
             if not isinstance(place, Place):
                 return None

@@ -1,7 +1,7 @@
 """Further pages of a range by the request that the client has made for one of them.
 
-The client makes each request anew: to route, sign and log it takes three quarters of the
-Python of a page. So what it has signed for a place is kept for a minute, and sent again by the
+The client makes each request anew: to route, sign and log it takes more than half of the CPU
+of a page. So what it has signed for a place is kept for a minute, and sent again by the
 client's own transport, which knows proxies and certificates, from another position.
 
 After an answer that is not for us to judge (``Answer.is_ours``), and where nothing answers, the
@@ -9,7 +9,8 @@ client asks in its own way: it knows the other regions, renews tokens, and waits
 servers. Where somebody watches the client's requests, or may send them elsewhere, all go that
 way.
 
-Limit: what an account moves back to a region that works again is read there after a minute.
+Limits: an account may go back to a region that works again; that one is read after a minute at
+the latest. A range that never had a change has no position to ask from, so the client asks.
 """
 
 import asyncio

@@ -30,7 +30,7 @@ export function act(action, target, done) {
   const form = el("form", { onsubmit: (event) => { event.preventDefault(); look(); } },
     el("h2", { id: "action-title" }, `${TITLES[action]} ${names.length === 1 ? names[0] : `${names.length} ${target.ranges ? "ranges" : "letters"}`}`),
     action === "pause" ? field("act-reason", "Reason; status, logs and this page show it", { value: "paused by hand", required: true, maxlength: 200 }) : "",
-    action === "reset" ? field("act-to", "To: beginning, now, a time with its zone (2026-01-31T12:00Z), or a position as shown", { required: true, maxlength: 4000 }) : "",
+    action === "reset" ? field("act-to", "To: beginning, now, snapshot, a time with its zone (2026-01-31T12:00Z), or a position as shown", { required: true, maxlength: 4000 }) : "",
     field("act-by", "Your name, for the log", { value: by, required: true, maxlength: 100, autocomplete: "username" }),
     asked.token ? "" : field("act-token", "Token (web.token)", { type: "password", required: true, autocomplete: "current-password" }),
     el("div", { class: "toolbar" }, el("button", { class: "primary" }, "What would happen?"), el("button", { type: "button", onclick: () => dialog.close() }, "Close")));
