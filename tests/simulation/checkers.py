@@ -187,6 +187,8 @@ class Checker:
             position = self.progress.place(after.position)
             if writer == OPERATOR:
                 self.progress.moved(found, position)
+            elif writer in self.neighbours:  # it stores the position alone
+                self.progress.come_again(found, position, position)
             self.progress.checkpoint_stored(found, position, after.checkpoint)
 
     @contextmanager

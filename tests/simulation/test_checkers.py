@@ -66,6 +66,21 @@ def test_only_wrong_clocks_let_an_owner_lose_its_lease_after_two_renewals(
         checker.began(late, found)
 
 
+@pytest.mark.parametrize("writer", ["n/1", "a/1"])
+def test_only_a_host_of_another_kind_may_drop_what_is_done_behind_a_position(writer: str) -> None:
+    checker, taken, found = watched(2)
+    checker.neighbours.add("n/1")
+    checker.finished(R1.id, found)
+    behind = replace(taken, checkpoint=Checkpoint(Position("0"), high=2))
+    checker.stored(taken, behind, "a/1")
+    checker.stored(behind, taken.advanced_to(Position("0")), writer)
+    if writer == "n/1":
+        checker.began(call_of(taken), found)
+        return
+    with pytest.raises(Violation, match="change 1 was checkpointed before"):
+        checker.began(call_of(taken), found)
+
+
 @pytest.mark.parametrize("deletes", ["n/1", "a/1"])
 def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_repeated(
     deletes: str,

@@ -66,6 +66,10 @@ def test_an_owner_that_is_robbed_before_it_has_expired_may_have_lived() -> None:
     simulate(45_709_651, leases="cosmos", splits=True, troubled=True)
 
 
+def test_a_host_of_another_kind_forgets_what_is_done_behind_a_position() -> None:
+    simulate(45_711_861, feed="cosmos", leases="cosmos", wild=True, mixed=True)
+
+
 def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
     first_with("stood still meanwhile", "cosmos", start=100, wild=True)
 
