@@ -17,13 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import TextIO
 
 from changefeed.runtime.cancellation import CancelledByStranger
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
-from changefeed.runtime.signals import stop_signals
+from changefeed.runtime.signals import each_apart, stop_signals
 
 _AT_ONCE = 10.0
 """What may be needed to stop at once: a host cancels, releases, and says goodbye."""
@@ -63,7 +62,8 @@ class StopSignals:
         Raise ``CancelledByStranger``, which names the ``suspect``, if the block was cancelled
         though no signal was heard.
         """
-        before = {x: signal.signal(x, self._hear) for x in stop_signals()}
+        hear = each_apart(self._hear)
+        before = {x: signal.signal(x, hear) for x in stop_signals()}
         try:
             yield
         except asyncio.CancelledError as error:
@@ -93,7 +93,7 @@ class StopSignals:
         finally:
             self._loop.remove_reader(file)
 
-    def _hear(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+    def _hear(self) -> None:
         self._heard += 1
         exit_after(_AT_ONCE + (self._budget if self._heard == 1 else 0), 1)
         with suppress(RuntimeError):  # the loop is closed already

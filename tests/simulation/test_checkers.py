@@ -67,7 +67,7 @@ def test_only_wrong_clocks_let_an_owner_lose_its_lease_after_two_renewals(
 
 
 @pytest.mark.parametrize("writer", ["n/1", "a/1"])
-def test_only_a_host_of_another_kind_may_drop_what_is_done_behind_a_position(writer: str) -> None:
+def test_only_a_host_of_another_kind_may_drop_what_is_done_behind(writer: str) -> None:
     checker, taken, found = watched(2)
     checker.neighbours.add("n/1")
     checker.finished(R1.id, found)

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from changefeed.runtime.shutdown import StopSignals
-from changefeed.runtime.signals import on_stop_signals
+from changefeed.runtime.signals import each_apart, on_stop_signals
 from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
@@ -36,6 +37,15 @@ async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.S
         signal.default_int_handler,
         signal.SIG_DFL,
     ]
+
+
+def test_signals_that_come_together_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((5.0, 5.00001, 5.05, 6.0))
+    monkeypatch.setattr("changefeed.runtime.signals.monotonic", lambda: next(times))
+    stops = Counter[str]()
+    hear = each_apart(lambda: stops.update(["all"]))
+    told = [hear(signal.SIGTERM, None) or stops["all"] for _ in range(4)]
+    assert told == [1, 1, 1, 2]
 
 
 async def test_a_signal_cancels_what_starts_and_only_wakes_what_waits_for_one(
