@@ -6,7 +6,8 @@
     /scale    how many hosts the fleet should have, for KEDA's metrics-api
 
 Where there are several processors, each has a page at ``/processors/NAME/``, and ``/`` leads to
-the first. Metrics have their names, and ``/scale`` is for all: a host reads for each of them.
+the first. Metrics have their names, and lack one whose leases do not answer. ``/scale`` is for
+all, since a host reads for each of them: it answers 503 while one does not answer.
 
 It reads leases and feed as ``changefeed status`` does, and asks the members' endpoints for what
 only they know. However often clients ask, it looks every few seconds at most; without clients
@@ -41,7 +42,7 @@ from changefeed.host.settings import Settings, settings_of_process
 from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer
 from changefeed.leases.container import LeaseContainer
-from changefeed.runtime.errors import StoreError, UserError
+from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
@@ -168,22 +169,23 @@ def monitor_application(
     async def alive(_: web.Request) -> web.Response:
         return web.json_response({"alive": True})
 
-    async def looked(within: float) -> Mapping[str, FleetStatus]:
-        looks = [x.watch.look(within=within) for x in fleets.values()]
-        return dict(zip(fleets, await asyncio.gather(*looks), strict=True))
-
     def age() -> dict[str, str]:
         return {"Age": f"{max(x.watch.age for x in fleets.values()):.0f}"}
 
     async def metrics(_: web.Request) -> web.Response:
-        text = as_metrics(await looked(_SCRAPE_WITHIN), lag_per_host=lag_per_host)
+        seen, silent = await _looked(fleets, _SCRAPE_WITHIN)
+        if not seen:
+            raise StoreUnavailable(silent)
+        text = as_metrics(seen, lag_per_host=lag_per_host)
         headers = {"Content-Type": CONTENT_TYPE_LATEST, **age()}
         answer = web.Response(body=text.encode(), headers=headers)
         answer.enable_compression()
         return answer
 
     async def scale(_: web.Request) -> web.Response:
-        seen = await looked(_SCALE_WITHIN)
+        seen, silent = await _looked(fleets, _SCALE_WITHIN)
+        if silent:  # hosts that are not asked for would go
+            raise StoreUnavailable(silent)
         desired = desired_hosts(seen.values(), lag_per_host)
         return web.json_response({"desired_hosts": desired}, headers=age())
 
@@ -201,6 +203,22 @@ def monitor_application(
         mount_processors(made, {name: _page_of(x) for name, x in fleets.items()})
     made.on_shutdown.append(let_go)
     return made
+
+
+async def _looked(
+    fleets: Mapping[str, MonitoredFleet], within: float
+) -> tuple[Mapping[str, FleetStatus], str]:
+    """Return what was seen, and why of some nothing was: the empty text if all was."""
+    seen, silent = dict[str, FleetStatus](), list[str]()
+
+    async def look(name: str, watch: StatusWatch) -> None:
+        try:
+            seen[name] = await watch.look(within=within)
+        except StoreError as error:
+            silent.append(f"{name}: {error}" if name else str(error))
+
+    await asyncio.gather(*(look(name, x.watch) for name, x in fleets.items()))
+    return seen, "; ".join(silent)
 
 
 def _page_of(fleet: MonitoredFleet) -> web.Application:

@@ -71,8 +71,14 @@ async def test_fleets_of_several_processors_have_pages_and_labels_of_their_own()
     assert (page["view"]["processor"], page["view"]["processors"]) == ("people", NAMES)
 
 
-async def test_where_one_of_several_does_not_answer_the_pages_of_the_others_do() -> None:
+async def test_where_one_of_several_does_not_answer_pages_and_metrics_of_the_others_do() -> (
+    None
+):
     async with monitoring(orders=RestingFleet(), people=RestingFleet(away=True)) as client:
-        assert (await client.get("/scale")).status == 503
+        scale = await client.get("/scale")
+        assert (scale.status, "people" in await scale.text()) == (503, True)
+        text = await (await client.get("/metrics")).text()
+        assert 'changefeed_desired_hosts{processor="orders"}' in text
+        assert "people" not in text
         assert (await client.get("/processors/people/page/state")).status == 503
         assert (await client.get("/processors/orders/page/state")).status == 200
