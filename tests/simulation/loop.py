@@ -2,8 +2,8 @@
 
 Whatever runs in a host's context belongs to the host: its tasks, its timers, what they
 are woken by. While it is frozen nothing of it runs, and afterwards everything does at
-once, as in a process after SIGSTOP and SIGCONT. Tasks hash by the order of their making,
-so that a seed replays the same way in another process.
+once, as in a process after SIGSTOP and SIGCONT. Tasks hash by the order of their making in
+this loop, so that a seed replays the same way wherever it is lived through.
 
 There are no sockets and no threads here, so a turn of the loop is nothing but its callbacks:
 a simulation is as fast as these few lines are.
@@ -26,11 +26,9 @@ HOST: ContextVar[str | None] = ContextVar("HOST", default=None)
 class CountedTask(asyncio.Task[Any]):
     """A task whose place in a set does not depend on its address."""
 
-    _count = count()
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._number = next(self._count)
-        super().__init__(*args, **kwargs)
+    def __init__(self, number: int, coroutine: Any, **kwargs: Any) -> None:
+        self._number = number
+        super().__init__(coroutine, **kwargs)
 
     def __hash__(self) -> int:
         return self._number
@@ -63,8 +61,11 @@ class FreezingLoop(asyncio.BaseEventLoop):
         self._numbers = count()  # of timers: those of one moment fire in order
         self._frozen: set[str] = set()
         self._late: dict[str, list[_Event]] = defaultdict(list)
+        tasks = count()
         self.set_task_factory(
-            lambda loop, coroutine, **kwargs: CountedTask(coroutine, loop=loop, **kwargs)
+            lambda loop, coroutine, **kwargs: CountedTask(
+                next(tasks), coroutine, loop=loop, **kwargs
+            )
         )
 
     def freeze(self, host: str) -> None:

@@ -1,10 +1,34 @@
-"""A few seeds of a cluster. Many more: ``python -m tests.simulation.cluster``."""
+"""A few seeds of a cluster. Many more: ``python -m tests.simulation --brokers``."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
 from .world import simulate
 
+_TELL = """
+import sys
+from tests.simulation.cluster.world import simulate
+print([simulate(int(seed)) for seed in sys.argv[1:]][-1])
+"""
+
 
 @pytest.mark.parametrize("seed", range(6), ids="seed-{}".format)
 def test_nothing_acknowledged_is_lost_or_read_twice_whatever_goes_wrong(seed: int) -> None:
     simulate(seed)
+
+
+def _told(*seeds: str, hash_seed: str) -> str:
+    """Return what comes of the last of some seeds, in a process of its own."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", _TELL, *seeds]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_a_seed_has_one_history_whatever_the_process_did_before() -> None:
+    once = _told("7", hash_seed="1")
+    assert "start broker-1" in once
+    assert _told("5", "7", hash_seed="2") == once

@@ -362,10 +362,21 @@ def simulate(seed: int) -> Outcome:
         try:
             tables = _tables_every(world.random.choice([4, 64]))
             large = patch.object(run_maker, "LARGE", 1 if seed % 2 else 1024 * 1024)
-            with world.bugs.noted(), tables, large:
+            with world.bugs.noted(), tables, large, _nothing_from_outside(world):
                 return runner.run(_live(world))
         except Exception as error:
             raise Violation("\n".join([*world.story, f"{error!r}: {error}"])) from error
+
+
+@contextmanager
+def _nothing_from_outside(world: World) -> Iterator[None]:
+    """Let the seed say all ids, and virtual time the time of day."""
+    ids = Random(f"ids of {world.seed}")
+    with (
+        patch("os.urandom", ids.randbytes),  # ``uuid4`` and ``token_hex``
+        patch("time.time_ns", lambda: int(world.loop.time() * 1e9)),
+    ):
+        yield
 
 
 @contextmanager
