@@ -18,6 +18,8 @@ pipeline = typer.Typer(
 )
 
 Once = Annotated[bool, typer.Option("--once", help="End at the current end of the feed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_FEED = "Where changes come from: eventlog:DIRECTORY, brokers://…, …"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +28,7 @@ class PipelineFlags(ObserverFlags):
 
     feed: Annotated[
         str | None,
-        typer.Option(
-            "--feed", help="Where changes come from: eventlog:DIRECTORY, brokers://…, …"
-        ),
+        typer.Option("--feed", help=_FEED),
         Sets(("feed",)),
     ] = None
     directory: Annotated[
@@ -67,7 +67,7 @@ def run(flags: PipelineFlags, *, once: Once = False) -> None:
 def status(
     flags: PipelineFlags,
     *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh each second.")] = False,
 ) -> None:
     """Show how far each table is. Spark is not started, and the pipeline need not run.
@@ -78,3 +78,22 @@ def status(
 
     with exit_on_error():
         show(flags.settings(), json=json, watch=watch)
+
+
+@pipeline.command()
+def schema(
+    *,
+    feed: Annotated[str, typer.Option("--feed", help=_FEED)],
+    changes: Annotated[
+        int, typer.Option("--changes", min=1, help="How many of the newest to look at.")
+    ] = 1000,
+    json: Json = False,
+) -> None:
+    """Print columns for body_schema that most of the newest bodies fit, and what does not.
+
+    Judge them before you use them: a stream never infers its schema. Spark is not started.
+    """
+    from changefeed.cli.pipeline.schema import show
+
+    with exit_on_error():
+        show(feed, changes, json=json)

@@ -15,6 +15,7 @@
     record_batches   the columns of a change, and record batches of them
     drain            ends a query between two batches
     options          the options that users set
+    newest           the newest bodies, for who wants to see what they are like
     backlog          what of a log Spark reads by itself, from segments, also as a stream
     spark            the classes that Spark calls
     body_schema      parses bodies by a schema, in Spark

@@ -82,11 +82,24 @@ def with_mode(address: str, mode: str) -> str:
             f"mode={mode!r}: {where.scheme!r} has all versions only; leave mode out, or write "
             f"{_ALL_VERSIONS}"
         )
-    place, _, query = address.partition("?")
-    options = read_options(query)
+    place, options = _parted(address)
     if options.setdefault("mode", mode) != mode:
         raise PipelineRefused(f"mode={mode!r}, but the feed is {address!r}: say it once")
     return f"{place}?{write_options(options)}"
+
+
+def with_beginning(address: str) -> str:
+    """Return the address at which a feed has a beginning: in the first of several modes."""
+    backend, _ = FEEDS.find(address)
+    if len(backend.modes) <= 1:
+        return address
+    place, options = _parted(address)
+    return f"{place}?{write_options({**options, 'mode': backend.modes[0]})}"
+
+
+def _parted(address: str) -> tuple[str, dict[str, str]]:
+    place, _, query = address.partition("?")
+    return place, read_options(query)
 
 
 def absolute(address: str) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from unittest.mock import patch
 
 from changefeed.cli.commands.pipeline import PipelineFlags
+from changefeed.pipeline.body_shape import body_schema_of
 from changefeed.pipeline.java import java_home
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -47,6 +48,10 @@ PIPELINE.each(
         "a column that there is not": {"columns": "key,value"},
         "a limit of nothing": {"maxChangesPerTrigger": "0"},
     },
+)
+PIPELINE.each(
+    body_schema_of,
+    {"a schema of bodies that there are not": [], "one of bodies without fields": ["[1]", "{"]},
 )
 PIPELINE.each(Offset.of, {"an offset of another source": "[]"})
 

@@ -50,6 +50,14 @@ def append_to(path: Path, bodies: Mapping[str, int]) -> None:
         for n in range(count)
     ]
 
+    append_records(path, records)
+
+
+def append_bodies(path: Path, key: str, *bodies: bytes) -> None:
+    append_records(path, [Record(key=key, body=x) for x in bodies])
+
+
+def append_records(path: Path, records: Sequence[Record]) -> None:
     async def write() -> None:
         async with EventLogWriter.open(path) as writer:
             await writer.append(records)

@@ -14,6 +14,7 @@ from changefeed.cli.collection_status import LogStatus
 from changefeed.feeds.brokers.wire import Compaction
 from changefeed.fleet.letters import LetterShown
 from changefeed.fleet.status import FleetDocument
+from changefeed.pipeline.body_shape import BodySchema
 from changefeed.pipeline.status import TablesStatus
 from changefeed.runtime.diagnostics import Diagnostic
 
@@ -24,6 +25,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
     "log status": LogStatus,
     "log compact": list[Compaction],
     "pipeline status": TablesStatus,
+    "pipeline schema": BodySchema,
 }
 """What each command prints."""
 

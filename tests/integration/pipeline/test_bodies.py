@@ -2,13 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from changefeed.pipeline.body_shape import body_schema_of
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.body_schema import with_bodies
+from changefeed.pipeline.source.spark import stream
+from tests.support.pipeline_feeds import a_log, append_bodies
+from tests.support.spark_queries import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -129,6 +134,32 @@ def test_each_field_of_any_object_is_found_in_the_value_or_its_text_is_rescued(
             assert row.value.b == text
         else:
             assert json.loads(row.value.b) == text
+
+
+def test_what_a_schema_was_judged_by_is_rescued_only_where_that_was_told(
+    spark: "SparkSession",
+) -> None:
+    random = Random(5)
+    bodies = [json.dumps({f"f{n}": a_value(random, depth=3)}) for n in range(300)]
+    bodies += ['{"from": {"left": 1, "a b": [{"`": 1}]}, "9": true, "ü.$": 1.5, "e": {}}']
+    found = body_schema_of(bodies)
+    told = {x.path.split(".")[1].partition("[")[0] for x in found.misfits}
+    assert 0 < len(told) < 100
+    rows = parsed(spark, bodies, found.body_schema)
+    assert {next(iter(json.loads(x.rescued))) for x in rows if x.rescued} == told
+
+
+def test_a_column_of_a_stream_may_appear_later(spark: "SparkSession", tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 2}, parts=1)
+    changes = with_bodies(stream(spark, feed), "n INT, late STRUCT<x: INT>")
+    rows, checkpoint = str(tmp_path / "rows"), str(tmp_path / "checkpoint")
+    drain(changes, rows, checkpoint)
+    append_bodies(tmp_path / "log", "a", b'{"n": 5, "late": {"x": 7}}')
+    drain(changes, rows, checkpoint)
+    seen = spark.read.parquet(rows).orderBy("sequence").select("value", "rescued").collect()
+    assert [(x.value.n, x.value.late and x.value.late.x, x.rescued) for x in seen] == [
+        *((0, None, None), (1, None, None), (5, 7, None))
+    ]
 
 
 def test_a_variant_has_whatever_is_json_and_the_rest_is_rescued(spark: "SparkSession") -> None:

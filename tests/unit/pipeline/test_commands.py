@@ -21,7 +21,7 @@ from changefeed.pipeline.checkpoint_dir import (
     owned,
 )
 from changefeed.runtime.telemetry import Telemetry
-from tests.support.pipeline_feeds import a_checkpoint, a_log
+from tests.support.pipeline_feeds import a_checkpoint, a_log, append_bodies
 
 R0 = RangeId("e1.p01.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
@@ -80,6 +80,19 @@ def test_a_damaged_checkpoint_is_refused_with_its_file(tmp_path: Path, text: str
     refused = asked(tmp_path, "status")
     assert refused.exit_code == 2, refused.exception
     assert f"is damaged: {damaged}: " in refused.stderr
+
+
+def test_schema_prints_columns_and_what_does_not_fit_and_makes_nothing(tmp_path: Path) -> None:
+    feed = f"--feed={a_log(tmp_path / 'log', {'a': 30}, parts=1)}"
+    shown = CliRunner().invoke(app, ["schema", feed, "--changes=10"])
+    assert (shown.exit_code, shown.stdout) == (0, "n BIGINT\n")
+    append_bodies(tmp_path / "log", "a", b'{"n": "1"}')
+    shown = CliRunner().invoke(app, ["schema", feed, "--changes=10"])
+    assert shown.stdout.startswith("n BIGINT\n")
+    assert all(x in shown.stdout for x in ("$.n", "9 BIGINT, 1 STRING", "1 of 10"))
+    refused = CliRunner().invoke(app, ["schema", f"--feed=eventlog:{tmp_path / 'none'}"])
+    assert (refused.exit_code, "none" in refused.stderr) == (2, True)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["log"]
 
 
 async def create(address: str, lease: Lease) -> None:
