@@ -1,15 +1,20 @@
 """The process: what survives it, who may have its directory, and TLS."""
 
 import asyncio
+import os
+import ssl
+import subprocess
+import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, create_app
 from cosmos_emulator.testing import running
 from emulator.tests.by_hand import DOCS, container, hand
-from emulator.tests.process import process
+from emulator.tests.process import ended, process
 
 
 async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
@@ -76,7 +81,72 @@ async def test_with_tls_the_real_client_talks_https(tmp_path: Path) -> None:
             items = await container(client)
             await items.create_item({"id": "1", "pk": "p"})
             assert [x["id"] async for x in items.read_all_items()] == ["1"]
+        unchecked = ssl.create_default_context()
+        unchecked.check_hostname = False
+        unchecked.verify_mode = ssl.CERT_NONE
+        where = f"{url}_explorer/emulator.pem"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(where, ssl=unchecked) as got,
+        ):
+            shown = await got.text()
     made = (tmp_path / "emulator.pem").read_bytes()
+    assert made.decode().endswith(shown)
+    assert "PRIVATE" not in shown
     assert (tmp_path / "emulator.pem").stat().st_mode & 0o077 == 0
     async with running(settings):
         assert (tmp_path / "emulator.pem").read_bytes() == made
+
+
+LISTS_DATABASES = """
+import asyncio, sys
+from azure.cosmos import CosmosClient
+from azure.cosmos.aio import CosmosClient as Async
+
+async def main(*where):
+    async with Async(*where) as client:
+        return [x async for x in client.list_databases()]
+
+print(list(CosmosClient(*sys.argv[1:], retry_total=0).list_databases()), flush=True)
+print(asyncio.run(main(*sys.argv[1:])))
+"""
+
+
+def databases_told(url: str, trusted: dict[str, str]) -> list[str]:
+    """Return what the clients for Python, sync and async, tell of an account."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTS_DATABASES, url, DEVELOPMENT_KEY],
+        env=os.environ | trusted,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.stdout.splitlines()
+
+
+async def test_a_name_of_ones_own_is_in_the_certificate_and_python_trusts_it(
+    tmp_path: Path,
+) -> None:
+    names = ("127.0.0.2", "emulator.example")
+    settings = EmulatorSettings(
+        host="127.0.0.2", port=0, tls=True, host_names=names, data=tmp_path
+    )
+    async with running(settings) as url:
+        file = str(tmp_path / "emulator.pem")
+        trusted = {"REQUESTS_CA_BUNDLE": file, "SSL_CERT_FILE": file}
+        assert await asyncio.to_thread(databases_told, url, trusted) == ["[]", "[]"]
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await session.get(url)
+
+
+async def test_a_certificate_without_the_name_is_refused_and_kept(tmp_path: Path) -> None:
+    settings = EmulatorSettings(port=0, tls=True, data=tmp_path)
+    async with running(settings):
+        made = (tmp_path / "emulator.pem").read_bytes()
+    code, said = await asyncio.to_thread(
+        ended, tmp_path, "--port=0", "--tls", "--data=.", "--host-name=emulator.example"
+    )
+    assert (code, "emulator.pem" in said, "'emulator.example'" in said) == (2, True, True)
+    assert (tmp_path / "emulator.pem").read_bytes() == made

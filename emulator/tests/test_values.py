@@ -14,7 +14,6 @@ from cosmos_emulator import DEVELOPMENT_KEY, EmulatorSettings, charges
 from cosmos_emulator.address import address_of
 from cosmos_emulator.auth import check_signature, key_bytes
 from cosmos_emulator.calls import Emulator
-from cosmos_emulator.control import is_local
 from cosmos_emulator.errors import CosmosError
 from cosmos_emulator.hashing import Component, effective_partition_key, even_cuts, middle
 from cosmos_emulator.json_values import UNDEFINED
@@ -27,6 +26,7 @@ from cosmos_emulator.partition_keys import (
 )
 from cosmos_emulator.patching import patched
 from cosmos_emulator.throttle import Throttle
+from cosmos_emulator.visitors import is_local
 
 NOW = 1_700_000_000.0
 KEY = key_bytes(DEVELOPMENT_KEY)

@@ -12,8 +12,8 @@ import base64
 import binascii
 import hmac
 from collections.abc import Sequence
-from email.utils import parsedate_to_datetime
-from urllib.parse import unquote
+from email.utils import formatdate, parsedate_to_datetime
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -60,6 +60,13 @@ def check_signature(
             "the well-known development key unless it was started with --key.",
         )
     _check_date(date, now)
+
+
+def signed_headers(key: bytes, verb: str, kind: str, link: str, now: float) -> dict[str, str]:
+    """Return the headers by which a request is signed."""
+    date = formatdate(now, usegmt=True)
+    token = f"type=master&ver=1.0&sig={_signature(key, verb, kind, link, date)}"
+    return {"Authorization": quote(token, safe=""), "x-ms-date": date}
 
 
 class _Claims(msgspec.Struct, frozen=True, kw_only=True):

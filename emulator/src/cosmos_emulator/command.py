@@ -7,6 +7,7 @@ the port, the directory, the key.
 import asyncio
 import errno
 import gc
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ import typer
 from cosmos_emulator import __version__
 from cosmos_emulator.settings import DEVELOPMENT_KEY, EmulatorSettings
 from cosmos_emulator.store import DirectoryInUse
+from cosmos_emulator.trust import advice_on_trust
 
 _REFUSED = 2
 _SWITCH_SECONDS = 0.0005  # a request waits so long for each query that runs beside it
@@ -32,7 +34,8 @@ def main(arguments: Sequence[str] | None = None, name: str = "cosmos-emulator") 
         pretty_exceptions_enable=False,
         context_settings={"auto_envvar_prefix": "COSMOS_EMULATOR"},
     )
-    app.command()(emulator)
+    app.callback(invoke_without_command=True)(emulator)
+    app.command()(trust)
     return app(arguments, prog_name=name)
 
 
@@ -43,6 +46,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with 
 
 
 def emulator(
+    context: typer.Context,
     *,
     host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[
@@ -75,6 +79,18 @@ def emulator(
         float,
         typer.Option("--query-seconds", min=0.1, help="How long a page of a query may take."),
     ] = 10.0,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option("--host-name", help="Another name that it answers to; may be repeated."),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option("--cors", help="An origin whose pages may ask, or *; may be repeated."),
+    ] = None,
+    log_requests: Annotated[
+        bool,
+        typer.Option("--log-requests", help="A line of JSON on stderr for each request."),
+    ] = False,
     _version: Annotated[
         bool,
         typer.Option(
@@ -87,6 +103,10 @@ def emulator(
     Without --data everything is kept in memory, and gone at the end. Ends with 0 on SIGTERM or
     Ctrl-C.
     """
+    if context.invoked_subcommand is not None:
+        return
+    if log_requests:
+        _log_requests()
     settings = EmulatorSettings(
         host=host,
         port=port,
@@ -97,6 +117,8 @@ def emulator(
         seed=seed,
         lenient=lenient,
         query_seconds=query_seconds,
+        host_names=tuple(host_name or ()),
+        cors=tuple(cors or ()),
     )
     try:
         asyncio.run(_serve_until_stopped(settings))
@@ -104,6 +126,22 @@ def emulator(
         _refuse(str(error), error)
     except OSError as error:
         _refuse(_advice(settings, error), error)
+
+
+def trust(
+    url: Annotated[
+        str, typer.Argument(help="Where the emulator serves.")
+    ] = "https://localhost:8081/",
+) -> None:
+    """Print for each language how its client takes the certificate of --tls."""
+    typer.echo(advice_on_trust(url))
+
+
+def _log_requests() -> None:
+    log = logging.getLogger("emulator.requests")
+    log.addHandler(logging.StreamHandler())
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 async def _serve_until_stopped(settings: EmulatorSettings) -> None:

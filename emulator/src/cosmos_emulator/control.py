@@ -1,24 +1,24 @@
 """``/_emulator``: what no real account has. Splits, merges, faults, limits, counts, snapshots.
 
-These requests are not signed. They are answered to this machine only, whatever else the
-emulator listens on.
+They are answered to this machine without a signature, and to others if they are signed with
+the master key: as a request about the account is, over the path.
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
+from cosmos_emulator import auth
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.gateway import Gateway
 from cosmos_emulator.json_values import decoded
 from cosmos_emulator.ranges import PhysicalRange
+from cosmos_emulator.visitors import CONTROL, is_local, refused
 
 _MAX_CHANGE: Final = 600.0  # seconds
-_ROOT: Final = "/_emulator"
 _T = TypeVar("_T")
 
 
@@ -65,9 +65,9 @@ class Control:
             ("POST", "/reset", self.reset),
         )
         for method, path, handler in routes:
-            router.add_route(method, _ROOT + path, _guarded(handler))
-        known = ", ".join(f"{method} {_ROOT}{path}" for method, path, _ in routes)
-        router.add_route("*", _ROOT + "{path:(/.*)?}", _guarded(_refusal(known)))
+            router.add_route(method, CONTROL + path, self._guarded(handler))
+        known = ", ".join(f"{method} {CONTROL}{path}" for method, path, _ in routes)
+        router.add_route("*", CONTROL + "{path:(/.*)?}", self._guarded(_refusal(known)))
         for path in ("/ready", "/alive"):  # as other emulators have it
             router.add_get(path, _is_there)
 
@@ -157,6 +157,38 @@ class Control:
         self._gateway.requests.clear()
         return {}
 
+    def _guarded(self, handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
+        async def guarded(request: web.Request) -> web.Response:
+            try:
+                self._check_may(request)
+                body = await handler(request)
+            except CosmosError as error:
+                return refused(error)
+            return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+        return guarded
+
+    def _check_may(self, request: web.Request) -> None:
+        """Raise 401 or 403 for another machine that does not have the master key."""
+        if is_local(request.remote):
+            return
+        header = request.headers.get("Authorization")
+        if header is None:
+            raise CosmosError(
+                403,
+                f"{CONTROL} answers to the machine that the emulator runs on, and to others if "
+                f"they sign with the master key, over the path and an empty type.",
+            )
+        auth.check_signature(
+            key=self._emulator.key,
+            verb=request.method,
+            kinds=[""],
+            links=[request.path.strip("/")],
+            date=request.headers.get("x-ms-date", ""),
+            header=header,
+            now=self._emulator.clock(),
+        )
+
     def _check_named(self, body: Any) -> None:
         """Raise 400 if a fault or a limit names a container or a range that is not there."""
         named = body if isinstance(body, dict) else {}
@@ -190,35 +222,6 @@ def _refusal(known: str) -> Callable[[web.Request], Awaitable[Any]]:
 
 async def _is_there(_: web.Request) -> web.Response:
     return web.json_response({"status": "ok"})
-
-
-def _guarded(handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
-    async def guarded(request: web.Request) -> web.Response:
-        try:
-            _check_is_local(request)
-            body = await handler(request)
-        except CosmosError as error:
-            return web.Response(
-                status=error.status, body=error.body(""), content_type="application/json"
-            )
-        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
-
-    return guarded
-
-
-def is_local(peer: str | None) -> bool:
-    """Return whether the address of a peer is one of this machine's own."""
-    try:
-        address = ipaddress.ip_address((peer or "").partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
-    return bool((mapped or address).is_loopback)
-
-
-def _check_is_local(request: web.Request) -> None:
-    if not is_local(request.remote):
-        raise CosmosError(403, "/_emulator answers only to the machine it runs on.")
 
 
 async def _asked(request: web.Request, kind: type[_T]) -> _T:

@@ -7,6 +7,7 @@ logged and answered with 500.
 
 import asyncio
 import contextlib
+import json
 import logging
 import sqlite3
 import uuid
@@ -26,6 +27,8 @@ from cosmos_emulator.faults import Faults, Target
 from cosmos_emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
+REQUEST_LOG: Final = logging.getLogger("emulator.requests")
+"""A line of JSON for each request, at the level INFO; status 0 is a dropped connection."""
 _HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS | users.HANDLERS
 _MAX_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
 _NO_BODY: Final = frozenset({204, 304})
@@ -56,6 +59,7 @@ class Gateway:
             answer = _refusal(error, activity)
         except ConnectionDropped:
             self.requests[operation, 0] += 1
+            _log_request(request, 0, 0.0, asyncio.get_running_loop().time() - start)
             assert request.transport is not None
             request.transport.abort()
             return web.Response()  # goes nowhere
@@ -64,7 +68,9 @@ class Gateway:
             sorry = CosmosError(500, "The emulator failed; its log says how.")
             answer = _refusal(sorry, activity)
         self.requests[operation, answer.status] += 1
-        return _response(answer, activity, asyncio.get_running_loop().time() - start)
+        seconds = asyncio.get_running_loop().time() - start
+        _log_request(request, answer.status, answer.charge, seconds)
+        return _response(answer, activity, seconds)
 
     async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:
         self._check_may(request, address, operation)
@@ -202,6 +208,18 @@ def _refusal(error: CosmosError, activity: str) -> Answer:
         headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
     body = error.body(activity)
     return Answer(status=error.status, body=body, headers=headers)
+
+
+def _log_request(request: web.Request, status: int, charge: float, seconds: float) -> None:
+    if REQUEST_LOG.isEnabledFor(logging.INFO):
+        line = {
+            "verb": request.method,
+            "path": request.rel_url.raw_path,
+            "status": status,
+            "charge": charge,
+            "ms": round(1000 * seconds, 2),
+        }
+        REQUEST_LOG.info(json.dumps(line))
 
 
 def _response(answer: Answer, activity: str, seconds: float) -> web.Response:

@@ -8,9 +8,11 @@ from aiohttp import web
 
 from cosmos_emulator.calls import Emulator
 from cosmos_emulator.control import Control
+from cosmos_emulator.explorer import add_explorer
 from cosmos_emulator.gateway import Gateway
 from cosmos_emulator.settings import EmulatorSettings
-from cosmos_emulator.tls import server_context
+from cosmos_emulator.tls import Identity, identity
+from cosmos_emulator.visitors import doorkeeper
 
 _LARGEST_REQUEST = 8 * 1024 * 1024
 _IDLE_SECONDS = 300.0  # clients keep many connections, for long
@@ -18,17 +20,23 @@ _STOP_SECONDS = 2.0
 
 
 def create_app(
-    settings: EmulatorSettings, *, clock: Callable[[], float] = time.time
+    settings: EmulatorSettings,
+    *,
+    clock: Callable[[], float] = time.time,
+    shown: Identity | None = None,
 ) -> web.Application:
     """Return the emulator as an aiohttp application; ``clock`` gives the time of day.
+
+    ``shown`` is who it is over https.
 
     Raises ``DirectoryInUse`` if another emulator has the directory of the settings, and
     ``ValueError`` for a key or a directory that it cannot use.
     """
     emulator = Emulator(settings, clock)
     gateway = Gateway(emulator)
-    app = web.Application(client_max_size=_LARGEST_REQUEST)
+    app = web.Application(client_max_size=_LARGEST_REQUEST, middlewares=[doorkeeper(settings)])
     Control(gateway).add_to(app.router)
+    add_explorer(app.router, None if shown is None else shown.certificate)
     app.router.add_route("*", "/{path:(?s:.*)}", gateway.handle)
 
     async def closing(_: web.Application) -> AsyncIterator[None]:
@@ -46,15 +54,16 @@ async def serve(
 
     Raises what ``create_app`` raises, and ``OSError`` where nothing can listen.
     """
-    context = server_context(settings.data) if settings.tls else None
+    shown = identity(settings.data, settings.host_names) if settings.tls else None
     runner = web.AppRunner(
-        create_app(settings),
+        create_app(settings, shown=shown),
         access_log=None,
         keepalive_timeout=_IDLE_SECONDS,
         shutdown_timeout=_STOP_SECONDS,
     )
     await runner.setup()
     try:
+        context = None if shown is None else shown.context
         await web.TCPSite(runner, settings.host, settings.port, ssl_context=context).start()
         if ready is not None:
             ready(_url(settings, runner.addresses[0][1]))

@@ -17,6 +17,8 @@ class EmulatorSettings:
     ``split_at_items`` and ``split_at_bytes`` are per physical range; ``seed`` makes the
     faults that strike by chance strike the same way again. ``lenient`` serves queries of all
     ranges that an account leaves to clients. A query may take ``query_seconds`` for a page.
+    ``host_names`` are further names by which clients ask, as the certificate then says;
+    ``cors`` are origins whose pages may ask, or ``*``.
     """
 
     host: str = "127.0.0.1"
@@ -29,3 +31,5 @@ class EmulatorSettings:
     seed: int | None = None
     lenient: bool = False
     query_seconds: float = 10.0
+    host_names: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()

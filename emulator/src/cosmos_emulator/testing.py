@@ -9,6 +9,7 @@ a few milliseconds, so each test can have its own.
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from cosmos_emulator.auth import key_bytes, signed_headers
 from cosmos_emulator.server import serve
 from cosmos_emulator.settings import DEVELOPMENT_KEY, EmulatorSettings
 
@@ -24,8 +26,9 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account that is served. Its methods do what only an emulator can do.
+    """An account that is served, here or elsewhere, as in a container.
 
+    Its methods do what only an emulator can do.
     They wait for the answer, and raise ``ValueError`` with the emulator's advice if it refuses.
     """
 
@@ -66,8 +69,10 @@ class Account:
 
     def control(self, verb: str, path: str, **body: Any) -> Any:
         """Ask a control endpoint, ``/_emulator/…``; return its answer."""
-        url = f"{self.url}_emulator/{path}"
-        asked = Request(url, json.dumps(body).encode(), method=verb)  # noqa: S310 - it is ours
+        link = f"_emulator/{path}"
+        headers = signed_headers(key_bytes(self.key), verb, "", link, time.time())
+        data = json.dumps(body).encode()
+        asked = Request(self.url + link, data, headers, method=verb)  # noqa: S310 - it is ours
         try:
             with urlopen(asked, timeout=_SECONDS) as answer:  # noqa: S310 - likewise
                 return json.load(answer)
