@@ -130,6 +130,8 @@ class Coordinator:
         """List, decide, and act. Raise what container and feed raise."""
         asked = self._clock()
         self._round_ends, self._left = asked + self._settings.timing.balance_interval, False
+        # A worker that ends meanwhile gives up its lease: the listing may not show it yet.
+        self._own = replace(self._own, reading=[*self._pool.ranges])
         leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._watch.judge_by(self._settings.judged)
@@ -138,7 +140,6 @@ class Coordinator:
         keymap = self._keymap = KeyMap(
             fleet.leases.values(), root=self._discovery.root, ranges=ranges.listed
         )
-        self._own = replace(self._own, reading=[*self._pool.ranges])
         decision = decide(fleet, keymap, self._own, ranges, self._settings)
         self._own = replace(self._own, past=decision.past)
         self._fenced.clear()
@@ -203,8 +204,7 @@ class Coordinator:
     async def _do(self, action: Action, lease: Lease, fleet: Fleet) -> None:
         match action:
             case Action.DRAIN:
-                paused = lease.paused is not None
-                reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
+                reason = CloseReason.HANDED_OVER if lease.paused is None else CloseReason.PAUSED
                 self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
                 assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
@@ -238,8 +238,7 @@ class Coordinator:
 
     async def _write(self, lease: Lease) -> None:
         """Write a lease that carries our name and has no worker."""
-        named = lease.stamped(stamp=self._wall())
-        await self._container.replace(named)
+        await self._container.replace(lease.stamped(stamp=self._wall()))
 
     async def _acquire(self, lease: Lease, how: str) -> None:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
@@ -289,7 +288,7 @@ class Coordinator:
         """
 
         def pause(stored: Lease) -> Lease | None:
-            ours = self._is_ours_unread(stored)
+            ours = self._is_ours_unread(stored, read=self._pool.ranges)
             return stored.released().paused_because(reason) if ours else None
 
         await update_lease(self._container, range_id, pause)
@@ -329,19 +328,20 @@ class Coordinator:
         listing.
         """
         for _ in range(2):
+            read = [*self._pool.ranges]  # released by their workers while we list
             for lease in await self._container.list():
                 with suppress(LeaseConflict):
-                    if self._is_ours_unread(lease):
+                    if self._is_ours_unread(lease, read=read):
                         await self._write(_given_up(lease, (), lease.deaths))
                     elif lease.next_owner == self._me:
                         await update_lease(self._container, lease.range_id, self._withdrawn)
 
-    def _is_ours_unread(self, lease: Lease) -> bool:
-        """Whether it was handed to us, or claimed by us, and no call of ours can run for it."""
+    def _is_ours_unread(self, lease: Lease, *, read: Collection[RangeId]) -> bool:
+        """Whether it is ours, and neither a worker nor a call that is stuck can use it."""
         return (
             lease.owner == self._me
             and lease.incarnation in (None, self._incarnation)
-            and lease.range_id not in self._pool.ranges
+            and lease.range_id not in read
             and lease.range_id not in self._pool.stuck
         )
 

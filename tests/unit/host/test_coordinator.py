@@ -66,7 +66,40 @@ async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again
         assert fleet.log.opened == [("a", R0)]
 
 
+async def test_what_ends_while_it_is_listed_is_not_taken_by_what_the_listing_says() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    asked = asyncio.Event()
+
+    async def ask() -> None:
+        asked.set()
+
+    calls = Calls(first={"list_fleet": ask})
+    async with Fleet(feed, leases) as fleet:
+        fleet.start("a", container=proxied(leases, calls))
+        await asyncio.sleep(10)
+        calls.answered_after["list_fleet"] = 3
+        calls.count.clear()
+        asked.clear()
+        await asked.wait()
+        feed.split_range(R0)  # its worker ends it within a second
+        await asyncio.sleep(30)
+        assert await fleet.loads() == {"a": 2}
+        assert calls.count["acquire"] == 2
+
+
 # Leaving
+
+
+async def test_what_is_released_while_it_is_listed_is_not_released_again() -> None:
+    feed, leases = MemoryFeed(4), MemoryLeases()
+    calls = Calls(answered_after={"list": 1})
+    async with Fleet(feed, leases) as fleet:
+        fleet.start("a", container=proxied(leases, calls))
+        await asyncio.sleep(10)
+        calls.count.clear()
+        await fleet.stop("a")
+        assert set((await fleet.owners()).values()) == {None}
+        assert calls.count["replace"] == 4
 
 
 @asynccontextmanager
