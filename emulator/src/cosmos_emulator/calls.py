@@ -65,6 +65,15 @@ class Emulator:
         self.store.restore()
         self.containers.forget()
 
+    def replace(self, copy: bytes) -> None:
+        """Put an exported account in the place of what is there; 400 if it is none."""
+        self.ranges.check_settled()
+        try:
+            self.store.replace(copy)
+        except ValueError as error:
+            raise bad_request(str(error)) from error
+        self.containers.forget()
+
     def close(self) -> None:
         self.store.close()
 

@@ -11,7 +11,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from cosmos_emulator.store import DirectoryInUse
 from cosmos_emulator.trust import advice_on_trust
 
 _REFUSED = 2
+_HERE = "http://127.0.0.1:8081/"
 _SWITCH_SECONDS = 0.0005  # a request waits so long for each query that runs beside it
 _COLLECTED = (50_000, 10, 50)  # a query keeps millions of objects, and a look at all takes long
 
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str] | None = None, name: str = "cosmos-emulator") 
     )
     app.callback(invoke_without_command=True)(emulator)
     app.command()(trust)
+    app.command()(export)
+    app.command("import")(import_)
     return app(arguments, prog_name=name)
 
 
@@ -70,7 +74,13 @@ def emulator(
         int | None,
         typer.Option("--split-at-items", min=2, help="Split a range that has more items."),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed for random faults.")] = None,
+    seed: Annotated[
+        Path | None,
+        typer.Option("--seed", help="JSON, or a directory of it, that fills an empty account."),
+    ] = None,
+    fault_seed: Annotated[
+        int | None, typer.Option("--fault-seed", help="Seed for random faults.")
+    ] = None,
     lenient: Annotated[
         bool,
         typer.Option("--lenient", help="Serve queries that an account leaves to clients."),
@@ -115,6 +125,7 @@ def emulator(
         tls=tls,
         split_at_items=split_at_items,
         seed=seed,
+        fault_seed=fault_seed,
         lenient=lenient,
         query_seconds=query_seconds,
         host_names=tuple(host_name or ()),
@@ -135,6 +146,38 @@ def trust(
 ) -> None:
     """Print for each language how its client takes the certificate of --tls."""
     typer.echo(advice_on_trust(url))
+
+
+_File = Annotated[Path, typer.Argument(help="The file that keeps the account.")]
+_Url = Annotated[str, typer.Option("--url", help="Where the emulator serves.")]
+_Key = Annotated[
+    str, typer.Option("--key", show_default="the development key", help="Its master key.")
+]
+
+
+def export(file: _File, url: _Url = _HERE, key: _Key = DEVELOPMENT_KEY) -> None:
+    """Write a whole account to a file: items, feeds, etags, users, everything."""
+    from cosmos_emulator.testing import Account  # noqa: PLC0415 - help needs no server
+
+    with _refusing():
+        file.write_bytes(Account(url=url, key=key).exported())
+
+
+def import_(file: _File, url: _Url = _HERE, key: _Key = DEVELOPMENT_KEY) -> None:
+    """Put an account that was exported in the place of what the emulator holds."""
+    from cosmos_emulator.testing import Account  # noqa: PLC0415 - likewise
+
+    with _refusing():
+        Account(url=url, key=key).imported(file.read_bytes())
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """End with 2 and advice where an emulator, or a file, cannot be used."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        _refuse(str(error), error)
 
 
 def _log_requests() -> None:

@@ -63,6 +63,8 @@ class Control:
             ("DELETE", "/requests", self.clear_requests),
             ("POST", "/snapshot", self.snapshot),
             ("POST", "/reset", self.reset),
+            ("GET", "/export", self.export),
+            ("POST", "/import", self.import_),
         )
         for method, path, handler in routes:
             router.add_route(method, CONTROL + path, self._guarded(handler))
@@ -149,6 +151,15 @@ class Control:
         self._emulator.store.snapshot()
         return {}
 
+    async def export(self, _: web.Request) -> Any:
+        """Return an exact copy of the account, a database of SQLite."""
+        return web.Response(body=self._emulator.store.copy())
+
+    async def import_(self, request: web.Request) -> Any:
+        """Put a copy in the place of what is there; it may be larger than other requests."""
+        self._emulator.replace(await request.content.read())
+        return {}
+
     async def reset(self, _: web.Request) -> Any:
         """Go back to the snapshot, or to an empty account, without faults, limits, counts."""
         self._emulator.reset()
@@ -164,6 +175,8 @@ class Control:
                 body = await handler(request)
             except CosmosError as error:
                 return refused(error)
+            if isinstance(body, web.Response):
+                return body
             return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
         return guarded

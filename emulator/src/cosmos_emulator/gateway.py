@@ -43,7 +43,7 @@ class Gateway:
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
-        self.faults = Faults(emulator.settings.seed)
+        self.faults = Faults(emulator.settings.fault_seed)
         self.throttle = Throttle()
         self.requests: Counter[tuple[str, int]] = Counter()
         self._key = emulator.key

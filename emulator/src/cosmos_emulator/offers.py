@@ -129,11 +129,13 @@ def throughput_in_headers(headers: Mapping[str, str]) -> Throughput | None:
     if manual is not None and scaled is not None:
         raise bad_request("Give a resource a manual throughput or autoscale, not both.")
     if manual is not None:
-        return _checked(int(manual[:9]) if manual.isdecimal() else manual, autoscale=False)
+        return checked_throughput(int(manual[:9]) if manual.isdecimal() else manual)
     if scaled is None:
         return None
     try:
-        return _checked(msgspec.json.decode(scaled).get("maxThroughput"), autoscale=True)
+        return checked_throughput(
+            msgspec.json.decode(scaled).get("maxThroughput"), autoscale=True
+        )
     except (msgspec.DecodeError, AttributeError):
         raise bad_request(
             f'Autoscale is asked for by {{"maxThroughput": 4000}}, not by {scaled!r}.'
@@ -159,11 +161,12 @@ def throughput_in_offer(
             "migrate it (x-ms-cosmos-migrate-offer-to-autopilot)."
         )
     if isinstance(settings, dict):
-        return _checked(settings.get("maxThroughput"), autoscale=True)
-    return _checked(content.get("offerThroughput"), autoscale=False)
+        return checked_throughput(settings.get("maxThroughput"), autoscale=True)
+    return checked_throughput(content.get("offerThroughput"))
 
 
-def _checked(units: Any, *, autoscale: bool) -> Throughput:
+def checked_throughput(units: Any, *, autoscale: bool = False) -> Throughput:
+    """Return so many RU/s; 400 for what no account would give."""
     least, step = (
         (_MIN_AUTOSCALE, _STEP_OF_AUTOSCALE) if autoscale else (_MIN_MANUAL, _STEP_OF_MANUAL)
     )

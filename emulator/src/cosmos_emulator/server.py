@@ -10,6 +10,7 @@ from cosmos_emulator.calls import Emulator
 from cosmos_emulator.control import Control
 from cosmos_emulator.explorer import add_explorer
 from cosmos_emulator.gateway import Gateway
+from cosmos_emulator.seeds import plant
 from cosmos_emulator.settings import EmulatorSettings
 from cosmos_emulator.tls import Identity, identity
 from cosmos_emulator.visitors import doorkeeper
@@ -30,9 +31,15 @@ def create_app(
     ``shown`` is who it is over https.
 
     Raises ``DirectoryInUse`` if another emulator has the directory of the settings, and
-    ``ValueError`` for a key or a directory that it cannot use.
+    ``ValueError`` for a key, a directory or a seed that it cannot use.
     """
     emulator = Emulator(settings, clock)
+    if settings.seed is not None:
+        try:
+            plant(emulator, settings.seed)
+        except BaseException:
+            emulator.close()
+            raise
     gateway = Gateway(emulator)
     app = web.Application(client_max_size=_LARGEST_REQUEST, middlewares=[doorkeeper(settings)])
     Control(gateway).add_to(app.router)

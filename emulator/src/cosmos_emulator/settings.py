@@ -14,8 +14,9 @@ class EmulatorSettings:
 
     Port 0 takes any free port. Without ``data`` everything is kept in memory. With
     ``tls`` it makes itself a certificate, which is kept in ``data`` if there is one.
-    ``split_at_items`` and ``split_at_bytes`` are per physical range; ``seed`` makes the
-    faults that strike by chance strike the same way again. ``lenient`` serves queries of all
+    ``split_at_items`` and ``split_at_bytes`` are per physical range; ``fault_seed`` makes the
+    faults that strike by chance strike the same way again. ``seed`` is a file or directory that
+    fills an empty account. ``lenient`` serves queries of all
     ranges that an account leaves to clients. A query may take ``query_seconds`` for a page.
     ``host_names`` are further names by which clients ask, as the certificate then says;
     ``cors`` are origins whose pages may ask, or ``*``.
@@ -28,7 +29,8 @@ class EmulatorSettings:
     tls: bool = False
     split_at_items: int | None = None
     split_at_bytes: int | None = None
-    seed: int | None = None
+    fault_seed: int | None = None
+    seed: Path | None = None
     lenient: bool = False
     query_seconds: float = 10.0
     host_names: tuple[str, ...] = ()

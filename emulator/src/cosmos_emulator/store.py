@@ -13,7 +13,7 @@ to one process at a time.
 import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ CREATE TABLE principals (
 """
 
 _EMPTY = f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;"
+_WITHOUT_WAL = b"\x01\x01"  # at 18 and 19 of a file: memory cannot read one with a WAL
 Row = tuple[Any, ...]
 
 
@@ -127,7 +128,13 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all or nothing of what is inside; do not await in it."""
+        """Make all or nothing of what is inside; do not await in it.
+
+        Inside of another one it is a part of that.
+        """
+        if self._db.in_transaction:
+            yield
+            return
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -141,10 +148,29 @@ class Store:
 
     def snapshot(self) -> None:
         """Keep all that is there now in memory, in the place of what was kept before."""
-        kept = sqlite3.connect(":memory:")
-        self._db.backup(kept)
+        kept = self._in_memory()
         self._forget_snapshot()
         self._snapshot = kept
+
+    def copy(self) -> bytes:
+        """Return all that is there now, as a file of SQLite."""
+        with closing(self._in_memory()) as kept:
+            whole = kept.serialize()
+        return whole[:18] + _WITHOUT_WAL + whole[20:]
+
+    def replace(self, copy: bytes) -> None:
+        """Put what ``copy`` gave in the place of what is there; ``ValueError`` if it is not."""
+        with closing(sqlite3.connect(":memory:")) as brought:
+            _check_copy(brought, copy)
+            brought.backup(self._db)
+        last = self.row("SELECT ifnull(max(seq), 0) FROM log")
+        assert last is not None
+        self._numbers = itertools.count(max(last[0] + 1, next(self._numbers)))
+
+    def _in_memory(self) -> sqlite3.Connection:
+        kept = sqlite3.connect(":memory:")
+        self._db.backup(kept)
+        return kept
 
     def restore(self) -> None:
         """Go back to what was kept, or to nothing. Numbers are not given again."""
@@ -160,6 +186,25 @@ class Store:
     def close(self) -> None:
         self._forget_snapshot()
         self._db.close()
+
+
+def _check_copy(brought: sqlite3.Connection, copy: bytes) -> None:
+    """Load a copy; ``ValueError`` unless it is whole, and has these tables and no others."""
+    try:
+        brought.deserialize(copy)
+        is_whole = brought.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+        found = brought.execute("PRAGMA user_version").fetchone()[0]
+        tables = set(brought.execute("SELECT sql FROM sqlite_schema"))
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"This is no export of an account: {error}.") from error
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.executescript(_EMPTY)
+        wanted = set(empty.execute("SELECT sql FROM sqlite_schema"))
+    if not is_whole or found != _FORMAT or tables != wanted:
+        raise ValueError(
+            f"This is no export of an account in format {_FORMAT}, or it is damaged. Export it "
+            f"again with this version of the emulator."
+        )
 
 
 def _made(directory: Path) -> Path:

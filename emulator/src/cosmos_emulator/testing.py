@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from cosmos_emulator.auth import key_bytes, signed_headers
@@ -67,17 +67,31 @@ class Account:
         """Go back to the snapshot, or to an empty account; end all faults."""
         self.control("POST", "reset")
 
+    def exported(self) -> bytes:
+        """Return an exact copy of the account."""
+        return self._asked("GET", "export", b"")
+
+    def imported(self, copy: bytes) -> None:
+        """Put an account that was exported in the place of what is there."""
+        self._asked("POST", "import", copy)
+
     def control(self, verb: str, path: str, **body: Any) -> Any:
         """Ask a control endpoint, ``/_emulator/…``; return its answer."""
+        return json.loads(self._asked(verb, path, json.dumps(body).encode()))
+
+    def _asked(self, verb: str, path: str, data: bytes) -> bytes:
         link = f"_emulator/{path}"
         headers = signed_headers(key_bytes(self.key), verb, "", link, time.time())
-        data = json.dumps(body).encode()
-        asked = Request(self.url + link, data, headers, method=verb)  # noqa: S310 - it is ours
+        where = self.url.rstrip("/") + "/" + link
+        asked = Request(where, data, headers, method=verb)  # noqa: S310 - it is ours
         try:
             with urlopen(asked, timeout=_SECONDS) as answer:  # noqa: S310 - likewise
-                return json.load(answer)
+                found: bytes = answer.read()
+                return found
         except HTTPError as refused:
             raise ValueError(refused.read().decode()) from refused
+        except URLError as error:
+            raise OSError(f"nothing answers at {self.url}: {error.reason}") from error
 
 
 @asynccontextmanager
