@@ -29,11 +29,8 @@ from changefeed.feeds.cosmos.positions import (
     position_after,
     session_lsn,
 )
-from changefeed.feeds.cosmos.requests import (
-    RangeMoved,
-    RequestRefused,
-    Requests,
-)
+from changefeed.feeds.cosmos.repeating import POSITION
+from changefeed.feeds.cosmos.requests import RangeMoved, RequestRefused, Requests
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import (
     FeedError,
@@ -251,11 +248,12 @@ class CosmosFeed(Feed):
         mode = _CLIENT_MODES[self._mode]
         if after is None or (after == BEGINNING and self._mode == "latest-version"):
             feed_range = client_range(bounds.low, bounds.high)
-            return {"feed_range": feed_range, "start_time": since, "mode": mode}
+            first = {"feed_range": feed_range, "start_time": since, "mode": mode}
+            return first if after is None else {**first, "after": {}}
         token = client_token(
             after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
         )
-        return {"after": after, "continuation": token}
+        return {"after": {POSITION: str(after)}, "continuation": token}
 
     async def _find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         try:

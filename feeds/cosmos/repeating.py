@@ -10,7 +10,7 @@ servers. Where somebody watches the client's requests, or may send them elsewher
 way.
 
 Limits: an account may go back to a region that works again; that one is read after a minute at
-the latest. A range that never had a change has no position to ask from, so the client asks.
+the latest.
 """
 
 import asyncio
@@ -28,11 +28,10 @@ from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.topology import Place
-from changefeed.feeds.feed import Position
 
 _KEPT_FOR: Final = 60.0
 """Seconds. A signature is good for a quarter of an hour."""
-_POSITION: Final = "If-None-Match"
+POSITION: Final = "If-None-Match"
 _LIMIT: Final = "x-ms-max-item-count"
 _ID: Final = "x-ms-activity-id"
 _OF_TRANSPORT: Final = (
@@ -56,22 +55,17 @@ class Signed:
 
     @classmethod
     def by_client(cls, request: PipelineRequest[Any]) -> "Signed":
-        options = request.context.options
+        options, sent = request.context.options, request.http_request.headers
         return cls(
             url=request.http_request.url,
-            headers=dict(request.http_request.headers),
+            headers={x: y for x, y in sent.items() if x != POSITION},
             transport=cast("Any", request.context.transport),  # of an async client
             options={x: options[x] for x in _OF_TRANSPORT if x in options},
             until=asyncio.get_running_loop().time() + _KEPT_FOR,
         )
 
-    async def sent_again(self, after: Position, limit: int) -> Answer:
-        headers = {
-            **self.headers,
-            _POSITION: str(after),
-            _LIMIT: str(limit),
-            _ID: str(uuid4()),
-        }
+    async def sent_again(self, after: Mapping[str, str], limit: int) -> Answer:
+        headers = {**self.headers, **after, _LIMIT: str(limit), _ID: str(uuid4())}
         request = HttpRequest("GET", self.url, headers=headers)
         return Answer.of(await self.transport.send(request, **self.options))
 
@@ -83,8 +77,10 @@ class Repeated:
         self._container = container
         self._signed = dict[Place, Signed]()
 
-    async def ask(self, place: Place, after: Position, limit: int) -> Answer | None:
-        """Ask for one page; return ``None`` where the client has to ask."""
+    async def ask(self, place: Place, after: Mapping[str, str], limit: int) -> Answer | None:
+        """Ask for the page behind a position, which is the header that names it, or none for
+        the first; return ``None`` where the client has to ask.
+        """
         signed = self._signed.pop(place, None)  # there again once it is answered
         if signed is None or signed.until < asyncio.get_running_loop().time():
             return None
@@ -98,7 +94,7 @@ class Repeated:
 
     def keep(self, place: Place, signed: Signed, answer: Answer) -> None:
         """Ask for the next page by this request of the client, if its answer was one."""
-        if not answer.is_page or _POSITION not in signed.headers or self._is_watched():
+        if not answer.is_page or self._is_watched():
             return
         now = asyncio.get_running_loop().time()  # places go as ranges are split
         self._signed = {x: y for x, y in self._signed.items() if y.until >= now}

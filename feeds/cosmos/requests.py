@@ -37,7 +37,7 @@ from changefeed.feeds.cosmos.repeating import Repeated, Signed
 from changefeed.feeds.cosmos.spending import Budget, Spending
 from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
@@ -107,10 +107,15 @@ class Requests:
         return found
 
     async def changes(
-        self, place: Place, *, limit: int, after: Position | None = None, **query: Any
+        self,
+        place: Place,
+        *,
+        limit: int,
+        after: Mapping[str, str] | None = None,
+        **query: Any,
     ) -> Answer:
         """Ask for one page: 200 with changes, or 304. ``query`` goes to the client; it means
-        the page behind ``after``, where that is given.
+        the page that ``Repeated.ask`` finds by ``after``, where that is given.
         """
         signed: list[Signed] = []
 
@@ -127,7 +132,8 @@ class Requests:
                 answer = await self._asked_by_client(
                     **query, max_item_count=limit, raw_request_hook=check
                 )
-                self._repeated.keep(place, signed[0], answer)
+                if after is not None:
+                    self._repeated.keep(place, signed[0], answer)
             pay(answer.headers)
             return self._judged(answer)
 

@@ -60,19 +60,25 @@ async def pages(feed: CosmosFeed, *lsns: int, found: FeedRange = ZERO) -> Sequen
 
 
 @pytest.mark.parametrize("mode", ["latest-version", "all-versions"])
+@pytest.mark.parametrize("lsns", [(1, 2), (0, 0), (0, 1), (1, 0)])
 @pytest.mark.parametrize("of_part", [False, True])
 async def test_what_is_sent_again_is_what_the_client_would_send(
-    *, world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, mode: Mode, of_part: bool
+    *,
+    world: CosmosWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: Mode,
+    lsns: tuple[int, int],
+    of_part: bool,
 ) -> None:
     for n in range(4):
         await world.put(f"i{n}")
     async with seen_feed(world, mode) as (feed, seeing):
         whole = (await feed.ranges())[0]
         found = feed.split(whole, 2)[1] if of_part else whole
-        await pages(feed, 1, 2, found=found)
+        await pages(feed, *lsns, found=found)
     monkeypatch.setattr(repeating, "_KEPT_FOR", 0.0)
     async with seen_feed(world, mode) as (feed, anew):
-        await pages(feed, 1, 2, found=found)
+        await pages(feed, *lsns, found=found)
     assert (seeing.by_client.call_count, anew.by_client.call_count) == (1, 2)
     first, again = seeing.sent
     assert (_of_all(again), seeing.how[1]) == (_of_all(anew.sent[1]), anew.how[1])
