@@ -172,7 +172,7 @@ def _overhead(spark: "SparkSession", home: Path, ranges: int) -> Result:
     """What a batch of ten changes in each range takes, which is next to no changes."""
     log, limit = home / f"log-{ranges}", ranges * 10
     asyncio.run(make_log(log, parts=ranges, changes=limit * _BATCHES))
-    changes = _source(spark, log, maxChangesPerTrigger=str(limit))
+    changes = _source(spark, log, maxChangesPerBatch=str(limit))
     took = _batches(changes, home / f"overhead-{ranges}")
     assert len(took) == _BATCHES, "batches were not cut as they were to be"
     milliseconds = median(took[_SKIPPED:]) * 1000

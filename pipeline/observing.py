@@ -90,7 +90,7 @@ class Observing:
             self.spark,
             settings.feed,
             startingAt=self.start.as_text(),
-            maxChangesPerTrigger=str(settings.max_changes),
+            maxChangesPerBatch=str(settings.max_changes),
             holdFile=self.hold.file(OBSERVER),
             sliceChanges=_WHOLE_RANGES,
         )

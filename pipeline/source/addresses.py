@@ -1,10 +1,11 @@
 """From the address of a feed to what planners and tasks need of it."""
 
 import asyncio
+import math
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from changefeed.feeds.addresses import FEEDS, open_feed
 from changefeed.feeds.brokers.store_address import SCHEMES
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 _EVENT_LOG = "eventlog"
 _COLLECTIONS = (_EVENT_LOG, "brokers", "store")
 _ALL_VERSIONS = "all-versions"
+_WITH_ACCOUNT = "cosmos"
+_BUDGET: Final = "max_ru"
+_UNITS_OF_A_TASK: Final = 2_000
+"""Request units a second that a task spends, about: it waits for one page after the other."""
 
 
 def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
@@ -82,10 +87,7 @@ def with_mode(address: str, mode: str) -> str:
             f"mode={mode!r}: {where.scheme!r} has all versions only; leave mode out, or write "
             f"{_ALL_VERSIONS}"
         )
-    place, options = _parted(address)
-    if options.setdefault("mode", mode) != mode:
-        raise PipelineRefused(f"mode={mode!r}, but the feed is {address!r}: say it once")
-    return f"{place}?{write_options(options)}"
+    return _with(address, "mode", mode, said="mode")
 
 
 def with_beginning(address: str) -> str:
@@ -93,13 +95,65 @@ def with_beginning(address: str) -> str:
     backend, _ = FEEDS.find(address)
     if len(backend.modes) <= 1:
         return address
-    place, options = _parted(address)
+    place, options = read_parts(address)
     return f"{place}?{write_options({**options, 'mode': backend.modes[0]})}"
 
 
-def _parted(address: str) -> tuple[str, dict[str, str]]:
+def with_share(address: str, name: str, value: str, *, said: str) -> str:
+    """Return the address at which a feed is read with a share of its account.
+
+    ``name`` is that of the share in an address, ``said`` what the user calls it. Raise
+    ``PipelineRefused`` for a feed that has no account, and for a share that is said twice.
+    """
+    backend, where = FEEDS.find(address)
+    if backend.name != _WITH_ACCOUNT:
+        raise PipelineRefused(
+            f"{said}={value!r}: {where.scheme!r} has no account to share. Leave {said} out; it "
+            f"is for Cosmos DB"
+        )
+    return _with(address, name, value, said=said)
+
+
+def _with(address: str, name: str, value: str, *, said: str) -> str:
+    place, options = read_parts(address)
+    if options.setdefault(name, value) != value:
+        raise PipelineRefused(f"{said}={value!r}, but the feed is {address!r}: say it once")
+    return f"{place}?{write_options(options)}"
+
+
+def read_parts(address: str) -> tuple[str, dict[str, str]]:
+    """Return the place of an address, and the options behind it."""
     place, _, query = address.partition("?")
     return place, read_options(query)
+
+
+def most_tasks(address: str) -> int | None:
+    """Return how many tasks a batch may have; ``None`` for any number.
+
+    With a budget it has no more than can spend it. So all of them are likely to run at once,
+    each with its part of the budget: however many run, none of it is exceeded.
+    """
+    budget = _budget(address)
+    return None if budget is None else math.ceil(budget / _UNITS_OF_A_TASK)
+
+
+def of_a_task(address: str, tasks: int) -> str:
+    """Return the address at which one of so many tasks reads: it has its part of the budget."""
+    budget = _budget(address)
+    if budget is None:
+        return address
+    place, options = read_parts(address)
+    return f"{place}?{write_options({**options, _BUDGET: str(budget / tasks)})}"
+
+
+def _budget(address: str) -> float | None:
+    """Return the budget, if it can be read; opening the feed says what is wrong with it."""
+    backend, _ = FEEDS.find(address)
+    given = read_parts(address)[1].get(_BUDGET) if backend.name == _WITH_ACCOUNT else None
+    with suppress(ValueError):
+        if given is not None and 0 < (budget := float(given)) < math.inf:
+            return budget
+    return None
 
 
 def absolute(address: str) -> str:

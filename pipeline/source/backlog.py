@@ -35,7 +35,7 @@ from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.lineage import ancestors
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.options import Options, slices_from_text, slices_text
-from changefeed.pipeline.source.planning import Target, batches, next_offset, plan_slices
+from changefeed.pipeline.source.planning import Target, batches, plan_slices
 from changefeed.pipeline.source.reader import Access, FilePart, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
 from changefeed.pipeline.source.spark import (
@@ -256,10 +256,8 @@ class FillReader(StreamReader):
 
     @query_advice()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return where the feed is now, also behind the border."""
-        if self._newest is None:
-            return None
-        return next_offset(self._opened(), self._newest).as_json()
+        """Return where the feed was when the batch was planned, also behind the border."""
+        return None if self._ahead is None else self._ahead.end().as_json()
 
     @query_advice()
     def partitions(

@@ -9,7 +9,8 @@ import msgspec
 from changefeed.feeds.feed import RangeId, StartAt
 from changefeed.feeds.starts import start_in
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import absolute, with_mode
+from changefeed.pipeline.source.addresses import absolute, with_mode, with_share
+from changefeed.pipeline.source.byte_limit import ByteLimit
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.record_batches import Envelope
@@ -23,12 +24,22 @@ _KNOWN: Final = (
     "mode",
     "ranges",
     "columns",
-    "maxChangesPerTrigger",
+    "maxChangesPerBatch",
+    "maxBytesPerBatch",
+    "maxRUPerSecond",
+    "priority",
+    "throughputBucket",
     "sliceChanges",
     "pollInterval",
     "holdFile",
     "slices",
 )
+_SHARES: Final = {
+    "maxRUPerSecond": "max_ru",
+    "priority": "priority",
+    "throughputBucket": "throughput_bucket",
+}
+"""What a query may take of its account, by the names in an address."""
 _SLICE: Final = 100_000
 _POLL_INTERVAL: Final = 0.5
 
@@ -49,6 +60,7 @@ class Options:
     ranges: tuple[RangeId, ...] = ()
     envelope: Envelope = field(default_factory=Envelope)
     max_changes: int | None = None
+    max_bytes: int | None = None
     slice_changes: int = _SLICE
     poll_interval: float = _POLL_INTERVAL
     hold_file: str | None = None
@@ -74,17 +86,23 @@ class Options:
             raise PipelineRefused("say which feed: .option('feed', 'eventlog:DIRECTORY')")
         columns = options.get("columns")
         return cls(
-            feed=_address(options["feed"], options.get("mode")),
+            feed=_address(options),
             starting_at=_start(options),
             ending_at=point(options.get("endingat", "now"), "endingAt"),
             ranges=_names(options.get("ranges")),
             envelope=Envelope() if columns is None else Envelope.of(columns),
-            max_changes=_whole(options.get("maxchangespertrigger"), "maxChangesPerTrigger"),
+            max_changes=_whole(options.get("maxchangesperbatch"), "maxChangesPerBatch"),
+            max_bytes=_whole(options.get("maxbytesperbatch"), "maxBytesPerBatch"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
             poll_interval=_seconds(options.get("pollinterval"), "pollInterval"),
             hold_file=options.get("holdfile"),
             slices=None if "slices" not in options else slices_from_text(options["slices"]),
         )
+
+    @property
+    def bytes_limit(self) -> ByteLimit | None:
+        most = self.max_bytes
+        return None if most is None else ByteLimit(most=most, envelope=self.envelope)
 
 
 def slices_from_text(text: str) -> tuple[Slice, ...]:
@@ -126,10 +144,17 @@ def _start(options: Mapping[str, str]) -> StartAt | Offset:
     return "snapshot"
 
 
-def _address(address: str, mode: str | None) -> str:
-    """Spark's Python processes may have another working directory than the user."""
-    if mode is not None:
-        address = with_mode(address, mode)
+def _address(options: Mapping[str, str]) -> str:
+    """Say in the address all that the feed is opened with.
+
+    Spark's Python processes may have another working directory than the user.
+    """
+    address = options["feed"]
+    if "mode" in options:
+        address = with_mode(address, options["mode"])
+    for said, name in _SHARES.items():
+        if (value := options.get(said.lower())) is not None:
+            address = with_share(address, name, value, said=said)
     return absolute(address)
 
 

@@ -8,13 +8,16 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.lineage import ancestors, generations, with_successors
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.reader import Access, Availability, Slice
+
+if TYPE_CHECKING:
+    from changefeed.pipeline.source.byte_limit import ByteLimit  # needs Spark, unlike commands
 
 Name = TypeVar("Name", bound=str)
 
@@ -129,40 +132,77 @@ def target_at(access: Access, end: StartAt | Offset) -> Target:
     return Target.of(_settled(access, end))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """What follows an offset, as the feed has answered once."""
+
+    access: Access
+    start: Offset
+    sights: Mapping[RangeId, Availability]
+
+    @classmethod
+    def of(cls, access: Access, start: Offset) -> "Ahead":
+        access.check_feed(start)
+        # An ended range whose position was taken over has handed on all it had.
+        asked = {
+            x: m
+            for x, m in start.marks.items()
+            if not (m.ended and access.children_inherit_positions)
+        }
+        return cls(access=access, start=start, sights=access.look(asked))
+
+    def end(
+        self,
+        *,
+        limit: int | None = None,
+        bytes_limit: "ByteLimit | None" = None,
+        within: Target | None = None,
+    ) -> Offset:
+        """Return where the batch that begins at ``start`` ends: ``start`` if there is nothing.
+
+        ``limit`` counts changes; of feeds that cannot count them, transactions.
+        """
+        access, start, sights = self.access, self.start, self.sights
+        goals = {
+            name: goal
+            for name, mark in start.marks.items()
+            if not mark.ended and sights[name].lag > 0
+            if (goal := _goal(access, name, mark, sights[name], within)) is not None
+        }
+
+        def reached(name: RangeId, share: int) -> Position:
+            return _reached(access, sights[name], goals[name], share)
+
+        distance = access.positions.distance
+        shares: Mapping[RangeId, int] = {
+            x: min(sights[x].lag, distance(start.marks[x].position, goal))
+            for x, goal in goals.items()
+        }
+        # Any number serves that is another for another offset, and the same for the same.
+        turn = zlib.crc32(start.as_text().encode())
+        if limit is not None:
+            shares = fair_shares(shares, limit, turn)
+        if bytes_limit is not None and shares:
+            shares = bytes_limit.fitted(
+                access,
+                shares,
+                lambda some: {x: _slice(start, x, reached(x, n)) for x, n in some.items()},
+                turn,
+            )
+        marks = {**start.marks}
+        for name, share in shares.items():
+            marks[name] = marks[name].at(reached(name, share))
+        for name, mark in start.marks.items():
+            if not mark.ended and _is_over(access, mark, marks[name], sights[name]):
+                marks[name] = marks[name].at_its_end()
+        return with_successors(access, start, marks, sights)
+
+
 def next_offset(
     access: Access, start: Offset, *, limit: int | None = None, within: Target | None = None
 ) -> Offset:
-    """Return where the batch that begins at ``start`` ends: ``start`` if there is nothing."""
-    access.check_feed(start)
-    # An ended range whose position was taken over has handed on all it had.
-    asked = {
-        x: m
-        for x, m in start.marks.items()
-        if not (m.ended and access.children_inherit_positions)
-    }
-    sights = access.look(asked)
-    goals = {
-        name: goal
-        for name, mark in start.marks.items()
-        if not mark.ended and sights[name].lag > 0
-        if (goal := _goal(access, name, mark, sights[name], within)) is not None
-    }
-    distance = access.positions.distance
-    lags = {
-        x: min(sights[x].lag, distance(start.marks[x].position, goal))
-        for x, goal in goals.items()
-    }
-    # Any number serves that is another for another offset, and the same for the same.
-    turn = zlib.crc32(start.as_text().encode())
-    shares = lags if limit is None else fair_shares(lags, limit, turn)
-    marks = {**start.marks}
-    for name, share in shares.items():
-        reached = _reached(access, sights[name], goals[name], share)
-        marks[name] = marks[name].at(reached)
-    for name, mark in start.marks.items():
-        if not mark.ended and _is_over(access, mark, marks[name], sights[name]):
-            marks[name] = marks[name].at_its_end()
-    return with_successors(access, start, marks, sights)
+    """Return where the batch that begins at ``start`` ends; see ``Ahead``."""
+    return Ahead.of(access, start).end(limit=limit, within=within)
 
 
 def plan_slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Sequence[Slice]:
@@ -178,17 +218,21 @@ def plan_slices(access: Access, start: Offset, end: Offset, *, changes: int) -> 
         goal = end.marks[name].position
         if access.positions.order(goal) <= access.positions.order(mark.position):
             continue
-        slice_ = Slice(
-            range_id=name,
-            start=mark.position,
-            end=goal,
-            generation=mark.generation,
-            low=mark.low,
-            high=mark.high,
-            feed=start.feed,
-        )
-        slices += access.positions.cut(slice_, changes)
+        slices += access.positions.cut(_slice(start, name, goal), changes)
     return slices
+
+
+def _slice(start: Offset, name: RangeId, end: Position) -> Slice:
+    mark = start.marks[name]
+    return Slice(
+        range_id=name,
+        start=mark.position,
+        end=end,
+        generation=mark.generation,
+        low=mark.low,
+        high=mark.high,
+        feed=start.feed,
+    )
 
 
 def tasks(slices: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]:
@@ -210,6 +254,25 @@ def tasks(slices: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]
             found.append(tuple(gathered))
             gathered, count = [], 0
     return [*found, tuple(gathered)] if gathered else found
+
+
+def bundled(
+    found: Sequence[tuple[Slice, ...]], most: int | None
+) -> Sequence[tuple[Slice, ...]]:
+    """Put tasks together until there are no more than ``most``, each about as large."""
+    if most is None or len(found) <= most:
+        return found
+    bundles: list[list[Slice]] = [[] for _ in range(most)]
+    sizes = [0] * most
+    for task in sorted(found, key=_size, reverse=True):
+        least = sizes.index(min(sizes))
+        bundles[least] += task
+        sizes[least] += 1 + _size(task)
+    return [*map(tuple, bundles)]
+
+
+def _size(task: Sequence[Slice]) -> int:
+    return sum(x.changes or 0 for x in task)
 
 
 def batches(access: Access, start: Offset, within: Target) -> Iterator[tuple[Offset, Offset]]:

@@ -35,16 +35,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.addresses import most_tasks, of_a_task, open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
+    Ahead,
     Target,
     batches,
+    bundled,
     first_offset,
-    next_offset,
     plan_slices,
     target_at,
     tasks,
@@ -113,10 +114,11 @@ def refuse_schema(options: Options, schema: StructType) -> None:
 
 
 class SlicePartition(InputPartition):
-    """Some slices for one task."""
+    """Some slices for one task, of so many ``tasks`` that share a budget."""
 
-    def __init__(self, slices: tuple[Slice, ...]) -> None:
+    def __init__(self, slices: tuple[Slice, ...], tasks: int = 1) -> None:
         super().__init__(slices)
+        self.tasks = tasks
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -147,7 +149,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
-        return read_slices(self._options, partition.slices)
+        return read_slices(self._options, partition.slices, tasks=partition.tasks)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -157,8 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._access: Access | None = None
         self._within: Target | None = None
-        self._newest: Offset | None = None
-        self._newest_returned = False
+        self._ahead: Ahead | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options}
@@ -190,31 +191,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if held(self._options.hold_file):
             return start
         access, begin = self._opened(), self._offset(start)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if not begin.marks:
             begin = replace(start_of(access, self._options), columns=self._columns)
-            return self._ending(begin, more=True)
-        end = next_offset(access, begin, limit=most, within=self._within)
+            self._ahead = Ahead.of(access, begin)
+            return begin.as_json()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = self._end(begin, most)
         if end == begin and self._within is None:
             time.sleep(self._options.poll_interval)
             if held(self._options.hold_file):
                 return start
-            end = next_offset(access, begin, limit=most)
-        return self._ending(end, more=most is not None and end != begin)
-
-    def _ending(self, end: Offset, *, more: bool) -> dict[str, Any]:
-        self._newest = end
-        self._newest_returned = not more
+            end = self._end(begin, most)
         return end.as_json()
+
+    def _end(self, begin: Offset, limit: int | None) -> Offset:
+        self._ahead = Ahead.of(self._opened(), begin)
+        bytes_limit = self._options.bytes_limit
+        return self._ahead.end(limit=limit, bytes_limit=bytes_limit, within=self._within)
 
     @query_advice()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return where the feed is now, in the ranges that are being read."""
-        if self._newest is None:
-            return None
-        if self._newest_returned:  # asking again would cost as much as planning did
-            return self._newest.as_json()
-        return next_offset(self._opened(), self._newest, within=self._within).as_json()
+        """Return where the feed was when the batch was planned, in the ranges that it reads."""
+        return None if self._ahead is None else self._ahead.end(within=self._within).as_json()
 
     @query_advice()
     def partitions(
@@ -227,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
-        return read_slices(self._options, partition.slices)
+        return read_slices(self._options, partition.slices, tasks=partition.tasks)
 
     def stop(self) -> None:
         if self._access is not None:
@@ -278,15 +276,21 @@ def start_of(access: Access, options: Options) -> Offset:
 
 def _partitions(slices: Sequence[Slice], options: Options) -> list[InputPartition]:
     least = min(_TASK_CHANGES, options.slice_changes)
-    return [SlicePartition(x) for x in tasks(slices, least=least)]
+    found = bundled(tasks(slices, least=least), most_tasks(options.feed))
+    return [SlicePartition(x, len(found)) for x in found]
 
 
-def read_slices(options: Options, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of some slices as record batches, one slice after the other."""
+def read_slices(
+    options: Options, slices: Sequence[Slice], *, tasks: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of some slices as record batches, one slice after the other.
+
+    One of so many ``tasks`` spends its part of the budget that the feed has.
+    """
     if not slices:
         return
     freeze_gc()
-    with query_advice(), task_access(options.feed) as access:
+    with query_advice(), task_access(of_a_task(options.feed, tasks)) as access:
         for slice_ in slices:
             for range_id, changes in access.read(slice_):
                 yield options.envelope.batch(range_id, changes, slice_.generation)

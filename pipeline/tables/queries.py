@@ -170,7 +170,7 @@ class TableQueries:
         return {
             "startingAt": start.as_text() if start else self.settings.start,
             "columns": ",".join(EVERYTHING),
-            "maxChangesPerTrigger": str(self.settings.max_changes),
+            "maxChangesPerBatch": str(self.settings.max_changes),
             **hold,
         }
 

@@ -46,7 +46,7 @@ PIPELINE.each(
         "a schema of bodies as an option": {"bodySchema": "n INT"},
         "a start that is no time": {"startingAt": "yesterday"},
         "a column that there is not": {"columns": "key,value"},
-        "a limit of nothing": {"maxChangesPerTrigger": "0"},
+        "a limit of nothing": {"maxChangesPerBatch": "0"},
     },
 )
 PIPELINE.each(

@@ -14,9 +14,11 @@ from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
+from changefeed.pipeline.source.byte_limit import ByteLimit
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import (
+    Ahead,
     Target,
     first_offset,
     next_offset,
@@ -24,6 +26,7 @@ from changefeed.pipeline.source.planning import (
     target_at,
 )
 from changefeed.pipeline.source.reader import Access
+from changefeed.pipeline.source.record_batches import Envelope
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -127,9 +130,13 @@ class Story:
     def batch(self) -> None:
         """Plan a batch, read it, and perhaps die and read it again from what was logged."""
         limit = self.random.choice([None, 3, 20])
+        few = ByteLimit(most=self.random.choice([1, 300]), envelope=Envelope(), measured=2)
         with self.world.access() as access:
-            begin = Offset.of(self.offset.as_text())
-            end = next_offset(access, begin, limit=limit, within=self._target(access))
+            end = Ahead.of(access, begin := Offset.of(self.offset.as_text())).end(
+                limit=limit,
+                bytes_limit=self.random.choice([None, few]),
+                within=self._target(access),
+            )
         if self.random.random() < 0.2:
             return  # it dies before the end was logged: another will be planned
         self.happens()

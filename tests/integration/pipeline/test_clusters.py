@@ -126,7 +126,7 @@ async def test_each_record_is_read_once_across_eras_and_splits_from_the_store_an
     spark: "SparkSession", cluster: Cluster, tmp_path: Path
 ) -> None:
     await cluster.write(10)
-    assert by_key(take(spark, cluster.store, tmp_path, maxChangesPerTrigger="70")) == {
+    assert by_key(take(spark, cluster.store, tmp_path, maxChangesPerBatch="70")) == {
         x: [*range(10)] for x in KEYS
     }
     async with AsyncExitStack() as stack:

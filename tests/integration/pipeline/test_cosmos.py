@@ -344,7 +344,7 @@ def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_m
         changes = (
             spark.readStream.format("changefeed")
             .options(feed=wide.address(None), mode="all-versions", startingAt="now")
-            .options(maxChangesPerTrigger="25", columns="key,id,operation,sequence,generation")
+            .options(maxChangesPerBatch="25", columns="key,id,operation,sequence,generation")
             .load()
         )
         query = drain(changes, str(tmp_path / "table"), str(tmp_path / "checkpoint"))

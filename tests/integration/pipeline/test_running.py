@@ -47,7 +47,7 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
 
     def start() -> "StreamingQuery":
         changes = spark.readStream.format(NAME).option("feed", feed)
-        limited = changes.option("maxChangesPerTrigger", "15").load()
+        limited = changes.option("maxChangesPerBatch", "15").load()
         writer = limited.writeStream.foreachBatch(keep).queryName("orders")
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         return writer.trigger(availableNow=True).start()
@@ -83,7 +83,7 @@ def test_changes_that_spark_reads_again_are_counted_once(
         assert rows.count() == rows.count()
 
     def start() -> "StreamingQuery":
-        changes = spark.readStream.format(NAME).options(feed=feed, maxChangesPerTrigger="20")
+        changes = spark.readStream.format(NAME).options(feed=feed, maxChangesPerBatch="20")
         writer = changes.load().writeStream.foreachBatch(read_twice)
         writer = writer.queryName("orders").option("checkpointLocation", str(tmp_path / "c"))
         started.append(writer.trigger(availableNow=True).start())

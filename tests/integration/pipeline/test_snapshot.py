@@ -101,6 +101,7 @@ def test_killed_at_each_step_a_stream_tells_what_was_there_and_then_each_version
             "columns": "range,sequence,key,id,operation,body,generation",
             "sliceChanges": random.choice(["2", "1000"]),
             "pollInterval": "0",
+            **random.choice([{}, {"maxBytesPerBatch": "400"}]),
         }
         query = Query(
             options=Options.of(options), random=random, cosmos=cosmos, history=history

@@ -72,7 +72,7 @@ def test_what_is_there_is_read_in_bounded_batches_and_what_follows_in_the_next_r
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     feed = a_log(tmp_path / "log", {f"k{n}": 10 for n in range(7)})
-    changes = stream(spark, feed, maxChangesPerTrigger="30")
+    changes = stream(spark, feed, maxChangesPerBatch="30")
     progress = drained(changes, tmp_path)
     assert [x["numInputRows"] for x in progress if x["numInputRows"]] == [30, 30, 10]
     append_to(tmp_path / "log", {"k1": 5})

@@ -83,7 +83,7 @@ def test_a_reader_after_a_crash_gives_the_logged_batch_again(tmp_path: Path) -> 
 
 def test_the_limit_is_the_option_unless_spark_wants_all(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 10})
-    one = reader(feed, maxChangesPerTrigger="4")
+    one = reader(feed, maxChangesPerBatch="4")
     limit = one.getDefaultReadLimit()
     assert limit == ReadMaxRows(4)
     start = settled(one)

@@ -101,7 +101,7 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
         ({"startingAt": "2026-01-31"}, "no zone"),
         ({"columns": "key,value"}, "'value'. Known columns: range"),
         ({"columns": "key,key"}, "once"),
-        ({"maxChangesPerTrigger": "0"}, "from 1 on"),
+        ({"maxChangesPerBatch": "0"}, "from 1 on"),
         ({"pollInterval": "soon"}, "seconds"),
         ({"initialSnapshot": "yes"}, "true or false"),
         ({"initialSnapshot": "true", "startingAt": "now"}, "say one of them"),
