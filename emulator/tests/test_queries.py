@@ -169,7 +169,6 @@ async def test_a_projection_and_an_order_give_what_was_asked(
 @pytest.mark.parametrize(
     ("text", "feature"),
     [
-        ("SELECT * FROM c ORDER BY RANK c.n", "RANK"),
         ("SELECT c.id FROM c HAVING c.id", "HAVING"),
         (
             "SELECT c.tags[c.n] FROM c",
@@ -196,11 +195,14 @@ async def test_what_it_cannot_do_is_refused_by_name_with_what_it_can(
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("SELECT * FROM c WHERE", "Syntax error in the query at 'the end'"),
+        ("SELECT * FROM c WHERE", "Syntax error, incorrect syntax near 'the end'"),
         ("SELECT * FROM", "Syntax error"),
         ("SELECT * FROM c WHERE c.id = @unknown", "@unknown, and no such parameter"),
         ("SELECT * FROM c WHERE id = 'a'", "Say c.id for its property"),
-        ("SELECT * FROM c WHERE c.id = 'a' extra", "Syntax error in the query at 'extra'"),
+        (
+            "SELECT * FROM c WHERE c.id = 'a' extra",
+            "Syntax error, incorrect syntax near 'extra'",
+        ),
         ("SELECT * FROM c WHERE c.id = 'open", "Syntax error"),
         ("SELECT * FROM c WHERE LOWER(c.id, 1)", "takes 1 to 1 arguments"),
         ("SELECT * FROM c OFFSET 'x' LIMIT 1", "must be a whole number"),

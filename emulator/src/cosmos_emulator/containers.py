@@ -13,6 +13,8 @@ from cosmos_emulator.definitions import checked_container, checked_id, unique_pa
 from cosmos_emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.offers import Offers, Throughput
+from cosmos_emulator.policies import check_replaced, search_policies
+from cosmos_emulator.query.given import SearchPolicies
 from cosmos_emulator.ranges import Ranges
 from cosmos_emulator.store import Row, Store
 
@@ -62,6 +64,7 @@ class Container:
     unique: tuple[tuple[str, ...], ...]
     default_ttl: int | None
     indexed: IndexedPaths
+    search: SearchPolicies
 
     @property
     def link(self) -> str:
@@ -207,6 +210,7 @@ class Containers:
                 raise bad_request(f"The {name} of a container cannot be changed.")
         if unique_paths(properties) != old.unique:
             raise bad_request("The uniqueKeyPolicy of a container cannot be changed.")
+        check_replaced(old.properties, properties)
         with self._store.transaction():
             self._store.run(
                 "UPDATE containers SET properties = ?, ts = ?, etag = ? WHERE number = ?",
@@ -272,4 +276,5 @@ def _container(row: Row) -> Container:
         unique=unique_paths(properties),
         default_ttl=properties.get("defaultTtl"),
         indexed=indexed_paths(properties["indexingPolicy"]),
+        search=search_policies(properties),
     )

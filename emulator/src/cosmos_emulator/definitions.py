@@ -7,6 +7,7 @@ import msgspec
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.partition_keys import checked_definition, steps_of
+from cosmos_emulator.policies import check_policies
 
 MAX_TTL: Final = 2**31 - 1  # seconds
 _MAX_ID: Final = 1023
@@ -61,6 +62,7 @@ def checked_container(body: JsonObject) -> JsonObject:
     conflicts = body.get("conflictResolutionPolicy") or _DEFAULT_CONFLICTS
     _check_shape("conflictResolutionPolicy", conflicts, dict[str, Any])
     _check_ttl(body.get("defaultTtl"))
+    check_policies(body)
     stored = {k: v for k, v in body.items() if not k.startswith("_") and v is not None}
     return stored | {
         "id": checked_id(body.get("id")),

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from cosmos_emulator.query import run as queries
 from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.given import NO_POLICIES, SearchPolicies
 from cosmos_emulator.query.run import Query, ResultPage
 from cosmos_emulator.store import Row
 
@@ -39,19 +40,21 @@ class Work:
         self._seconds = seconds
         self._free = asyncio.Semaphore(_MAX_AT_ONCE)
 
-    async def parsed(self, body: Mapping[str, Any], *, now: float) -> Query:
+    async def parsed(
+        self, body: Mapping[str, Any], *, now: float, policies: SearchPolicies = NO_POLICIES
+    ) -> Query:
         """Read the body of a query request."""
         budget = Budget(self._seconds)
 
         def parse() -> Query:
-            return queries.parsed(body, now=now, budget=budget)
+            return queries.parsed(body, now=now, budget=budget, policies=policies)
 
         if len(str(body.get("query"))) <= _SHORT:
             return parse()
         return await self._beside(budget, parse)
 
     async def page(
-        self, query: Query, read: ReadRows, *, limit: int, continuation: str | None
+        self, query: Query, read: ReadRows, *, limit: int | None, continuation: str | None
     ) -> ResultPage:
         """Run a query over rows that are read on this loop."""
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""COUNT, SUM, AVG, MIN and MAX, added up row by row: a group keeps no row but its first."""
+"""Aggregates, added up row by row: a group keeps no row but its first."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,7 +18,7 @@ class Tally:
         self._is_mixed = False
 
     def add(self, value: Any) -> None:
-        if value is UNDEFINED:
+        if value is UNDEFINED or (self._function == "COUNTIF" and value is not True):
             return
         self._count += 1
         self._is_mixed = self._is_mixed or not self._takes(value)
@@ -27,7 +27,7 @@ class Tally:
 
     def result(self) -> Any:
         """Return what the aggregate says; undefined where a value was of a wrong type."""
-        if self._function == "COUNT":
+        if self._function in {"COUNT", "COUNTIF"}:
             return self._count
         if self._is_mixed or (not self._count and self._function != "SUM"):
             return UNDEFINED
@@ -40,6 +40,7 @@ def _sum(so_far: Any, value: Any) -> Any:
 
 _JOINED: Final[dict[str, tuple[Callable[[Any], bool], Callable[[Any, Any], Any]]]] = {
     "COUNT": (lambda _: True, lambda so_far, _: so_far),
+    "COUNTIF": (lambda _: True, lambda so_far, _: so_far),
     "SUM": (is_number, _sum),
     "AVG": (is_number, _sum),
     "MIN": (is_ordered, lambda so_far, value: min(so_far, value, key=sort_key)),

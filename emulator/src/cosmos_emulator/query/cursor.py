@@ -5,26 +5,26 @@ from typing import Final
 
 from cosmos_emulator.errors import CosmosError, bad_request, not_supported
 from cosmos_emulator.query.budget import Budget
-from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.functions import FUNCTIONS
 from cosmos_emulator.query.limits import check_count, check_length
 from cosmos_emulator.query.tokens import Token, tokens_of
 
-_FUNCTIONS: Final = ", ".join(sorted([*FUNCTIONS, *CURRENT]))
+_FUNCTIONS: Final = ", ".join(sorted(x for x in FUNCTIONS if x[0] != "_"))
 UNDERSTOOD: Final = " ".join(
     (
         "It understands: SELECT [DISTINCT] [TOP n] and *, VALUE x, or x [AS name], …;",
-        "FROM c or (SELECT …) AS c [JOIN x IN c.xs]; WHERE; GROUP BY; ORDER BY x [DESC], …;",
-        "OFFSET n LIMIT m;",
-        "COUNT, SUM, AVG, MIN, MAX; subqueries, EXISTS, ARRAY; comparisons, AND, OR, NOT, IN,",
-        "BETWEEN, LIKE, x ? y : z, ??, arithmetic, ||, and the functions",
+        "FROM c or (SELECT …) AS c [JOIN x IN c.xs]; WHERE; GROUP BY; ORDER BY x [DESC], …",
+        "or RANK RRF(…); OFFSET n LIMIT m;",
+        "COUNT, COUNTIF, SUM, AVG, MIN, MAX; subqueries, EXISTS, ARRAY; comparisons, AND, OR,",
+        "NOT, IN, BETWEEN, LIKE, x ? y : z, ??, arithmetic, ||, and the functions",
         f"{_FUNCTIONS}.",
     )
 )
-_UNSUPPORTED_WORDS: Final = frozenset({"HAVING", "UNION", "RANK"})
+_UNSUPPORTED_WORDS: Final = frozenset({"HAVING", "UNION"})
 _KEYWORDS: Final = frozenset(
     {"SELECT", "TOP", "VALUE", "AS", "FROM", "WHERE", "ORDER", "BY", "ASC", "DESC", "OFFSET"}
     | {"LIMIT", "AND", "OR", "NOT", "IN", "BETWEEN", "TRUE", "FALSE", "NULL", "UNDEFINED"}
-    | {"JOIN", "GROUP", "DISTINCT", "EXISTS", "LIKE", "ESCAPE"}
+    | {"JOIN", "GROUP", "DISTINCT", "EXISTS", "LIKE", "ESCAPE", "RANK"}
 )
 
 
@@ -123,7 +123,7 @@ class Cursor:
         if token.kind == "name" and token.text.upper() in _UNSUPPORTED_WORDS:
             return refused(token.text.upper())
         return bad_request(
-            f"Syntax error in the query at {token.text!r} (character {token.at + 1}): "
+            f"Syntax error, incorrect syntax near {token.text!r} (character {token.at + 1}): "
             f"{self._text!r}."
         )
 

@@ -6,16 +6,15 @@ has the values of its first member, and under ``GROUP`` a tally for each aggrega
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from cosmos_emulator.errors import bad_request
 from cosmos_emulator.json_values import UNDEFINED, value_at
 from cosmos_emulator.query.aggregates import Tally
-from cosmos_emulator.query.budget import Budget, check_size
-from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.budget import check_size
+from cosmos_emulator.query.functions import FUNCTIONS
+from cosmos_emulator.query.given import Given, Path, QueryFunction
 from cosmos_emulator.query.matching import is_like
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
@@ -34,6 +33,7 @@ from cosmos_emulator.query.syntax import (
     Subquery,
     Ternary,
     Unary,
+    is_constant,
     operands,
 )
 from cosmos_emulator.query.values import as_number, compared, is_number, same
@@ -41,15 +41,6 @@ from cosmos_emulator.query.values import as_number, compared, is_number, same
 GROUP: Final = "\0group"
 Row = Mapping[str, Any]
 Evaluated = Callable[[Row], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a query has besides its text: the time of day (seconds since 1970), its budget."""
-
-    parameters: Mapping[str, Any]
-    now: float
-    budget: Budget
 
 
 Answer = Callable[[Select, Given, Iterable[Row]], Iterator[Any]]
@@ -65,10 +56,16 @@ class Compiler:
         self._answer = answer
         self._aggregates: list[tuple[str, Evaluated]] = []
 
-    def compiled(  # noqa: C901, PLR0911 - one for each kind of expression
+    def compiled(self, expression: Expression) -> Evaluated:
+        """Return the function that gives the value of an expression for a row."""
+        if is_constant(expression) and not isinstance(expression, Literal | Parameter):
+            same_for_all = self._evaluated(expression)({})
+            return lambda _: same_for_all
+        return self._evaluated(expression)
+
+    def _evaluated(  # noqa: C901, PLR0911 - one for each kind of expression
         self, expression: Expression
     ) -> Evaluated:
-        """Return the function that gives the value of an expression for a row."""
         match expression:
             case Literal(value=value):
                 return lambda _: value
@@ -185,15 +182,19 @@ class Compiler:
             return lambda row: row[GROUP][place].result()
         if call.function == "IN":
             return self._walking(_is_in, arguments)
-        if call.function in CURRENT:
-            now = CURRENT[call.function](self._given.now)
-            return lambda _: now
-        function, budget = FUNCTIONS[call.function].call, self.budget
-        if call.function == "REGEXMATCH":
-            function = partial(function, budget)
+        known = FUNCTIONS[call.function]
+        if isinstance(known, QueryFunction):
+            bound = known.bound(self._given, self._path(call.arguments))
+            return lambda row: bound(*(x(row) for x in arguments))
+        walking, made = self._walking(known.call, arguments), self.budget.made
+        return lambda row: made(walking(row))
 
-        walking = self._walking(function, arguments)
-        return lambda row: budget.made(walking(row))
+    def _path(self, arguments: Iterable[Expression]) -> Path:
+        """Return the path of the first argument that is a property of an item."""
+        for argument in arguments:
+            if isinstance(argument, Property):
+                return tuple(self._step(x) for x in argument.steps)
+        return ()
 
     def _walking(
         self, function: Callable[..., Any], arguments: Sequence[Evaluated]

@@ -6,7 +6,7 @@ from typing import Final
 from cosmos_emulator.errors import bad_request
 from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.cursor import Cursor, is_plain_name, refused
-from cosmos_emulator.query.functions import CURRENT, FUNCTIONS
+from cosmos_emulator.query.functions import FUNCTIONS
 from cosmos_emulator.query.limits import check_count
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
@@ -28,6 +28,8 @@ from cosmos_emulator.query.syntax import (
 )
 from cosmos_emulator.query.tokens import Token
 
+RANKING: Final = frozenset({"FULLTEXTSCORE", "RRF"})
+"""The functions that only ORDER BY RANK takes."""
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _EXACT_DIGITS: Final = 19  # longer ones are beyond 64 bits
 _COMPARISONS: Final = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
@@ -193,13 +195,17 @@ class Expressions(Cursor):
 
     def _call(self, token: Token) -> Expression:
         word = token.text.upper()
-        if not any(word in x for x in (FUNCTIONS, AGGREGATES, CURRENT)):
+        if not any(word in x for x in (FUNCTIONS, AGGREGATES, RANKING)):
             raise refused(f"The function {word}")
         arguments = tuple(self._arguments())
+        if word in RANKING:
+            raise bad_request(
+                f"One of the input values is invalid: {word} can only be used in ORDER BY RANK."
+            )
         if word in AGGREGATES and any(has_aggregate(x) for x in arguments):
             raise bad_request(f"{word} is of another aggregate: a group has one value of each.")
         known = FUNCTIONS.get(word)
-        fewest, most = known.arity if known else (0, 0) if word in CURRENT else (1, 1)
+        fewest, most = known.arity if known else (1, 1)
         if not fewest <= len(arguments) <= most:
             raise bad_request(f"The function {word} takes {fewest} to {most} arguments.")
         return Call(function=word, arguments=arguments)

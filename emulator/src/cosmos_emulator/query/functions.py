@@ -4,26 +4,18 @@ import base64
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from cosmos_emulator.json_values import UNDEFINED
-from cosmos_emulator.query import arithmetic, dates
-from cosmos_emulator.query.budget import Budget, check_size
+from cosmos_emulator.query import arithmetic, dates, fulltext, vectors
+from cosmos_emulator.query.budget import check_size
+from cosmos_emulator.query.given import Function, Given, Path, QueryFunction
 from cosmos_emulator.query.matching import is_match
 from cosmos_emulator.query.values import identity, is_number, same, type_rank
 
 _MAX_REPLICATED: Final = 10_000  # characters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
-    """A function, and the fewest and most arguments it takes."""
-
-    arity: tuple[int, int]
-    call: Callable[..., Any]
 
 
 def _typed(call: Callable[..., Any], *kinds: str, fewest: int | None = None) -> Function:
@@ -118,9 +110,22 @@ def _replicated(text: str, times: Any) -> Any:
     return text * int(times) if fits else UNDEFINED
 
 
-def _matches(budget: Budget, text: Any, pattern: Any, flags: Any = "") -> Any:
-    fits = all(isinstance(x, str) for x in (text, pattern, flags))
-    return is_match(budget, text, pattern, flags) if fits else UNDEFINED
+def _matching(given: Given, _: Path) -> Callable[..., Any]:
+    def matches(text: Any, pattern: Any, flags: Any = "") -> Any:
+        fits = all(isinstance(x, str) for x in (text, pattern, flags))
+        return is_match(given.budget, text, pattern, flags) if fits else UNDEFINED
+
+    return matches
+
+
+def _of_time(clock: Callable[[float], Any]) -> QueryFunction:
+    """Return a function of the time of day, which stands still while a page is answered."""
+
+    def bound(given: Given, _: Path) -> Callable[..., Any]:
+        now = clock(given.now)
+        return lambda: now
+
+    return QueryFunction(arity=(0, 0), bound=bound)
 
 
 def _replaced(text: str, part: str, by: str) -> str:
@@ -203,7 +208,7 @@ def _pairs(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"k": k, "v": v} for k, v in value.items()]
 
 
-FUNCTIONS: Final[dict[str, Function]] = {
+FUNCTIONS: Final[dict[str, Function | QueryFunction]] = {
     "STARTSWITH": _on_strings(str.startswith),
     "ENDSWITH": _on_strings(str.endswith),
     "CONTAINS": _on_strings(lambda text, part: part in text),
@@ -224,7 +229,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "REPLICATE": _typed(_replicated, "string", "whole"),
     "INDEX_OF": _typed(_index_of, "string", "string", "whole", fewest=2),
     "CONCAT": Function(arity=(2, 100), call=_concatenated),
-    "REGEXMATCH": Function(arity=(2, 3), call=_matches),  # in bounded time
+    "REGEXMATCH": QueryFunction(arity=(2, 3), bound=_matching),
     "TOSTRING": _typed(_to_string, "defined"),
     "STRINGTONUMBER": _from_string("number"),
     "STRINGTOBOOLEAN": _from_string("boolean"),
@@ -310,8 +315,17 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "IIF": Function(
         arity=(3, 3), call=lambda test, then, other: then if test is True else other
     ),
+    "VECTORDISTANCE": vectors.VECTOR_DISTANCE,
+    "_VECTORSCORE": vectors.VECTOR_SCORE,
+    "FULLTEXTCONTAINS": fulltext.CONTAINS,
+    "FULLTEXTCONTAINSALL": fulltext.CONTAINS_ALL,
+    "FULLTEXTCONTAINSANY": fulltext.CONTAINS_ANY,
+    "_FULLTEXTSCORE": fulltext.SCORE,
+    "_FULLTEXTWORDCOUNT": fulltext.WORD_COUNT,
+    **{
+        f"{name}{suffix}": _of_time(clock)
+        for name, clock in dates.CURRENT.items()
+        for suffix in ("", "STATIC")
+    },
 }
-CURRENT: Final[dict[str, Callable[[float], Any]]] = {
-    f"{name}{suffix}": call for name, call in dates.CURRENT.items() for suffix in ("", "STATIC")
-}
-"""The functions of the time of day. It stands still while a page is answered."""
+"""All of them; those with a ``_`` before are for query plans only."""

@@ -6,16 +6,20 @@ instead.
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Final
 
 from cosmos_emulator.errors import bad_request
 from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.cursor import is_plain_name, refused
 from cosmos_emulator.query.expressions import Expressions
 from cosmos_emulator.query.syntax import (
+    Call,
     Column,
+    Component,
     Expression,
     Order,
     Property,
+    Rank,
     Select,
     Source,
     Subquery,
@@ -23,7 +27,9 @@ from cosmos_emulator.query.syntax import (
     is_of_groups,
 )
 
-_ROOT = "\0item"  # what a query calls the item whose own name it does not say
+_COMPONENTS: Final = {"VECTORDISTANCE": (2, 4), "FULLTEXTSCORE": (2, 100)}
+"""What ORDER BY RANK takes, and the fewest and most arguments of each."""
+_ROOT: Final = "\0item"  # what a query calls the item whose own name it does not say
 
 
 def parse(text: str, budget: Budget) -> Select:
@@ -191,26 +197,91 @@ class _Parser(Expressions):
             self.expect("BY")
             while not group or self.took_sign(","):
                 group.append(self._column(f"${len(group) + 1}"))
-        order: list[Order] = []
+        found = replace(head, group=tuple(group))
         if self.took("ORDER"):
             self.expect("BY")
-            if self.peek().is_word("RANK"):
-                raise refused("RANK")
-            while not order or self.took_sign(","):
-                order.append(self._order())
-        found = replace(head, group=tuple(group), order=tuple(order))
+            found = self._orders(found)
         if self.took("OFFSET"):
             offset = self.primary()
             self.expect("LIMIT")
             found = replace(found, offset=offset, limit=self.primary())
         return found
 
+    def _orders(self, head: Select) -> Select:
+        if self.took("RANK"):
+            if self._depth > 1 or head.over is not None:
+                raise refused("ORDER BY RANK inside a subquery, or over one,")
+            rank = self._rank()
+            if self.peek().is_word("ASC") or self.peek().is_word("DESC"):
+                raise bad_request(
+                    "Specifying a sort order (ASC or DESC) in the ORDER BY RANK clause is not "
+                    "allowed."
+                )
+            return replace(head, rank=rank)
+        order: list[Order] = []
+        while not order or self.took_sign(","):
+            order.append(self._order())
+        return replace(head, order=tuple(order))
+
     def _order(self) -> Order:
         start = self.place
         expression = self.expression()
         text = self.written_since(start)
+        if isinstance(expression, Call) and expression.function == "VECTORDISTANCE":
+            return self._nearest(expression, text)
         descending = self.took("DESC") or (self.took("ASC") and False)
         return Order(expression=expression, descending=descending, text=text)
+
+    def _nearest(self, distance: Call, text: str) -> Order:
+        """Return the order that has the nearest vector first, whatever the distance is."""
+        if self.peek().is_word("ASC") or self.peek().is_word("DESC"):
+            raise bad_request(
+                "Specifying a sorting order (ASC or DESC) with VectorDistance function is not "
+                "supported."
+            )
+        score = replace(distance, function="_VECTORSCORE")
+        return Order(
+            expression=score, descending=True, text=f"_VectorScore{text[text.index('(') :]}"
+        )
+
+    def _rank(self) -> Rank:
+        """Read a function that scores, or RRF of two and more, and perhaps weights."""
+        if not self.took("RRF"):
+            return Rank(components=(self._component(),))
+        self.expect_sign("(")
+        components: list[Component] = []
+        weights = None
+        while not components or self.took_sign(","):
+            if len(components) > 1 and not self._at_component():
+                weights = self.expression()
+                break
+            components.append(self._component())
+        self.expect_sign(")")
+        if len(components) == 1:
+            raise bad_request("RRF takes two functions that score, or more.")
+        return Rank(components=tuple(components), weights=weights)
+
+    def _at_component(self) -> bool:
+        return any(self.peek().is_word(x) for x in _COMPONENTS)
+
+    def _component(self) -> Component:
+        if not self._at_component():
+            raise bad_request(
+                "ORDER BY RANK takes VectorDistance, FullTextScore, or RRF of several of them, "
+                f"not {self.peek().text!r}."
+            )
+        function = self.advance().text.upper()
+        self.expect_sign("(")
+        arguments: list[str] = []
+        while not arguments or self.took_sign(","):
+            start = self.place
+            self.expression()
+            arguments.append(self.written_since(start))
+        self.expect_sign(")")
+        fewest, most = _COMPONENTS[function]
+        if not fewest <= len(arguments) <= most:
+            raise bad_request(f"The function {function} takes {fewest} to {most} arguments.")
+        return Component(function=function, arguments=tuple(arguments))
 
 
 def _checked(select: Select) -> Select:
@@ -222,6 +293,10 @@ def _checked(select: Select) -> Select:
         raise bad_request("An aggregate may only be selected, not be a condition or an order.")
     if select.is_aggregate and select.order:
         raise refused("ORDER BY beside GROUP BY or an aggregate")
+    if len(select.order) > 1 and any(x.is_by_score for x in select.order):
+        raise bad_request("ORDER BY VectorDistance takes no other value beside it.")
+    if select.rank and (select.sources or select.distinct or select.is_aggregate):
+        raise refused("ORDER BY RANK beside JOIN, DISTINCT, GROUP BY or an aggregate")
     if select.group and not select.shown:
         raise bad_request("'SELECT *' cannot be grouped: select what GROUP BY names.")
     keys = [x.expression for x in select.group]

@@ -11,39 +11,52 @@ DB's gateway:
   ``{"sum", "count"}``, and extremes ``{"min", "count"}`` if the client announces that it takes
   several aggregates;
 * columns with aggregates: ``SELECT {"n": {"item": COUNT(1)}} AS payload FROM c``, with
-  ``[{"item": c.pk}] AS groupByItems`` before it if they are grouped.
+  ``[{"item": c.pk}] AS groupByItems`` before it if they are grouped;
+* ORDER BY RANK: a query for statistics, and one for each component, as ranking.py has them.
 """
 
-import json
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from cosmos_emulator.errors import bad_request
 from cosmos_emulator.query.cursor import refused
-from cosmos_emulator.query.run import Query, whole_number
+from cosmos_emulator.query.ranking import (
+    needs_statistics,
+    payload,
+    score_texts,
+    statistics_text,
+)
+from cosmos_emulator.query.run import Query, weights_of, whole_number
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
     Call,
     Column,
     Expression,
     ObjectOf,
+    Rank,
     Select,
     has_aggregate,
+    mentions,
 )
 
 _VERSION: Final = 2
+_MOST_OF_COMPONENT: Final = 120  # items that a range brings of each, at the least
 _FILTER: Final = "{documentdb-formattableorderbyquery-filter}"
 FEATURES: Final = (
     "Aggregate",
     "CompositeAggregate",
+    "CountIf",
     "Distinct",
     "GroupBy",
+    "HybridSearch",
     "MultipleAggregates",
     "MultipleOrderBy",
+    "NonStreamingOrderBy",
     "NonValueAggregate",
     "OffsetAndLimit",
     "OrderBy",
     "Top",
+    "WeightedRankFusion",
 )
 """What a plan can ask of a client, under the names by which clients announce it."""
 
@@ -67,11 +80,12 @@ def plan(query: Query, announced: Collection[str]) -> dict[str, Any]:
             )
         )
     whole = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
-    return {
-        "partitionedQueryExecutionInfoVersion": _VERSION,
-        "queryInfo": _Plan(query, several="MultipleAggregates" in announced).info(),
-        "queryRanges": [whole],
-    }
+    if select.rank is not None:
+        how = {"hybridSearchQueryInfo": _Hybrid(query, select.rank).info()}
+    else:
+        several = "MultipleAggregates" in announced
+        how = {"queryInfo": _Plan(query, several=several).info()}
+    return {"partitionedQueryExecutionInfoVersion": _VERSION, **how, "queryRanges": [whole]}
 
 
 def _needed(select: Select) -> Iterator[str]:
@@ -87,6 +101,10 @@ def _needed(select: Select) -> Iterator[str]:
         "Aggregate": bool(aggregates) and select.value is not None,
         "NonValueAggregate": bool(aggregates) and not select.value and not select.group,
         "MultipleAggregates": len(aggregates) > 1,
+        "CountIf": any(mentions(x.expression, ["COUNTIF"]) for x in aggregates),
+        "NonStreamingOrderBy": select.rank or any(x.is_by_score for x in select.order),
+        "HybridSearch": select.rank,
+        "WeightedRankFusion": select.rank and select.rank.weights,
     }
     return (x for x, needed in needs.items() if needed)
 
@@ -120,7 +138,7 @@ class _Plan:
             },
             "rewrittenQuery": "" if select.is_simple else self._rewritten(),
             "hasSelectValue": select.value is not None,
-            "hasNonStreamingOrderBy": False,
+            "hasNonStreamingOrderBy": any(x.is_by_score for x in select.order),
         }
         if select.has_top:
             info["top"] = self._number(select.limit, "TOP")
@@ -150,11 +168,7 @@ class _Plan:
         select = self._select
         if not select.order:
             return f" WHERE {select.where_text}" if select.where else ""
-        conditions = [f"({select.where_text})"] if select.where else []
-        if select.value is not None and not isinstance(select.value.expression, ObjectOf):
-            # what is undefined is no result, so no client may count it
-            conditions.append(f"IS_DEFINED({select.value.text})")
-        return " WHERE " + " AND ".join([*conditions, f"({_FILTER})"])
+        return _where(select, f"({_FILTER})")
 
     @property
     def _is_cut_short(self) -> bool:
@@ -187,13 +201,7 @@ class _Plan:
         return f"VALUE {self._payload()}" if select.columns else "*"
 
     def _payload(self) -> str:
-        select = self._select
-        if select.value is not None:
-            return self._item_of(select.value)
-        if not select.columns:
-            return select.item
-        named = [f"{json.dumps(x.name)}: {self._item_of(x)}" for x in select.columns]
-        return "{" + ", ".join(named) + "}"
+        return payload(self._select, self._item_of)
 
     def _aggregate_head(self) -> str:
         select, payload = self._select, self._payload()
@@ -217,6 +225,72 @@ class _Plan:
             name = function.lower()
             inner = f'{{"{name}": {function.upper()}{argument}, "count": COUNT{argument}}}'
         return f'{{"item": {inner}}}'
+
+
+class _Hybrid:
+    """The plan of ORDER BY RANK: queries for statistics and for each component."""
+
+    def __init__(self, query: Query, rank: Rank) -> None:
+        self._query = query
+        self._rank = rank
+        self._weights = weights_of(query, rank)
+        self._scores = score_texts(rank, self._weights)
+
+    def info(self) -> dict[str, Any]:
+        select = self._query.select
+        skipped = whole_number(select.offset, self._query, "OFFSET")
+        taken = whole_number(select.limit, self._query, "TOP" if select.has_top else "LIMIT")
+        most = None if select.limit is None else max(_MOST_OF_COMPONENT, 2 * (skipped + taken))
+        return {
+            "globalStatisticsQuery": statistics_text(select, self._rank),
+            "componentQueryInfos": [
+                self._component(score, weight, most)
+                for score, weight in zip(self._scores, self._weights, strict=True)
+            ],
+            "componentWithoutPayloadQueryInfos": [],
+            "projectionQueryInfo": None,
+            "componentWeights": [abs(x) for x in self._weights] if self._rank.weights else [],
+            "skip": None if select.offset is None else skipped,
+            "take": None if select.limit is None else taken,
+            "requiresGlobalStatistics": needs_statistics(self._rank),
+        }
+
+    def _component(self, score: str, weight: float, most: int | None) -> dict[str, Any]:
+        select = self._query.select
+        top = "" if most is None else f"TOP {most} "
+        shown = (
+            f'{{"payload": {payload(select)}, "componentScores": [{", ".join(self._scores)}]}}'
+        )
+        text = (
+            f'SELECT {top}{select.item}._rid, [{{"item": {score}}}] AS orderByItems, '
+            f"{shown} AS payload {select.from_text}{_where(select)} "
+            f"ORDER BY {score} {'ASC' if weight < 0 else 'DESC'}"
+        )
+        return {
+            "distinctType": "None",
+            "top": most,
+            "offset": None,
+            "limit": None,
+            "orderBy": ["Ascending" if weight < 0 else "Descending"],
+            "orderByExpressions": [score],
+            "groupByExpressions": [],
+            "groupByAliases": [],
+            "aggregates": [],
+            "groupByAliasToAggregateType": {},
+            "rewrittenQuery": text,
+            "hasSelectValue": False,
+            "hasNonStreamingOrderBy": True,
+        }
+
+
+def _where(select: Select, *more: str) -> str:
+    """Return the WHERE of what a client merges by order, with more conditions."""
+    conditions = [f"({select.where_text})"] if select.where else []
+    if select.value is not None and not isinstance(select.value.expression, ObjectOf):
+        # what is undefined is no result, so no client may count it
+        conditions.append(f"IS_DEFINED({select.value.text})")
+    conditions += more
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def _distinct_type(select: Select) -> str:

@@ -21,11 +21,19 @@ from cosmos_emulator.hashing import HIGHEST, LOWEST
 from cosmos_emulator.json_values import UNDEFINED, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey
 from cosmos_emulator.query.budget import Budget
-from cosmos_emulator.query.evaluate import GROUP, Compiler, Evaluated, Given
+from cosmos_emulator.query.evaluate import GROUP, Compiler, Evaluated
 from cosmos_emulator.query.evaluate import Row as Names
+from cosmos_emulator.query.given import NO_POLICIES, Given, SearchPolicies
 from cosmos_emulator.query.parser import parse, parse_condition
-from cosmos_emulator.query.syntax import Column, Expression, Select
-from cosmos_emulator.query.values import identity, sort_key
+from cosmos_emulator.query.ranking import (
+    fused,
+    needs_statistics,
+    score_texts,
+    statistics_text,
+    with_statistics,
+)
+from cosmos_emulator.query.syntax import ArrayOf, Column, Expression, Rank, Select
+from cosmos_emulator.query.values import identity, is_number, sort_key
 from cosmos_emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
@@ -83,21 +91,28 @@ class Query:
     given: Given
 
 
-def parsed(body: Mapping[str, Any], *, now: float, budget: Budget) -> Query:
+def parsed(
+    body: Mapping[str, Any],
+    *,
+    now: float,
+    budget: Budget,
+    policies: SearchPolicies = NO_POLICIES,
+) -> Query:
     """Read the body of a query request: its text and its parameters. ``now`` is the time
     of day.
     """
-    text, given = body.get("query"), body.get("parameters") or []
+    text, listed = body.get("query"), body.get("parameters") or []
     if not isinstance(text, str):
         raise bad_request('A query request has a body {"query": "SELECT …", "parameters": []}.')
     try:
-        parameters = {x["name"]: x.get("value", UNDEFINED) for x in given}
+        parameters = {x["name"]: x.get("value", UNDEFINED) for x in listed}
     except (TypeError, KeyError, AttributeError) as error:
         raise bad_request(
             'The parameters of a query are [{"name": "@x", "value": 1}].'
         ) from error
     select = parse(text, budget)
-    return Query(select=select, given=Given(parameters=parameters, now=now, budget=budget))
+    given = Given(parameters=parameters, now=now, budget=budget, policies=policies)
+    return Query(select=select, given=given)
 
 
 def fits(item: Mapping[str, Any], condition: str, *, now: float) -> bool:
@@ -121,7 +136,22 @@ def whole_number(expression: Expression | None, query: Query, what: str) -> int:
     return int(value)
 
 
-def run(rows: Rows, query: Query, *, limit: int, continuation: str | None) -> ResultPage:
+def weights_of(query: Query, rank: Rank) -> list[float]:
+    """Return the weight of each component of ORDER BY RANK: 1, unless the query says them."""
+    if rank.weights is None:
+        return [1.0] * len(rank.components)
+    value = Compiler(query.given, _answer).compiled(rank.weights)({})
+    numbers = isinstance(value, list) and all(map(is_number, value))
+    if not numbers or len(value) != len(rank.components):
+        raise bad_request(
+            f"RRF takes an array of {len(rank.components)} numbers, a weight for each of its "
+            f"functions, not {str(value)[:40]}."
+        )
+    return [float(x) for x in value]
+
+
+def run(rows: Rows, query: Query, *, limit: int | None, continuation: str | None) -> ResultPage:
+    """Answer a page of so many results at most, or all on one page."""
     start = time.perf_counter()
     if query.select.is_streamed:
         page = _streamed(rows, query, limit, _behind(continuation, "i"))
@@ -139,7 +169,7 @@ def _behind(continuation: str | None, kind: str) -> int:
     return int(number)
 
 
-def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
+def _streamed(rows: Rows, query: Query, limit: int | None, after: int) -> ResultPage:
     select, compiler = query.select, Compiler(query.given, _answer)
     keeps = None if select.where is None else compiler.compiled(select.where)
     shown = None if select.is_whole else _shown(compiler, select)
@@ -147,7 +177,7 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
     size, looked_at, last = 0, 0, after
     for number, body in rows(after):
         query.given.budget.row()
-        if len(results) >= limit or size >= _LARGEST_PAGE:
+        if _is_full(results, size, limit):
             return ResultPage(results=results, looked_at=looked_at, continuation=f"i:{last}")
         looked_at, last = looked_at + 1, number
         if keeps is None and shown is None:
@@ -164,7 +194,11 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
     return ResultPage(results=results, looked_at=looked_at, continuation=None)
 
 
-def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
+def _is_full(results: Sequence[bytes], size: int, limit: int | None) -> bool:
+    return limit is not None and (len(results) >= limit or size >= _LARGEST_PAGE)
+
+
+def _collected(rows: Rows, query: Query, limit: int | None, done: int) -> ResultPage:
     looked_at, size = 0, 0
     results: list[bytes] = []
 
@@ -176,13 +210,29 @@ def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
             yield {query.select.root: decoded_object(body)}
 
     continuation = None
-    for value in itertools.islice(_answer(query.select, query.given, items()), done, None):
-        if len(results) >= limit or size >= _LARGEST_PAGE:
+    select = query.select
+    if select.rank is not None:
+        select = replace(select, rank=_scored(query, select.rank, items))
+    for value in itertools.islice(_answer(select, query.given, items()), done, None):
+        if _is_full(results, size, limit):
             continuation = f"n:{done + len(results)}"
             break
         results.append(msgspec.json.encode(value))
         size += len(results[-1])
     return ResultPage(results=results, looked_at=looked_at, continuation=continuation)
+
+
+def _scored(query: Query, rank: Rank, items: Callable[[], Iterable[Names]]) -> Rank:
+    """Return what ranks, with its scores: by the statistics of all items if need be."""
+    select, given = query.select, query.given
+    text = f"SELECT VALUE [{', '.join(score_texts(rank, weights_of(query, rank)))}]"
+    if needs_statistics(rank):
+        asked = parse(statistics_text(select, rank), given.budget)
+        text = with_statistics(text, next(_answer(asked, given, items())))
+    made = parse(f"{text} {select.from_text}", given.budget).value
+    assert made is not None
+    assert isinstance(made.expression, ArrayOf)
+    return replace(rank, scores=made.expression.members)
 
 
 def _answer(select: Select, given: Given, start: Iterable[Names]) -> Iterator[Any]:
@@ -196,6 +246,8 @@ def _answer(select: Select, given: Given, start: Iterable[Names]) -> Iterator[An
         rows = _grouped(compiler, select.group, rows)
     if select.order:
         rows = _ordered(compiler, select, rows)
+    if select.rank is not None:
+        rows = _ranked(compiler, Query(select=select, given=given), select.rank, rows)
     values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
     if select.distinct:
         values = _distinct(values, given.budget)
@@ -237,12 +289,34 @@ def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> Itera
     """Sort rows. Many are kept as text: to free 100,000 at once holds up other threads."""
     keys = [compiler.compiled(x.expression) for x in select.order]
     found: list[tuple[Any, ...]] = []
+    by_score = any(x.is_by_score for x in select.order)
     for row in rows:
+        values = [x(row) for x in keys]
+        if by_score and UNDEFINED in values:  # a vector index does not have it
+            continue
         as_it_is = select.sources or len(found) < _MAX_RUN  # rows of a join share their item
         kept = row if as_it_is else _packed(row)
-        found.append((*(sort_key(x(row)) for x in keys), kept))
+        found.append((*map(sort_key, values), kept))
     for place, order in reversed([*enumerate(select.order)]):
-        found = _sorted(found, place, order.descending, compiler.budget)
+        found = _sorted(found, place, descending=order.descending, budget=compiler.budget)
+    return (_unpacked(x[-1]) for x in found)
+
+
+def _ranked(
+    compiler: Compiler, query: Query, rank: Rank, rows: Iterable[Names]
+) -> Iterator[Names]:
+    """Sort rows by their fused scores; those that are equal, by their resource ids."""
+    keys = [compiler.compiled(x) for x in rank.scores]
+    scores: list[list[float]] = []
+    kept: list[tuple[Any, bytes]] = []
+    for row in rows:
+        scores.append([x(row) for x in keys])
+        item = row[query.select.item]
+        kept.append((str(item.get("_rid")), _packed(row)))
+    order = fused(scores, weights_of(query, rank))
+    found = [(x, *y) for x, y in zip(order, kept, strict=True)]
+    found = _sorted(found, 1, descending=False, budget=compiler.budget)
+    found = _sorted(found, 0, descending=True, budget=compiler.budget)
     return (_unpacked(x[-1]) for x in found)
 
 
@@ -257,7 +331,8 @@ def _unpacked(kept: Names | bytes) -> Names:
 def _sorted(
     rows: list[tuple[Any, ...]],
     place: int,
-    descending: bool,  # noqa: FBT001 - as an order says
+    *,
+    descending: bool,
     budget: Budget,
 ) -> list[tuple[Any, ...]]:
     """Sort as ``sorted`` does, but in runs: no other thread goes on while one is sorted."""

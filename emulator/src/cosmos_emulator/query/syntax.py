@@ -6,12 +6,15 @@ from typing import Any, Final, TypeAlias
 
 AGGREGATES: Final = {
     "COUNT": "Count",
+    "COUNTIF": "CountIf",
     "SUM": "Sum",
     "AVG": "Average",
     "MIN": "Min",
     "MAX": "Max",
 }
 """The functions over a whole group, and what query plans call them."""
+SCORES: Final = frozenset({"_VECTORSCORE", "_FULLTEXTSCORE"})
+"""The functions that say how well an item fits a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,32 @@ class Order:
     descending: bool
     text: str
 
+    @property
+    def is_by_score(self) -> bool:
+        """Whether a search gives the order, which no index knows beforehand."""
+        return mentions(self.expression, SCORES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One function of ORDER BY RANK, with its arguments as they were written."""
+
+    function: str  # upper case
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """ORDER BY RANK. ``weights`` is an array with a number for each component.
+
+    ``scores`` are what the components say of an item: they are known once the statistics of
+    all items are.
+    """
+
+    components: tuple[Component, ...]
+    weights: Expression | None = None
+    scores: tuple[Expression, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -147,6 +176,7 @@ class Select:
     where: Expression | None = None
     group: tuple[Column, ...] = ()
     order: tuple[Order, ...] = ()
+    rank: Rank | None = None
     offset: Expression | None = None
     limit: Expression | None = None
     has_top: bool = False
@@ -174,8 +204,8 @@ class Select:
     @property
     def is_simple(self) -> bool:
         """Whether each range can answer for itself, and the answers just be put together."""
-        whole = self.order or self.is_aggregate or self.limit or self.offset or self.distinct
-        return not whole and (self.over is None or self.over.is_simple)
+        whole = self.order or self.rank or self.limit or self.offset or self.distinct
+        return not (whole or self.is_aggregate) and (self.over is None or self.over.is_simple)
 
     @property
     def root(self) -> str:
@@ -200,13 +230,30 @@ def operands(chain: Binary) -> list[Expression]:
 
 def has_aggregate(expression: Expression) -> bool:
     """Return whether an expression is about a group; a query inside it has its own."""
+    return mentions(expression, AGGREGATES)
+
+
+def mentions(expression: Expression, functions: Collection[str]) -> bool:
+    """Return whether one of some functions is called in an expression."""
+    return any(isinstance(x, Call) and x.function in functions for x in _all_of(expression))
+
+
+def is_constant(expression: Expression) -> bool:
+    """Return whether an expression is written out: a number with its sign, an array of some."""
+    plain = (Literal, Parameter, ArrayOf, ObjectOf)
+    return all(
+        isinstance(x, plain) or (isinstance(x, Unary) and isinstance(x.operand, Literal))
+        for x in _all_of(expression)
+    )
+
+
+def _all_of(expression: Expression) -> Iterator[Expression]:
+    """Give an expression and all inside it, but for queries inside it."""
     waiting = [expression]  # no recursion: hundreds of conditions are as many levels
     while waiting:
         part = waiting.pop()
-        if isinstance(part, Call) and part.function in AGGREGATES:
-            return True
+        yield part
         waiting.extend(_parts(part))
-    return False
 
 
 def is_of_groups(expression: Expression, keys: Collection[Expression]) -> bool:
