@@ -111,7 +111,7 @@ async def _compaction() -> Sequence[Result]:
         began = perf_counter()
         await compact_log(log)
         seconds = perf_counter() - began
-        objects = sum(len([*log.glob(x)]) for x in ("compacted/*/*/*", "segments/*/*/*"))
+        objects = sum(len([*log.glob(x)]) for x in ("compacted/*/*/*", "segments/*/*"))
     return [
         Result(
             name="log.compact.objects",

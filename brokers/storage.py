@@ -7,22 +7,20 @@ no gaps, so the catalog and the ends say how many there are.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.extents import Extent, extent_of
+from changefeed.feeds.brokers.extents import extent_of
 from changefeed.feeds.brokers.flush import Ends, Reached
-from changefeed.feeds.brokers.names import SEGMENTS
+from changefeed.feeds.brokers.names import segments_of
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.wire import ProducerSeen, RangeStorage, Storage
-from changefeed.feeds.feed import RangeId
 
 _AT_ONCE = 1024
 
@@ -44,23 +42,24 @@ async def storage_of(
     """Raise ``StoreUnavailable``, and ``RowDamaged`` for a row whose end cannot be read."""
     collection = catalog.collection(name)
     rows, segments = await asyncio.gather(
-        _rows(catalog, readers), store.list(f"{SEGMENTS}{name}/")
+        _rows(catalog, readers), store.list(segments_of(name))
     )
-    by_range: dict[str, list[int]] = defaultdict(list)
-    for key, size in segments:
-        by_range[key.split("/")[-2]].append(size)
     ranges: list[RangeStorage] = []
     for x in ranges_of(catalog, name).all():
         if len(ranges) % _AT_ONCE == 0:
             await asyncio.sleep(0)  # of many eras: the broker has other things to do
         there = extent_of(collection, x, rows[x.era, x.broker].ends)
         assert there.gone <= there.stored, f"more of {x.id} is gone than there was: {there}"
-        ranges.append(_range(x.id, there, by_range[x.id]))
+        ranges.append(
+            RangeStorage(range=x.id, start=there.start, last=there.last, bytes=there.bytes)
+        )
     flushes, flush_bytes = await _flushes(catalog, rows, readers)
     assert flushes >= 0 <= flush_bytes, f"{flushes} objects of {flush_bytes} bytes"
     return Storage(
         ranges=tuple(ranges),
         producers=_producers(name, rows),
+        segments=len(segments),
+        segment_bytes=sum(x.size for x in segments),
         flushes=flushes,
         flush_bytes=flush_bytes,
     )
@@ -106,17 +105,6 @@ async def _stored_before(reader: RowReader, row: Row) -> int:
         header = await reader.header(row.kept_from)
         return sum(x.stored for x in (header.table if header and header.table else ()))
     return 0
-
-
-def _range(name: RangeId, there: Extent, segments: Sequence[int]) -> RangeStorage:
-    return RangeStorage(
-        range=name,
-        start=there.start,
-        last=there.last,
-        bytes=there.bytes,
-        segments=len(segments),
-        segment_bytes=sum(segments),
-    )
 
 
 def _producers(collection: str, rows: _Rows) -> tuple[ProducerSeen, ...]:

@@ -46,8 +46,7 @@ _AHEAD = 512
 class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One range; ``first`` is the sequence of the first record that is left.
 
-    ``bytes`` are those of its records as they were sent; ``segments`` are Parquet files, in
-    which they take ``segment_bytes``.
+    ``bytes`` are those of its records as they were sent.
     """
 
     id: str
@@ -58,8 +57,6 @@ class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     last: int
     bytes: int = 0
-    segments: int = 0
-    segment_bytes: int = 0
 
 
 class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +71,10 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A collection, and the brokers that have it; an event log has none.
 
-    ``flushes`` and ``flush_bytes`` are of the objects that all collections of the cluster
-    share. Where no broker could say how much is stored (``storage_known``), sizes and producers
-    are left at nothing.
+    ``segments`` are Parquet files, in which records take ``segment_bytes``; ``flushes`` and
+    ``flush_bytes`` are of the objects that all collections of the cluster share. Where no
+    broker could say how much is stored (``storage_known``), sizes and producers are left at
+    nothing.
     """
 
     at: datetime
@@ -250,8 +248,8 @@ def log_status(
         records=sum(x.last - x.first + 1 for x in ranges),
         bytes=sum(x.bytes for x in ranges),
         storage_known=storage is not None,
-        segments=sum(x.segments for x in ranges),
-        segment_bytes=sum(x.segment_bytes for x in ranges),
+        segments=storage.segments if storage else 0,
+        segment_bytes=storage.segment_bytes if storage else 0,
         flushes=storage.flushes if storage else 0,
         flush_bytes=storage.flush_bytes if storage else 0,
         producers=list(storage.producers) if storage else [],
@@ -269,8 +267,6 @@ def _range(partition: Partition, routes: Routes, end: End, stored: RangeStorage)
         first=end.start + 1,
         last=end.last,
         bytes=stored.bytes,
-        segments=stored.segments,
-        segment_bytes=stored.segment_bytes,
     )
 
 
@@ -336,7 +332,7 @@ def _broker_row(name: str, broker: BrokerStatus) -> Sequence[str]:
 
 
 def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
-    columns = ("range", "state", "broker", "home", "first", "last", "size", "segments")
+    columns = ("range", "state", "broker", "home", "first", "last", "size")
     rows = (_row(x, storage_known=found.storage_known) for x in ranges)
     return a_table(*columns, rows=rows)
 
@@ -344,8 +340,8 @@ def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
 def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
     state = "open" if x.open else "ended"
     sequences = f"{x.first:,}", f"{x.last:,}"
-    stored = decimal(x.bytes), str(x.segments)
-    return x.id, state, x.broker, x.home, *sequences, *(stored if storage_known else ("",) * 2)
+    size = decimal(x.bytes) if storage_known else ""
+    return x.id, state, x.broker, x.home, *sequences, size
 
 
 def _storage_in_words(found: LogStatus) -> str:

@@ -102,8 +102,8 @@ def compact(address: LogAddress, *, json: Json = False) -> None:
 
     In an event log it compacts all changes; no process may write the log meanwhile. In a
     collection it compacts what ended eras left, and most of the newest one, together with the
-    other collections of the cluster; brokers do this by themselves, too. A range with a
-    megabyte or more becomes Parquet, after pip install 'changefeed-host\\[segments]'.
+    other collections of the cluster; brokers do this by themselves, too. What has a megabyte
+    or more there becomes Parquet, after pip install 'changefeed-host\\[segments]'.
     """
     from changefeed.cli import collections
 

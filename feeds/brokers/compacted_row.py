@@ -8,11 +8,11 @@ says is deleted, back from the newest. A run is found by halving among those tha
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import pairwise
 
 from changefeed.feeds.brokers.compacted import (
     CompactedRun,
     Packed,
-    Segment,
     decode_run,
     run_header_bytes,
 )
@@ -27,9 +27,10 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.eventlog.segment_file import Rows, rows_in
 from changefeed.runtime.gather import gather_or_cancel
 
-Held = Segment | Packed
+Held = Rows | Packed
 """What holds records of a partition that follow each other, sequence by sequence."""
 HEAD_BYTES = 64 * 1024
 _RUNS = 256
@@ -47,10 +48,16 @@ class KnownRun:
         self._held: dict[Key, list[Held]] = {}
         key = compacted_key(run.era, run.broker, run.first)
         for segment in run.segments:
-            self._held.setdefault((segment.collection, segment.partition), []).append(segment)
+            for rows in rows_in(segment):
+                self._hold((segment.collection, rows.slice.range_id), rows)
         for x in run.sections:
-            packed = Packed(key, head + x.offset, x)
-            self._held.setdefault((x.collection, x.partition), []).append(packed)
+            self._hold((x.collection, x.partition), Packed(key, head + x.offset, x))
+        for held in self._held.values():
+            held.sort(key=lambda x: x.first)
+            assert all(x.last + 1 == y.first for x, y in pairwise(held)), f"{key} has a gap"
+
+    def _hold(self, key: Key, held: Held) -> None:
+        self._held.setdefault(key, []).append(held)
 
     def last(self, key: Key) -> int:
         """Return the last sequence of a partition when the run ends; 0 if it has none."""
@@ -166,11 +173,11 @@ class CompactedRow:
             self._kept.popitem(last=False)
         return self._kept[number]
 
-    async def find(self, key: Key, sequence: int) -> Held | None:
-        """Return what holds a sequence of a partition, if a run has it."""
-        run = await self._first(lambda x: x.last(key) >= sequence)
-        found = () if run is None else run.held(key)
-        return next((x for x in found if x.first <= sequence <= x.last), None)
+    async def holding(self, key: Key, after: int) -> Sequence[Held]:
+        """Return what one run holds of a partition, from what follows on a sequence on."""
+        run = await self._first(lambda x: x.last(key) > after)
+        found = [] if run is None else [x for x in run.held(key) if x.last > after]
+        return found if found and found[0].first <= after + 1 else []
 
     async def since(self, key: Key, time_us: int, after: int) -> AsyncIterator[Held]:
         """Yield what holds records of a partition, from the first that may reach a commit time.

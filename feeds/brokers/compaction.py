@@ -7,15 +7,10 @@ from the settings: so a run that was begun and not finished is made the same way
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import Ends, Key
-
-GROUP_BYTES: Final = 8 * 1024 * 1024
-GROUP_RECORDS: Final = 64 * 1024
-"""A row group takes no more sections once it has either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

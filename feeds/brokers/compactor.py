@@ -7,12 +7,12 @@ afterwards is decided from the catalog, by ``retention``.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compacted import CompactedRun, Segment, bounds_of, encode_run
+from changefeed.feeds.brokers.compacted import CompactedRun, encode_run
 from changefeed.feeds.brokers.compaction import (
     Border,
     bytes_between,
@@ -30,7 +30,7 @@ from changefeed.feeds.brokers.flush import (
     by_key,
     table_before,
 )
-from changefeed.feeds.brokers.names import compacted_key, segment_key, segments_prefix
+from changefeed.feeds.brokers.names import RunPlace, compacted_key, run_of, segments_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.run_maker import Made, RunMaker
@@ -84,7 +84,6 @@ class Compactor:
         self._one = asyncio.Lock()
         self._finished: set[tuple[int, str]] = set()
         self._looked_at: set[tuple[int, str]] = set()
-        self._swept: set[tuple[int, str]] = set()
 
     async def step(self, *, everything: bool = False) -> bool:
         """Make the runs that are due, a few rows at a time; one that fails stops no other.
@@ -197,9 +196,7 @@ class Compactor:
         made: Made,
     ) -> None:
         """Write a run, unless another broker has written it meanwhile."""
-        segments = made.segments
         producers = await reader.producers() if border.final else {}
-        assert all(x.groups for x in segments), "no reader takes a segment without records"
         run = CompactedRun(
             cluster=catalog.identity,
             era=reader.era,
@@ -210,35 +207,28 @@ class Compactor:
             final=border.final,
             ends=tuple(border.ends.values()),
             producers=tuple(producers.values()),
-            segments=tuple(segments),
+            segments=tuple(made.segments),
         )
         key = compacted_key(reader.era, reader.broker, first)
         data = encode_run(run, made.packed)
         created = await self._store.create(key, data)
         await reader.compacted.look(reader.kept_from)
-        row = (reader.era, reader.broker)
-        if not created or row not in self._swept:
-            await self._sweep(reader, segments)
-            self._swept.add(row)
+        await self._sweep(reader, run)
         if created:
             self._count(run, made, len(data))
 
-    async def _sweep(self, reader: RowReader, segments: Sequence[Segment]) -> None:
-        """Delete segments that no run will name: of one that was not finished, or was second.
-
-        What a run names begins where the one before it has ended. So of what lies within those
-        that there are, what they do not name is never named.
-        """
-        for partition in sorted({(x.collection, x.partition) for x in segments}):
-            first = min(x.first for x in segments if (x.collection, x.partition) == partition)
-            after = segment_key(*partition, first, 0)
-            needless = []
-            for listed in await self._store.list(segments_prefix(*partition), after):
-                bounds = bounds_of(listed.key)
-                named = bounds and await reader.compacted.find(partition, bounds.first)
-                if named and named.key != listed.key:
-                    needless.append(listed.key)
-            if needless:
+    async def _sweep(self, reader: RowReader, made: CompactedRun) -> None:
+        """Delete segments that no run names: of one that was not finished, or was second."""
+        there = await reader.compacted.run(made.first)
+        if there is None:
+            return
+        assert there.run.first == made.first, f"{there.run.first} was asked for as {made.first}"
+        named = {x.key for x in there.run.segments}
+        place = RunPlace(made.era, made.broker, made.first)
+        for collection in sorted({x.collection for x in made.segments}):
+            listed = await self._store.list(segments_prefix(collection, *place))
+            found = {x.key for x in listed if run_of(x.key) == place}
+            if needless := sorted(found - named):
                 _log.info("compaction.run", extra={"segments": needless})
                 await self._store.delete(needless)
 
@@ -247,8 +237,7 @@ class Compactor:
         done.objects += objects
         done.runs += 1
         done.segments += len(run.segments)
-        done.records += sum(x.last - x.first + 1 for x in run.segments)
-        done.records += sum(x.last - x.first + 1 for x in made.packed)
+        done.records += made.records
         done.bytes += size + sum(x.size for x in run.segments)
         _log.info(
             "compaction.run",

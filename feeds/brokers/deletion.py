@@ -18,6 +18,7 @@ from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.ids import era_in
+from changefeed.feeds.eventlog.segment_file import Segment, rows_in
 
 
 class Deletion:
@@ -101,7 +102,7 @@ def deletions_of(catalog: Catalog, era: int) -> EraDeletions:
 
 
 async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) -> None:
-    """Delete the segments of a row that end before what is left of their partitions.
+    """Delete the segments of a row in which nothing is left.
 
     Runs are looked at up to what is left of all. One of which nothing is left goes after its
     segments, so that a kill in between leaves nothing behind; but the one before the seal
@@ -115,8 +116,7 @@ async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) 
         found = await compacted.run(number)
         if found is None:
             continue
-        segments = found.run.segments
-        over = [x.key for x in segments if x.last <= gone.get((x.collection, x.partition), 0)]
+        over = [x.key for x in found.run.segments if _is_gone(x, gone)]
         await store.delete(over)
         is_over = all(
             x.last <= gone.get((x.collection, x.partition), 0) for x in found.run.ends
@@ -125,3 +125,10 @@ async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) 
             await store.delete([compacted_key(compacted.era, compacted.broker, number)])
         if all(found.last(key) >= start for key, start in gone.items()):
             break
+
+
+def _is_gone(segment: Segment, gone: Mapping[Key, int]) -> bool:
+    """Whether all is gone that a segment holds."""
+    return all(
+        x.last <= gone.get((segment.collection, x.slice.range_id), 0) for x in rows_in(segment)
+    )

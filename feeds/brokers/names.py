@@ -4,10 +4,10 @@ Numbers in names are padded with zeros, so that a listing, which sorts as text, 
 """
 
 import re
-from typing import Final
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.feed import RangeId
 
 CLUSTER: Final = "cluster.json"
 CATALOG: Final = "catalog"
@@ -18,7 +18,7 @@ WAL: Final = "wal/"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGITS: Final = 12
-_SEQUENCE_DIGITS: Final = 19
+_SEGMENT: Final = re.compile(r"([0-9]{8})-(.+)-([0-9]{12})-[0-9a-f]{16}\.parquet", re.ASCII)
 
 
 def collection_key(name: str) -> str:
@@ -47,18 +47,36 @@ def compacted_prefix(era: int, broker: str) -> str:
 
 
 def compacted_key(era: int, broker: str, number: int) -> str:
-    """Return where it is written that objects of a row from ``number`` on are in segments."""
+    """Return where the run of a row lies that begins at object ``number``."""
     return f"{compacted_prefix(era, broker)}{number:0{_DIGITS}}"
 
 
-def segments_prefix(collection: str, partition: RangeId) -> str:
-    return f"{SEGMENTS}{collection}/{partition}/"
+def segments_of(collection: str) -> str:
+    return f"{SEGMENTS}{collection}/"
 
 
-def segment_key(collection: str, partition: RangeId, first: int, last: int) -> str:
-    """Return where records of a partition lie, both sequences included."""
-    bounds = f"{first:0{_SEQUENCE_DIGITS}}-{last:0{_SEQUENCE_DIGITS}}"
-    return f"{segments_prefix(collection, partition)}{bounds}.parquet"
+def segments_prefix(collection: str, era: int, broker: str, first: int) -> str:
+    """Return what names of segments begin with that are of a run of a row."""
+    return f"{segments_of(collection)}{era:08}-{broker}-{first:0{_DIGITS}}-"
+
+
+def segment_key(prefix: str, data: bytes) -> str:
+    """Return the name of a segment: others have other names."""
+    return f"{prefix}{blake2b(data, digest_size=8).hexdigest()}.parquet"
+
+
+class RunPlace(NamedTuple):
+    """The run of a row that begins at object ``first``."""
+
+    era: int
+    broker: str
+    first: int
+
+
+def run_of(key: str) -> RunPlace | None:
+    """Return whose a segment is by its name; ``None`` for what is no segment of ours."""
+    found = _SEGMENT.fullmatch(key.rpartition("/")[2])
+    return None if found is None else RunPlace(int(found[1]), found[2], int(found[3]))
 
 
 def number_of(key: str) -> int | None:

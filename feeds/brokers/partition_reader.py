@@ -58,8 +58,8 @@ class PartitionReader:
     async def _compacted(
         self, row: RowReader, key: Key, after: int, max_bytes: int
     ) -> list[Block]:
-        held = await row.compacted.find(key, after + 1)
-        return [] if held is None else await self.held(held, after, max_bytes)
+        held = await row.compacted.holding(key, after)
+        return await self.held(held[0], after, max_bytes) if held else []
 
     async def held(self, held: Held, after: int, max_bytes: int) -> list[Block]:
         """Return records that a run holds. Raise ``RowDamaged``."""

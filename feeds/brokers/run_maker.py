@@ -1,25 +1,27 @@
 """Making one run of what lies in objects, partition by partition.
 
 A few partitions at a time, as many as fit into the memory that is allowed: of each object the
-slice is read that has them. A partition that has much there gets a segment of its own, or
-several where the memory does not hold it, if there is pyarrow; all else lies in the run itself.
+slice is read that has them. A collection that has much there gets a segment, or several where
+the memory does not hold it, if there is pyarrow; all else lies in the run itself.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import groupby
 
-from changefeed.feeds.brokers.compacted import Segment, pack
+from changefeed.feeds.brokers.compacted import pack
 from changefeed.feeds.brokers.compaction import Border, shares
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Ends, Gathered, Key, PartitionEnd
+from changefeed.feeds.brokers.flush import Ends, Gathered, Key
+from changefeed.feeds.brokers.names import segments_prefix
 from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_writer import SegmentWriter, slices
+from changefeed.feeds.eventlog.segment_file import Segment
 
 LARGE = 1024 * 1024
-"""A partition with so many bytes in a run gets a segment of its own."""
+"""A collection with so many bytes in a run gets segments."""
 _SECTION_BYTES = 1024 * 1024
 """A section of a run takes no more records once it has so many bytes."""
 
@@ -31,25 +33,10 @@ class Made:
     segments: list[Segment] = field(default_factory=list)
     packed: list[Gathered] = field(default_factory=list)
 
-    def in_order(self) -> "Made":
-        """Return the same in the order of partitions and sequences."""
-        return Made(
-            sorted(self.segments, key=lambda x: (x.collection, x.partition, x.first)),
-            sorted(self.packed, key=lambda x: (x.key, x.first)),
-        )
-
-
-class _Reached(NamedTuple):
-    """Up to where records of a partition are in the run."""
-
-    last: int
-    latest_us: int | None
-
-
-def _reached(end: PartitionEnd | None) -> _Reached:
-    return (
-        _Reached(0, None) if end is None or not end.last else _Reached(end.last, end.latest_us)
-    )
+    @property
+    def records(self) -> int:
+        in_segments = sum(x.records for x in self.segments)
+        return in_segments + sum(x.last - x.first + 1 for x in self.packed)
 
 
 class RunMaker:
@@ -71,54 +58,71 @@ class RunMaker:
 
         ``starts`` are the sequences up to which partitions are deleted.
         """
-        made = Made()
+        made, large = Made(), _large(before, border.ends) if has_parquet() else set()
         numbers = range(first, border.last + 1)
         assert numbers, f"a run from {first} on ends at {border.last}"
         for share in shares(before, border.ends, starts, self._memory):
-            began = {x: _reached(before.get(x)) for x in share}
-            reached = await self._share(reader, numbers, began, made)
-            for key in share:
-                if reached[key].last != border.ends[key].last:
+            reached = {x: _last(before, x) for x in share}
+            async for gathered in self._gathered(reader, numbers, reached):
+                for name, sections in groupby(gathered, key=lambda x: x.key[0]):
+                    if name in large:
+                        prefix = segments_prefix(name, reader.era, reader.broker, first)
+                        segment = await self._writer.write(prefix, [*sections])
+                        assert segment.key.startswith(prefix), "it is known as this run's"
+                        made.segments.append(segment)
+                    else:
+                        made.packed += _packed([*sections])
+            for key, last in reached.items():
+                if last != border.ends[key].last:
                     raise RowDamaged(
                         f"objects {first} to {border.last} have {key} up to record "
-                        f"{reached[key].last:,}, not to {border.ends[key].last:,}"
+                        f"{last:,}, not to {border.ends[key].last:,}"
                     )
-        return made.in_order()
+        made.packed.sort(key=lambda x: (x.key, x.first))
+        return made
 
-    async def _share(
-        self,
-        reader: RowReader,
-        numbers: range,
-        began: Mapping[Key, _Reached],
-        made: Made,
-    ) -> Mapping[Key, _Reached]:
-        """Make what a run holds of some partitions; return how far they reach."""
-        reached = {**began}
-        gathered: dict[Key, list[Gathered]] = defaultdict(list)
-        sizes: dict[Key, int] = defaultdict(int)
+    async def _gathered(
+        self, reader: RowReader, numbers: range, reached: dict[Key, int]
+    ) -> AsyncIterator[Sequence[Gathered]]:
+        """Yield what objects have of some partitions, in their order, as much as memory holds.
 
-        async def write(key: Key) -> None:
-            sections, size = gathered.pop(key), sizes.pop(key)
-            assert sections[0].first == reached[key].last + 1, (
-                f"a segment of {key} from {sections[0].first} on, after {reached[key]}"
-            )
-            if size >= LARGE and has_parquet():
-                made.segments.append(await self._writer.write(sections, reached[key].latest_us))
-            else:
-                made.packed += [pack(x) for x in slices(sections, _SECTION_BYTES)]
-            reached[key] = _Reached(sections[-1].last, sections[-1].latest_us)
-
-        async for sections in reader.gathered(numbers, began.keys()):
+        ``reached`` says up to where partitions were read, and says so afterwards.
+        """
+        found: dict[Key, list[Gathered]] = defaultdict(list)
+        size = 0
+        async for sections in reader.gathered(numbers, reached.keys()):
             for one in sections:
-                key = one.key
-                last = gathered[key][-1].last if gathered[key] else reached[key].last
-                if one.first != last + 1:
-                    raise RowDamaged(f"{key} does not go on after {last:,}")
-                gathered[key].append(one)
-                sizes[key] += one.bytes
-                if sizes[key] >= self._memory:
-                    await write(key)
-        for key in [*gathered]:
-            await write(key)
-        assert not gathered, f"records of {gathered.keys()} are in no run"
-        return reached
+                if one.first != reached[one.key] + 1:
+                    raise RowDamaged(f"{one.key} does not go on after {reached[one.key]:,}")
+                reached[one.key] = one.last
+                found[one.key].append(one)
+                size += one.bytes
+            if size >= self._memory:
+                yield _in_order(found)
+                found.clear()
+                size = 0
+        if found:
+            yield _in_order(found)
+
+
+def _in_order(found: Mapping[Key, Sequence[Gathered]]) -> Sequence[Gathered]:
+    return [x for key in sorted(found) for x in found[key]]
+
+
+def _packed(sections: Sequence[Gathered]) -> Iterator[Gathered]:
+    for _, of_one in groupby(sections, key=lambda x: x.key):
+        yield from map(pack, slices([*of_one], _SECTION_BYTES))
+
+
+def _large(before: Ends, after: Ends) -> set[str]:
+    """Return the collections that have much between two objects of a row."""
+    sizes = Counter[str]()
+    for (name, _), end in after.items():
+        sizes[name] += end.stored
+    for (name, _), end in before.items():
+        sizes[name] -= end.stored
+    return {name for name, size in sizes.items() if size >= LARGE}
+
+
+def _last(ends: Ends, key: Key) -> int:
+    return ends[key].last if key in ends else 0

@@ -1,26 +1,30 @@
 """Reading what runs hold: small objects in the cache as wholes, the last row groups decoded."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import closing
-from io import BytesIO
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Final
 
-from changefeed.feeds.brokers.compacted import Packed, Segment
+from changefeed.feeds.brokers.compacted import Packed
 from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import FlushDamaged, cut_columns
-from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
-from changefeed.feeds.eventlog.segment_file import SegmentDamaged
+from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.segment_file import Rows, Segment, SegmentDamaged
 
 _DECODED_BYTES: Final = 64 * 1024 * 1024
 _KEPT_BYTES: Final = 1024 * 1024
 """Of a run whose first bytes hold a section, so much is read, and kept for other sections."""
+
+_Decoded = Mapping[int, Sequence[Block]]
+"""The rows of each range in a row group, by how many lie before them."""
 
 
 class SegmentReader:
@@ -30,15 +34,21 @@ class SegmentReader:
         self._store = store
         self._cache = cache
         self._work = work
-        self._bytes = 0
-        self._decoded: OrderedDict[tuple[str, int], Sequence[Block]] = OrderedDict()
+        self._decoded = Cache[tuple[str, int], _Decoded](_DECODED_BYTES, _bytes_of)
         self._one = asyncio.Lock()
 
     async def read(self, held: Held, after: int, max_bytes: int) -> list[Block]:
         """Return records after a sequence, about so many bytes of them."""
+        assert held.last > after, f"{held.key} ends at {held.last}, before {after}"
         if isinstance(held, Packed):
             return [await self.packed(held)]
-        return await self._read(held, after, max_bytes)
+        found: list[Block] = []
+        size = 0
+        for block in (await self._group(held))[held.skip]:
+            if block.last > after and size < max_bytes:
+                found.append(block)
+                size += block.bytes
+        return found
 
     async def packed(self, held: Packed) -> Block:
         """Return a section of a run."""
@@ -64,64 +74,46 @@ class SegmentReader:
             raise RowDamaged(f"{key} is missing")
         return data
 
-    async def _read(self, segment: Segment, after: int, max_bytes: int) -> list[Block]:
-        found: list[Block] = []
-        size = 0
-        for number in range(segment.file.group_of(after + 1), len(segment.groups)):
-            for block in await self._group(segment, number):
-                if block.last > after and size < max_bytes:
-                    found.append(block)
-                    size += block.bytes
-            if size >= max_bytes:
-                break
-        return found
-
     async def sequence_before(self, held: Held, time_us: int, after: int) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
 
         ``None`` if there is no such record in it after a sequence.
         """
-        if isinstance(held, Packed):
-            return _before(await self.packed(held), time_us, after)
-        return await self._before(held, time_us, after)
-
-    async def _before(self, segment: Segment, time_us: int, after: int) -> int | None:
-        for number, group in enumerate(segment.groups):
-            if group.latest_us < time_us or group.last <= after:
-                continue
-            for block in await self._group(segment, number):
-                before = _before(block, time_us, after)
-                if before is not None:
-                    return before
+        for block in await self.read(held, after, sys.maxsize):
+            before = _before(block, time_us, after)
+            if before is not None:
+                return before
         return None
 
-    async def _group(self, segment: Segment, number: int) -> Sequence[Block]:
+    async def _group(self, rows: Rows) -> _Decoded:
         """Return a row group; those asked for last are kept."""
-        key = (segment.key, number)
+        place = (rows.key, rows.group)
         async with self._one:  # of two readers of one group the second finds it made
-            if key not in self._decoded:
-                data = await self._object(segment)
+            found = self._decoded.use(place)
+            if found is None:
+                tail, data = await self._tail(rows.segment), await self._data(rows)
                 try:
-                    blocks = await self._work(lambda: _blocks(data, segment, number))
-                except RowDamaged:
-                    self._cache.drop(segment.key)  # it may be restored
-                    raise
-                self._decoded[key] = blocks
-                self._bytes += sum(x.bytes for x in blocks)
-            self._decoded.move_to_end(key)
-            while self._bytes > _DECODED_BYTES and len(self._decoded) > 1:
-                self._bytes -= sum(x.bytes for x in self._decoded.popitem(last=False)[1])
-            assert self._bytes >= 0, f"row groups of {self._bytes} bytes are kept"
-            assert self._bytes <= _DECODED_BYTES or len(self._decoded) == 1, (
-                f"{len(self._decoded)} row groups of {self._bytes} bytes are kept"
-            )
-            return self._decoded[key]
+                    found = await self._work(lambda: _decoded(rows, tail, data))
+                except SegmentDamaged as error:
+                    self._cache.drop(rows.key)  # it may be restored
+                    raise RowDamaged(f"{rows.key} is damaged: {error}") from error
+                self._decoded.add(place, found)
+            return found
 
-    async def _object(self, segment: Segment) -> bytes:
-        data = await self._cache.get(segment.key, lambda: self._store.get(segment.key))
-        if data is None:
-            raise RowDamaged(f"{segment.key} is missing")
-        return data
+    async def _tail(self, segment: Segment) -> bytes:
+        """Return what lies behind the row groups: all else of a segment is read once."""
+        read = partial(self._store.get, segment.key, *segment.tail)
+        return _there(segment, await self._cache.get(segment.key, read))
+
+    async def _data(self, rows: Rows) -> bytes:
+        bounds = rows.segment.bounds(rows.group)
+        return _there(rows.segment, await self._store.get(rows.key, *bounds))
+
+
+def _there(segment: Segment, data: bytes | None) -> bytes:
+    if data is None:
+        raise RowDamaged(f"{segment.key} is missing")
+    return data
 
 
 def _block(held: Packed, data: bytes) -> Block:
@@ -136,22 +128,24 @@ def _before(block: Block, time_us: int, after: int) -> int | None:
     return None
 
 
-def _blocks(data: bytes, segment: Segment, number: int) -> Sequence[Block]:
-    first, last = segment.file.bounds(number)
-    found: list[Block] = []
-    try:
-        with closing(
-            segments_module().read_segment(BytesIO(data), segment.file, first)
-        ) as slices:
-            for x in slices:
-                found.append(Block(first=x.first, count=x.count, columns=x.layout))
-                if x.first + x.count > last:
-                    break
-    except SegmentDamaged as error:
-        raise _damaged(segment, error) from error
-    return found
+def _decoded(rows: Rows, tail: bytes, data: bytes) -> _Decoded:
+    segments = segments_module()
+    group = rows.segment.groups[rows.group]
+    assert rows.slice in group.slices, f"{rows.slice} is not in row group {rows.group}"
+    batches = [*segments.read_group(rows.segment, tail, rows.group, data)]
+    skips = accumulate((x.count for x in group.slices), initial=0)
+    return {
+        skip: [*_blocks(x.first, segments.layouts(batches, skip, x.count))]
+        for skip, x in zip(skips, group.slices, strict=False)
+    }
 
 
-def _damaged(segment: Segment, error: SegmentDamaged) -> RowDamaged:
-    first, last, reason = error.args
-    return RowDamaged(f"{segment.key} is damaged at records {first:,} to {last:,}: {reason}")
+def _blocks(first: int, layouts: Iterator[Layout]) -> Iterator[Block]:
+    for columns in layouts:
+        count = len(columns.kinds)
+        yield Block(first=first, count=count, columns=columns)
+        first += count
+
+
+def _bytes_of(group: _Decoded) -> int:
+    return sum(y.bytes for x in group.values() for y in x)

@@ -1,24 +1,26 @@
-"""Making one segment: its records become Parquet, and an object of the store.
-
-An object of its name that is there already is taken as it is, if it holds the same records:
-another broker was quicker, or this one before it was killed.
-"""
+"""Making one segment: records of a collection become Parquet, and an object of the store."""
 
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from io import BytesIO
+from itertools import groupby
+from typing import Final
 
-from changefeed.feeds.brokers.compacted import Segment
-from changefeed.feeds.brokers.compaction import GROUP_BYTES, GROUP_RECORDS
+from changefeed.feeds.brokers.compacted import pack
 from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import Gathered
 from changefeed.feeds.brokers.names import segment_key
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
-from changefeed.feeds.eventlog.block_format import BlockDamaged, joined
-from changefeed.feeds.eventlog.segment_file import SegmentDamaged, SegmentFile
+from changefeed.feeds.eventlog.block_format import BlockDamaged
+from changefeed.feeds.eventlog.segment_file import Group, Segment, SegmentDamaged, Slice
+
+_GROUP_BYTES: Final = 8 * 1024 * 1024
+_GROUP_RECORDS: Final = 64 * 1024
+"""A row group of one partition takes no more sections once it has either."""
+_SHARED_BYTES: Final = 1024 * 1024
+"""A row group that partitions share takes no more of them: who reads one reads all."""
 
 
 class SegmentWriter:
@@ -28,54 +30,78 @@ class SegmentWriter:
         self._store = store
         self._work = work
 
-    async def write(self, gathered: Sequence[Gathered], latest_us: int | None) -> Segment:
-        """Make a segment of records that follow each other in one partition.
+    async def write(self, prefix: str, gathered: Sequence[Gathered]) -> Segment:
+        """Make a segment of one collection, whose name begins with a prefix.
 
-        ``latest_us`` is the latest commit time before them, if there are any.
+        ``gathered`` is in the order of partitions, without a gap in each.
         """
         assert gathered, "a segment without records"
-        first, last = gathered[0], gathered[-1]
-        collection, partition = first.key
-        key = segment_key(collection, partition, first.first, last.last)
+        assert len({x.key[0] for x in gathered}) == 1, f"{prefix} is of one collection"
         try:
-            data, file = await self._work(lambda: _encoded(gathered))
-            if not await self._store.create(key, data):
-                found = await self._store.get(key) or b""
-                if found != data:
-                    file = await self._work(lambda: _same(found, gathered, latest_us))
+            data, segment = await self._work(lambda: _encoded(prefix, gathered))
         except (SegmentDamaged, BlockDamaged) as error:
             raise RowDamaged(
-                f"{key} does not hold the records {first.first:,} to {last.last:,} of its "
-                f"flushes, or these cannot be read: {error}. If it exists, and no flush is "
-                f"damaged, delete it"
+                f"what is to be in {prefix}… cannot be read: {error}. Restore the objects of "
+                f"the row from a copy of the store"
             ) from error
-        assert (file.first, file.last) == (first.first, last.last), f"{key} has other records"
-        return Segment(
-            collection=collection,
-            partition=partition,
-            first=file.first,
-            groups=file.groups,
-            size=file.size,
-            is_text=file.is_text,
-            tail_crc=file.tail_crc,
-            stored=last.stored,
-        )
+        key = segment.key
+        if not await self._store.create(key, data) and await self._store.get(key) != data:
+            raise RowDamaged(f"{key} is not what its name says: delete it")
+        return segment
 
 
-def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
+def _encoded(prefix: str, gathered: Sequence[Gathered]) -> tuple[bytes, Segment]:
     segments = segments_module()
-    file = BytesIO()
+    groups = [*_row_groups(gathered)]
+    data, ends, is_text = segments.write_segment(
+        [
+            [
+                segments.Records(
+                    range_id=x.key[1], first=x.first, layout=segments.canonical(x.columns)
+                )
+                for x in group
+            ]
+            for group in groups
+        ]
+    )
+    assert ends[-1] < len(data), (
+        f"no footer lies behind the row groups, which end at {ends[-1]}"
+    )
+    return data, Segment(
+        collection=gathered[0].key[0],
+        key=segment_key(prefix, data),
+        groups=tuple(
+            Group(end=end, crc=zlib.crc32(data[begin:end]), slices=tuple(map(_slice, group)))
+            for begin, end, group in zip([0, *ends], ends, groups, strict=False)
+        ),
+        size=len(data),
+        is_text=is_text,
+        tail_crc=zlib.crc32(data[ends[-1] :]),
+    )
 
-    def groups() -> Iterator[object]:
-        for sections in slices(gathered, GROUP_BYTES, GROUP_RECORDS):
-            yield segments.Records(
-                first=sections[0].first,
-                latest_us=sections[-1].latest_us,
-                layout=segments.canonical(joined(x.columns for x in sections)),
-            )
 
-    found = segments.write_segment(file, gathered[0].key[1], groups)
-    return file.getvalue(), found
+def _slice(found: Gathered) -> Slice:
+    count = found.last - found.first + 1
+    return Slice(
+        range_id=found.key[1], first=found.first, count=count, latest_us=found.latest_us
+    )
+
+
+def _row_groups(gathered: Sequence[Gathered]) -> Iterator[Sequence[Gathered]]:
+    """Give each partition that is large row groups of its own; the others share some."""
+    shared, size = list[Gathered](), 0
+    for _, sections in groupby(gathered, key=lambda x: x.key):
+        for one in map(pack, slices([*sections], _GROUP_BYTES, _GROUP_RECORDS)):
+            if one.bytes >= _SHARED_BYTES:
+                yield [one]
+                continue
+            shared.append(one)
+            size += one.bytes
+            if size >= _SHARED_BYTES:
+                yield shared
+                shared, size = [], 0
+    if shared:
+        yield shared
 
 
 def slices(
@@ -93,16 +119,3 @@ def slices(
             found, size, count = [], 0, 0
     if found:
         yield found
-
-
-def _same(data: bytes, gathered: Sequence[Gathered], latest_us: int | None) -> SegmentFile:
-    """Describe a segment that others have written, once it is known to hold the same."""
-    segments = segments_module()
-    first, last = gathered[0].first, gathered[-1].last
-    found: SegmentFile = segments.describe_segment(BytesIO(data), first, latest_us)
-    with closing(segments.read_segment(BytesIO(data), found, first)) as slices:
-        there = joined(x.layout for x in slices)
-    wanted = segments.canonical(joined(x.columns for x in gathered))
-    if there != wanted or found.last != last:
-        raise SegmentDamaged(first, last, "it holds other records")
-    return found

@@ -6,24 +6,21 @@ headers of some objects; of an object with records of many partitions, only thos
 wanted are read.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.compacted import (
-    Segment,
-    SegmentBounds,
-    Slice,
-    bounds_of,
-    covering,
-)
+from changefeed.feeds.brokers.compacted import Packed
+from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import PositionGone, RowDamaged, position_beyond
 from changefeed.feeds.brokers.extents import Extent, extent_of
-from changefeed.feeds.brokers.flush import FlushDamaged
-from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
+from changefeed.feeds.brokers.flush import FlushDamaged, Key
+from changefeed.feeds.brokers.names import run_of, segments_of
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
@@ -37,6 +34,7 @@ from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged
+from changefeed.feeds.eventlog.segment_file import Rows, Segment
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 
@@ -46,12 +44,19 @@ _AHEAD_IN_FILES = 512
 """Headers that are read at once: each is a request to a store, and nearly nothing in files."""
 
 
-class StoredSegment(NamedTuple):
-    """An object of Parquet with the records of a partition between two sequences."""
+class StoredRows(NamedTuple):
+    """What a segment holds of a partition: rows of some of its row groups, in order."""
 
-    key: str
-    size: int
-    bounds: SegmentBounds
+    segment: Segment
+    rows: Sequence[Rows]
+
+    @property
+    def first(self) -> int:
+        return self.rows[0].first
+
+    @property
+    def last(self) -> int:
+        return self.rows[-1].last
 
 
 class StoredCollection:
@@ -65,7 +70,6 @@ class StoredCollection:
         self.name = name
         self._store = store
         self._catalogs = catalogs
-        self._segments: dict[RangeId, Mapping[SegmentBounds, StoredSegment]] = {}
         ahead = _AHEAD if self.directory is None else _AHEAD_IN_FILES
         self._readers = ahead_readers(store, catalogs.newest.identity, _CACHE_BYTES, ahead)
         self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
@@ -191,98 +195,78 @@ class StoredCollection:
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block] | StoredSegment:
-        """Return some records of ``after < sequence <= end``, or the segment that has them.
+    ) -> Sequence[Block] | StoredRows:
+        """Return some records of ``after < sequence <= end``, or where a segment has them.
 
         Blocks are whole sections and follow each other from ``after + 1`` on, but the first
         may begin before it. A segment holds ``after + 1``, too. Raise ``PositionGone`` where
         retention has deleted the records, ``RangeDamaged`` where they are missing, or not
         what was written.
 
-        What is in segments may be in flushes, too, until those are deleted; and segments that
-        were listed may be replaced. So where something is missing, all is looked at again.
+        What is in runs may be in flushes, too, until those are deleted. So where something is
+        missing, all is looked at again.
         """
         assert after < end, f"range {name!r}: nothing lies between {after} and {end}"
-        try:
+        found: Sequence[Block] | StoredRows = ()
+        with suppress(RangeDamaged):
             found = await self._part(name, after, end, max_bytes)
-        except RangeDamaged:
-            found = ()
         if not found:
             await self.look_again(name)
-            held = await self._held(name, after, max_bytes, again=True)
-            found = held or await self._part(name, after, end, max_bytes)
+            found = await self._part(name, after, end, max_bytes)
         if not found:
             raise damaged(name, after, end)
         return found
 
-    async def _held(
-        self, name: RangeId, after: int, max_bytes: int, *, again: bool = False
-    ) -> Sequence[Block] | StoredSegment:
-        """Return what a run holds of what follows, or the segment that it names.
-
-        ``again``: something was missing; a listing may be late.
-        """
-        partition = await self.kept(name, after)
+    async def look_again(self, name: RangeId) -> None:
+        """Something was missing: read the newest catalog, and look for runs."""
+        await self._refresh()
+        partition = self.ranges.partition(name)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            if again:
-                await row.compacted.look(row.kept_from, again=True)
-            else:
-                await row.compacted.look_behind(row.kept_from)
-            found = await row.compacted.find((self.name, name), after + 1)
-            if isinstance(found, Segment):
-                bounds = SegmentBounds(found.first, found.last)
-                return StoredSegment(found.key, found.size, bounds)
-            if found is None:
-                return ()
-            return await self._partitions.held(found, after, max_bytes)
-
-    async def look_again(self, name: RangeId) -> None:
-        """Forget what was listed of a partition, and read the newest catalog."""
-        self._segments.pop(name, None)
-        await self._refresh()
+            await row.compacted.look(row.kept_from, again=True)
 
     async def _part(
         self, name: RangeId, after: int, end: int, most: int
-    ) -> Sequence[Block] | StoredSegment:
+    ) -> Sequence[Block] | StoredRows:
         partition = await self.kept(name, after)
-        first_slice = (await self.slices(name, after, end))[0]
-        assert first_slice.first == after + 1, (
-            f"range {name!r}: {first_slice} does not begin behind {after}"
-        )
-        if first_slice.segment is not None:
-            return self.segment(name, first_slice.segment)
-        held = await self._held(name, after, most)
-        return held or await self._blocks(partition, after, first_slice.last, most)
+        with _damage_of(name):
+            row = await self._row(partition.era, partition.broker, fresh=False)
+            await row.compacted.look_behind(row.kept_from)
+            held = await row.compacted.holding(self._key(name), after)
+            if held and isinstance(held[0], Packed):
+                return await self._partitions.held(held[0], after, most)
+            if held:
+                return next(_by_segment(held))
+        return await self._blocks(partition, after, end, most)
 
-    async def slices(self, name: RangeId, after: int, end: int) -> Sequence[Slice]:
-        """Return which segments hold what of ``after < sequence <= end``, in order."""
-        if name not in self._segments:
-            with _answers_of_feeds():
-                listed = await self._store.list(segments_prefix(self.name, name))
-            found = [(bounds_of(x.key), x) for x in listed]
-            self._segments[name] = {
-                bounds: StoredSegment(x.key, x.size, bounds)
-                for bounds, x in found
-                if bounds is not None
-            }
-        return covering(self._segments[name], after + 1, end)
+    async def in_segments(self, name: RangeId, after: int, end: int) -> Sequence[StoredRows]:
+        """Return where segments hold records of ``after < sequence <= end``, in order."""
+        assert after <= end, f"range {name!r}: {end} lies before {after}"
+        partition = await self.kept(name, after)
+        with _damage_of(name):
+            row = await self._row(partition.era, partition.broker, fresh=False)
+            await row.compacted.look(row.kept_from)
+            runs = row.compacted.since(self._key(name), -sys.maxsize, after)
+            held = [x async for x in runs if x.first <= end]
+        return [*_by_segment(held)]
+
+    def _key(self, name: RangeId) -> Key:
+        return (self.name, name)
 
     async def segment_ends(self) -> Mapping[RangeId, int]:
-        """Return the last sequence in segments, of the partitions that have such."""
+        """Return up to where partitions are in runs, of the rows that have segments."""
         with _answers_of_feeds():
-            listed = await self._store.list(f"{SEGMENTS}{self.name}/")
-        known = self.ranges
+            listed = await self._store.list(segments_of(self.name))
+        places = [place for x in listed if (place := run_of(x.key)) is not None]
+        last = {(x.era, x.broker): x for x in sorted(places)}
         found: dict[RangeId, int] = {}
-        for key, _ in listed:
-            name, bounds = RangeId(key.split("/")[-2]), bounds_of(key)
-            if bounds is not None and known.has(name):
-                found[name] = max(bounds.last, found.get(name, 0))
+        for era, broker, first in (x for x in last.values() if x.era in self.ranges.eras):
+            with _answers_of_feeds():
+                row = self._readers.row(self._catalogs.newest, era, broker)
+                run = await row.compacted.run(first)
+            ends = {} if run is None else run.ends
+            found |= {x: y.last for (name, x), y in ends.items() if name == self.name}
         return found
-
-    def segment(self, name: RangeId, bounds: SegmentBounds) -> StoredSegment:
-        """Return a segment of which ``slices`` has told."""
-        return self._segments[name][bounds]
 
     async def read_object(self, key: str, begin: int, end: int) -> bytes | None:
         """Return bytes of an object, without ``end``; ``None`` if there is none."""
@@ -342,6 +326,15 @@ def _answers_of_feeds() -> Iterator[None]:
         raise answered(FeedRefused(str(error))) from error
     except StoreUnavailable as error:
         raise FeedUnavailable(str(error)) from error
+
+
+def _by_segment(held: Sequence[Held]) -> Iterator[StoredRows]:
+    """Yield what lies in segments, one after the other."""
+    rows = (x for x in held if isinstance(x, Rows))
+    for _, found in groupby(rows, key=lambda x: x.key):
+        of_one = [*found]
+        assert all(x.last + 1 == y.first for x, y in pairwise(of_one)), "rows leave a gap"
+        yield StoredRows(of_one[0].segment, of_one)
 
 
 def damaged(name: RangeId, after: int, end: int) -> RangeDamaged:

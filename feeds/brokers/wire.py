@@ -97,16 +97,13 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a partition is stored: records ``start + 1`` to ``last``.
 
-    ``bytes`` are those of its records as they were sent, without what retention has taken;
-    ``segments`` and their size are files of Parquet, in which they are smaller.
+    ``bytes`` are those of its records as they were sent, without what retention has taken.
     """
 
     range: RangeId
     start: int = 0
     last: int = 0
     bytes: int = 0
-    segments: int = 0
-    segment_bytes: int = 0
 
 
 class ProducerSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,12 +116,15 @@ class ProducerSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection takes in the store.
 
-    ``flushes`` are objects with records of all collections of the cluster, and ``flush_bytes``
-    what the records take; those in segments, too, are among them until they may be deleted.
+    ``segments`` and their size are files of Parquet, in which records are smaller; ``flushes``
+    are objects with records of all collections of the cluster, and ``flush_bytes`` what the
+    records take: those in segments are among them until they may be deleted.
     """
 
     ranges: tuple[RangeStorage, ...]
     producers: tuple[ProducerSeen, ...]
+    segments: int
+    segment_bytes: int
     flushes: int
     flush_bytes: int
 

@@ -5,63 +5,113 @@ no other file is taken for it, and nothing is made of bytes that are not those t
 written. A row group is what is checked, and damaged, at once: some thousand changes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from typing import NamedTuple
+
+import msgspec
+
+from changefeed.feeds.feed import RangeId
 
 
 class SegmentDamaged(Exception):
-    """The bytes of a segment are not those that were written, from one sequence to another."""
-
-    def __init__(self, first: int, last: int, reason: str) -> None:
-        super().__init__(first, last, reason)
-        self.first = first
-        self.last = last
+    """The bytes of a segment are not those that were written. The text says which."""
 
 
-class Group(NamedTuple):
-    """A row group: its last sequence, the latest commit time of the range up to there, where
-    it ends in the file, and the CRC-32 of its bytes.
+class Slice(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The rows of one range in a row group: ``count`` sequences from ``first`` on.
+
+    ``latest_us`` is the latest commit time of the range up to their end.
     """
 
-    last: int
+    range_id: RangeId
+    first: int
+    count: int
     latest_us: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A row group: where it ends in the file, the CRC-32 of its bytes, and its rows."""
+
     end: int
     crc: int
+    slices: tuple[Slice, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFile:
-    """What the file of a segment holds.
+class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One file of Parquet, with records of one collection.
 
     ``is_text``: bodies and images before are UTF-8, and the file has them as strings; else as
     bytes. ``tail_crc`` is the CRC-32 of what lies behind the row groups.
     """
 
-    first: int
+    collection: str
+    key: str
     groups: tuple[Group, ...]
     size: int
     is_text: bool
     tail_crc: int
 
     @property
+    def records(self) -> int:
+        return sum(y.count for x in self.groups for y in x.slices)
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """Where what lies behind the row groups begins and ends in the file."""
+        return self.groups[-1].end, self.size
+
+    def bounds(self, group: int) -> tuple[int, int]:
+        """Return where a row group begins and ends in the file."""
+        assert 0 <= group < len(self.groups), f"{self.key} has no group {group}"
+        return self.groups[group - 1].end if group else 0, self.groups[group].end
+
+    def is_sound(self) -> bool:
+        """Whether what it says can be."""
+        ends = [0, *(x.end for x in self.groups), self.size]
+        counts = [y.count for x in self.groups for y in x.slices]
+        rising = all(a < b for a, b in pairwise(ends))
+        return (
+            bool(counts) and min(counts) > 0 and rising and all(x.slices for x in self.groups)
+        )
+
+
+class Rows(NamedTuple):
+    """Where records that follow each other lie in a file: rows of one of its row groups.
+
+    ``skip`` rows of other ranges lie before them.
+    """
+
+    segment: Segment
+    group: int
+    skip: int
+    slice: Slice
+
+    @property
+    def key(self) -> str:
+        return self.segment.key
+
+    @property
+    def first(self) -> int:
+        return self.slice.first
+
+    @property
     def last(self) -> int:
-        return self.groups[-1].last
+        return self.slice.last
 
     @property
     def latest_us(self) -> int:
-        return self.groups[-1].latest_us
+        return self.slice.latest_us
 
-    def group_of(self, sequence: int) -> int:
-        """Return the number of the group that holds a sequence of this segment."""
-        assert self.first <= sequence <= self.last, (
-            f"{sequence} is not in the segment of {self.first} to {self.last}"
-        )
-        return next(n for n, x in enumerate(self.groups) if sequence <= x.last)
 
-    def bounds(self, group: int) -> tuple[int, int]:
-        """Return the first and the last sequence of a group."""
-        assert 0 <= group < len(self.groups), (
-            f"the segment of {self.first} to {self.last} has no group {group}"
-        )
-        before = self.groups[group - 1].last if group else self.first - 1
-        return before + 1, self.groups[group].last
+def rows_in(segment: Segment) -> Iterator[Rows]:
+    """Yield all that a segment holds, range by range in each row group."""
+    assert segment.is_sound(), f"{segment.key} was not checked: {segment}"
+    for number, group in enumerate(segment.groups):
+        skips = accumulate((x.count for x in group.slices), initial=0)
+        for skip, found in zip(skips, group.slices, strict=False):
+            yield Rows(segment, number, skip, found)

@@ -1,35 +1,33 @@
-"""Segments: changes of one range as a file of Parquet, written once and read for good.
+"""Segments: changes of a collection as a file of Parquet, written once and read for good.
 
 One row for each change, zstd, with the columns that pipelines have: ``range``, ``sequence``,
 ``key``, ``id``, ``operation``, ``body`` (null where there is none), ``previous`` and
-``committed_at``. Rows lie in the order of ``sequence``, and row groups have its bounds, so
-a reader of Parquet finds a slice without reading the rest.
+``committed_at``. In a row group each range lies together, in the order of ``sequence``; a
+large range has row groups of its own, small ones share one.
 
 Bodies may be any bytes. Where all of a segment's are UTF-8 the file has them as strings,
 else as bytes: what is read is what was written, either way.
 
-Nothing here knows where the bytes are kept: a file will do, or an object of a store. What is
-to be known of a file is in ``SegmentFile``, and is kept elsewhere. This is the one module,
-with ``arrow_columns``, below pipelines that needs pyarrow: it is imported where a segment is
-written or read, and nowhere else.
+Nothing here knows where the bytes are kept. What is to be known of a file is in ``Segment``,
+and is kept elsewhere. This is the one module, with ``arrow_columns``, below pipelines that
+needs pyarrow: it is imported where a segment is written or read, and nowhere else.
 """
 
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from io import BytesIO, RawIOBase
+from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, Bodies, arrays, layout_of
 from changefeed.feeds.eventlog.block_format import BlockDamaged, Columns, Layout, joined
-from changefeed.feeds.eventlog.segment_file import Group, SegmentDamaged, SegmentFile
+from changefeed.feeds.eventlog.segment_file import Segment, SegmentDamaged
 from changefeed.feeds.feed import RangeId
 
-_CHUNK: Final = 1024 * 1024
 _BATCH: Final = 8192
 _DICTIONARIES: Final = ["range", "operation", "key", "id"]
 _BOUNDED: Final = ["range", "sequence", "key", "committed_at"]
@@ -38,47 +36,54 @@ _DELTAS: Final = {"sequence": "DELTA_BINARY_PACKED", "committed_at": "DELTA_BINA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Records that follow each other, for one row group. ``latest_us`` is the latest commit
-    time in the range up to their end.
-    """
+    """Records of a range that follow each other, for one row group."""
 
+    range_id: RangeId
     first: int
-    latest_us: int
     layout: Layout
 
+    @property
+    def last(self) -> int:
+        return self.first + len(self.layout.kinds) - 1
 
-Groups = Generator[Records, None, None]
+
+class Written(NamedTuple):
+    """A file, where its row groups end in it, and whether its bodies are strings."""
+
+    data: bytes
+    ends: Sequence[int]
+    is_text: bool
 
 
 class _NotText(Exception):
     """A body is no UTF-8."""
 
 
-def write_segment(
-    file: BinaryIO, range_id: RangeId, groups: Callable[[], Groups]
-) -> SegmentFile:
-    """Write a segment, read it back, and return what it holds.
+def write_segment(groups: Sequence[Sequence[Records]]) -> Written:
+    """Write the file of some row groups, and read it back.
 
-    ``file`` is empty, and can be read. ``groups`` is called again if bodies turn out to be no
-    text. Raise ``SegmentDamaged`` for records that cannot be written, and if what is read back
+    Raise ``SegmentDamaged`` for records that cannot be written, and if what is read back
     is not what was to be written.
     """
+    assert groups, "a segment without records"
     try:
-        with closing(groups()) as given:
-            return _written(file, range_id, given, "text")
+        written = _written(groups, "text")
     except _NotText:
-        file.seek(0)
-        file.truncate()
-        with closing(groups()) as given:
-            return _written(file, range_id, given, "bytes")
+        written = _written(groups, "bytes")
+    with _noticed(), pq.ParquetFile(BytesIO(written.data), pre_buffer=False) as parquet:
+        for number, group in enumerate(groups):
+            batches = [*parquet.iter_batches(_BATCH, row_groups=[number], use_threads=False)]
+            skip = 0
+            for records in group:
+                count = len(records.layout.kinds)
+                if joined(layouts(batches, skip, count)) != records.layout:
+                    raise _unlike(records, "it is not what was to be written")
+                skip += count
+    return written
 
 
-def _written(
-    file: BinaryIO, range_id: RangeId, groups: Iterable[Records], bodies: Bodies
-) -> SegmentFile:
-    schema = _schema(bodies)
-    found: list[tuple[Records, int]] = []
-    sums: list[Sequence[int]] = []
+def _written(groups: Sequence[Sequence[Records]], bodies: Bodies) -> Written:
+    schema, file, ends = _schema(bodies), BytesIO(), list[int]()
     with pq.ParquetWriter(
         file,
         schema,
@@ -90,45 +95,12 @@ def _written(
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        for records in groups:
-            table = pa.Table.from_batches([_batch(range_id, records, schema, bodies)])
+        for group in groups:
+            table = pa.Table.from_batches([_batch(x, schema, bodies) for x in group])
             writer.write_table(table, row_group_size=table.num_rows)
-            found.append((records, file.tell()))
-            sums.append([*map(zlib.crc32, records.layout)])
-    file.flush()
-    written = _described(file, found, is_text=bodies == "text")
-    with _opened(file, written) as parquet:
-        for n, wanted in enumerate(sums):
-            slices = [x.layout for x in _group(file, parquet, written, n)]
-            if [*map(zlib.crc32, joined(slices))] != wanted:
-                first, last = written.bounds(n)
-                raise SegmentDamaged(first, last, "it is not what was to be written")
-    return written
-
-
-def _described(
-    file: BinaryIO, found: Sequence[tuple[Records, int]], *, is_text: bool
-) -> SegmentFile:
-    groups: list[Group] = []
-    begin = 0
-    for records, end in found:
-        last = records.first + len(records.layout.kinds) - 1
-        assert not groups or records.first == groups[-1].last + 1, (
-            f"the group from {records.first} on does not follow that up to {groups[-1].last}"
-        )
-        assert begin < end, f"the group from {records.first} on ends at {end}, where it begins"
-        crc = _crc(file, begin, end)
-        groups.append(Group(last, records.latest_us, end, crc))
-        begin = end
-    size = file.seek(0, 2)
-    assert begin < size, f"no footer lies behind the row groups, which end at {begin}"
-    return SegmentFile(
-        first=found[0][0].first,
-        groups=tuple(groups),
-        size=size,
-        is_text=is_text,
-        tail_crc=_crc(file, begin, size),
-    )
+            ends.append(file.tell())
+    assert len({0, *ends}) == len(groups) + 1, f"row groups end at {ends}"
+    return Written(file.getvalue(), ends, bodies == "text")
 
 
 def _schema(bodies: Bodies) -> pa.Schema:
@@ -147,14 +119,12 @@ def _schema(bodies: Bodies) -> pa.Schema:
     )
 
 
-def _batch(
-    range_id: RangeId, records: Records, schema: pa.Schema, bodies: Bodies
-) -> pa.RecordBatch:
+def _batch(records: Records, schema: pa.Schema, bodies: Bodies) -> pa.RecordBatch:
     layout, size = records.layout, len(records.layout.kinds)
     columns = Columns(first=records.first, count=size, skip=0, layout=layout)
     making: Arrays = {
         **arrays(columns, bodies),
-        "range": lambda: pa.repeat(range_id, size),
+        "range": lambda: pa.repeat(records.range_id, size),
     }
     made = []
     for name in schema.names:
@@ -163,17 +133,16 @@ def _batch(
         except pa.ArrowInvalid as error:
             if name in ("body", "previous") and bodies == "text":
                 raise _NotText from error
-            raise _not_laid_out(records, error) from error
+            raise _unlike(records, str(error)) from error
         except IndexError as error:
-            raise _not_laid_out(records, error) from error
+            raise _unlike(records, str(error)) from error
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def _not_laid_out(records: Records, error: Exception) -> SegmentDamaged:
+def _unlike(records: Records, reason: str) -> SegmentDamaged:
     """Clients may lay out anything."""
-    return SegmentDamaged(
-        records.first, records.first + len(records.layout.kinds) - 1, str(error)
-    )
+    where = f"records {records.first:,} to {records.last:,} of {records.range_id!r}"
+    return SegmentDamaged(f"{where}: {reason}")
 
 
 def canonical(layout: Layout) -> Layout:
@@ -194,126 +163,91 @@ def canonical(layout: Layout) -> Layout:
     return found
 
 
-def describe_segment(file: BinaryIO, first: int, latest_us: int | None) -> SegmentFile:
-    """Return what the file of a segment holds that was written before.
+def read_group(
+    segment: Segment, tail: bytes, number: int, data: bytes, batch: int = _BATCH
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a row group, some at a time.
 
-    ``latest_us`` is the latest commit time before it in its range, if there is any. The
-    records are taken as they are. Raise ``SegmentDamaged`` for what is no segment.
+    ``tail`` is what lies behind the row groups, ``data`` the bytes of this one. Raise
+    ``SegmentDamaged`` before anything is made of bytes that are not those written.
     """
-    groups: list[Group] = []
-    begin, last = 0, first - 1
-    with _noticed(first, first), closing(pq.ParquetFile(file, pre_buffer=False)) as parquet:
-        is_text = parquet.schema_arrow.field("body").type == pa.string()
-        for number in range(parquet.num_row_groups):
-            found = parquet.metadata.row_group(number)
-            ends = [_chunk_end(found.column(n)) for n in range(found.num_columns)]
-            table = parquet.read_row_group(number, ["committed_at"], use_threads=False)
-            latest = pc.max(table.column(0).cast(pa.int64())).as_py()
-            latest_us = latest if latest_us is None else max(latest, latest_us)
-            last += found.num_rows
-            groups.append(Group(last, latest_us, max(ends), _crc(file, begin, max(ends))))
-            begin = max(ends)
-    if not groups:
-        raise SegmentDamaged(first, first, "it has no changes")
-    size = file.seek(0, 2)
-    return SegmentFile(
-        first=first,
-        groups=tuple(groups),
-        size=size,
-        is_text=is_text,
-        tail_crc=_crc(file, begin, size),
-    )
+    assert 0 <= number < len(segment.groups), f"{segment.key} has no row group {number}"
+    check_tail(segment, tail)
+    group, rows = segment.groups[number], 0
+    if zlib.crc32(data) != group.crc:
+        raise SegmentDamaged(f"row group {number} is not what was written")
+    source = _Window(data, segment.bounds(number)[0])
+    with _noticed():
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+        with pq.ParquetFile(
+            pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False
+        ) as parquet:
+            for found in parquet.iter_batches(batch, row_groups=[number], use_threads=False):
+                rows += found.num_rows
+                yield found
+    if rows != sum(x.count for x in group.slices):
+        raise SegmentDamaged(f"row group {number} has {rows:,} changes, and should have others")
 
 
-def _chunk_end(column: pq.ColumnChunkMetaData) -> int:
-    begin = column.dictionary_page_offset
-    if begin is None:
-        begin = column.data_page_offset
-    return int(begin + column.total_compressed_size)
+def check_tail(segment: Segment, tail: bytes) -> None:
+    """Raise ``SegmentDamaged`` unless what lies behind the row groups was written there."""
+    if zlib.crc32(tail) != segment.tail_crc:
+        raise SegmentDamaged("its footer is not what was written, or it was cut")
 
 
-def read_segment(
-    file: BinaryIO, found: SegmentFile, wanted: int, batch: int = _BATCH
-) -> Iterator[Columns]:
-    """Yield the changes of a segment from one sequence on, as a log has them in blocks.
-
-    ``batch`` is how many there are in one slice.
-
-    Raise ``SegmentDamaged`` before anything is made of bytes that are not those written.
-    """
-    with _opened(file, found) as parquet:
-        for n in range(found.group_of(wanted), len(found.groups)):
-            for x in _group(file, parquet, found, n, batch):
-                last = x.first + x.count - 1
-                if last < wanted:
-                    continue
-                skip = max(0, wanted - x.first)
-                assert skip < x.count, f"{wanted} is behind {x.first} to {last}"
-                yield Columns(
-                    first=x.first + skip,
-                    count=x.count - skip,
-                    skip=skip,
-                    layout=x.layout,
-                )
+def cut_rows(
+    batches: Iterable[pa.RecordBatch], skip: int, count: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield so many rows of batches that follow each other, behind some others."""
+    assert skip >= 0, f"{-skip} rows before the first were asked for"
+    for batch in batches:
+        begin, end = min(skip, batch.num_rows), min(skip + count, batch.num_rows)
+        if begin < end:
+            yield batch.slice(begin, end - begin)
+        skip, count = max(skip - batch.num_rows, 0), count - (end - begin)
 
 
-def _check_file(file: BinaryIO, found: SegmentFile) -> None:
-    """Raise ``SegmentDamaged`` unless the file has the size and the footer it should have.
-
-    Row groups are checked when they are read.
-    """
-    begin = found.groups[-1].end
-    if file.seek(0, 2) != found.size or _crc(file, begin, found.size) != found.tail_crc:
-        raise SegmentDamaged(found.first, found.last, "its file is another, or was cut")
+def layouts(batches: Iterable[pa.RecordBatch], skip: int, count: int) -> Iterator[Layout]:
+    """Yield the same as a log has it. Raise ``SegmentDamaged`` for what no log can have."""
+    with _noticed():
+        yield from map(layout_of, cut_rows(batches, skip, count))
 
 
 @contextmanager
-def _opened(file: BinaryIO, found: SegmentFile) -> Iterator[pq.ParquetFile]:
-    _check_file(file, found)
-    with _noticed(found.first, found.last):
-        parquet = pq.ParquetFile(file, pre_buffer=False)
-    try:
-        yield parquet
-    finally:
-        parquet.close()
-
-
-def _group(
-    file: BinaryIO,
-    parquet: pq.ParquetFile,
-    found: SegmentFile,
-    number: int,
-    size: int = _BATCH,
-) -> Iterator[Columns]:
-    """Yield a row group in slices, once its bytes are known to be those written."""
-    first, last = found.bounds(number)
-    begin = found.groups[number - 1].end if number else 0
-    if _crc(file, begin, found.groups[number].end) != found.groups[number].crc:
-        raise SegmentDamaged(first, last, "its bytes are not those that were written")
-    with _noticed(first, last):
-        for batch in parquet.iter_batches(size, row_groups=[number], use_threads=False):
-            layout, count = layout_of(batch), batch.num_rows
-            yield Columns(first=first, count=count, skip=0, layout=layout)
-            first += count
-    if first != last + 1:
-        raise SegmentDamaged(first, last, "changes are missing in it")
-
-
-@contextmanager
-def _noticed(first: int, last: int) -> Iterator[None]:
+def _noticed() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, IndexError) as error:
-        raise SegmentDamaged(first, last, str(error)) from error
+        raise SegmentDamaged(str(error)) from error
 
 
-def _crc(file: BinaryIO, begin: int, end: int) -> int:
-    crc = 0
-    file.seek(begin)
-    while begin < end:
-        chunk = file.read(min(_CHUNK, end - begin))
-        if not chunk:
-            return -1  # it was cut: no checksum is that
-        crc = zlib.crc32(chunk, crc)
-        begin += len(chunk)
-    return crc
+class _Window(RawIOBase):
+    """Bytes of a file from somewhere on, at the places that they have in it."""
+
+    def __init__(self, data: bytes, begin: int) -> None:
+        super().__init__()
+        self._data = memoryview(data)
+        self._begin = begin
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        size = self._begin + len(self._data)
+        self._at = offset + (0, self._at, size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        begin = self._at - self._begin
+        if begin < 0:
+            raise OSError("what lies before was not read")
+        found = bytes(self._data[begin:] if size < 0 else self._data[begin : begin + size])
+        self._at += len(found)
+        return found

@@ -17,10 +17,12 @@ its slices, and no changes: ``foreachBatch`` gets the rows, and has Spark read t
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -123,40 +125,58 @@ def rows_of(
 ) -> DataFrame:
     """Return the rows of a plan, with the columns of the envelope."""
     found = [
-        _scanned(
-            spark, [x for x in plan.scans if (x.generation, x.part.is_whole) == of], envelope
-        )
-        for of in sorted({(x.generation, x.part.is_whole) for x in plan.scans})
+        _scanned(spark, parts, generation, envelope)
+        for generation in sorted({x.generation for x in plan.scans})
+        for parts in _whole_and_cut([x.part for x in plan.scans if x.generation == generation])
     ]
     if plan.left or not found:
         found.append(_left(spark, plan.left, feed, envelope, options or {}))
     return reduce(DataFrame.union, found)
 
 
-def _scanned(spark: SparkSession, scans: Sequence[Scan], envelope: Envelope) -> DataFrame:
-    """Return the rows of parts that have one generation, and are all whole, or all cut.
+def _whole_and_cut(parts: Sequence[FilePart]) -> Iterator[Sequence[FilePart]]:
+    """Yield the parts of files that are read as wholes, and those of others."""
+    wanted = Counter[Path]()
+    for x in parts:
+        wanted[x.path] += x.end - x.after
+    for whole in (True, False):
+        if found := [x for x in parts if (wanted[x.path] == x.records) is whole]:
+            yield found
+
+
+def _scanned(
+    spark: SparkSession, parts: Sequence[FilePart], generation: int, envelope: Envelope
+) -> DataFrame:
+    """Return the rows of parts, whose files are all read as wholes, or all cut.
 
     Each call into Java is a wait for it, in each batch of a table that is filled: so Spark
     is asked for the columns as they are wanted, and for nothing that changes nothing.
     """
-    parts = [x.part for x in scans]
-    whole = parts[0].is_whole
+    files = {x.path: x.records for x in parts}
+    whole = sum(files.values()) == sum(x.end - x.after for x in parts)
     wanted = envelope.columns if whole else ENVELOPE
     stored = tuple(x for x in wanted if x != _GENERATION) or ENVELOPE
-    rows = _reader(spark, stored).parquet(*(f"file://{x.path}" for x in parts))
+    rows = _reader(spark, stored).parquet(*(f"file://{x}" for x in files))
     if not whole:
         rows = rows.where(_bounds(parts))
     if _GENERATION in envelope.columns:
-        rows = rows.withColumn(_GENERATION, F.lit(scans[0].generation))
+        rows = rows.withColumn(_GENERATION, F.lit(generation))
         stored = (*stored, _GENERATION)
     return rows if stored == envelope.columns else rows.select(*envelope.columns)
 
 
 def _bounds(parts: Sequence[FilePart]) -> str:
-    """Return the condition that only what is wanted of each file meets."""
+    """Return the condition that only what is wanted of the files meets."""
+    stretches: list[FilePart] = []
+    for x in sorted(parts, key=lambda x: (x.range_id, x.after)):
+        before = stretches[-1] if stretches else None
+        if before is not None and (before.range_id, before.end) == (x.range_id, x.after):
+            stretches[-1] = replace(before, end=x.end)
+        else:
+            stretches.append(x)
     return " OR ".join(
-        f"(range = '{x.path.parent.name}' AND sequence > {x.after} AND sequence <= {x.end})"
-        for x in parts
+        f"(range = '{x.range_id}' AND sequence > {x.after} AND sequence <= {x.end})"
+        for x in stretches
     )
 
 

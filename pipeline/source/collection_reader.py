@@ -23,7 +23,7 @@ import pyarrow as pa
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.stored_collection import StoredSegment
+from changefeed.feeds.brokers.stored_collection import StoredRows
 from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import Columns, joined
@@ -62,7 +62,7 @@ class CollectionReader(Protocol):
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block] | StoredSegment:
+    ) -> Sequence[Block] | StoredRows:
         """Return some of the records ``after < sequence <= end``, which are there.
 
         At least one, and about so many bytes, or else the segment of a ``StoredCollection``
@@ -160,7 +160,7 @@ class CollectionAccess:
 
     def _in_blocks(
         self, name: RangeId, after: int, end: int
-    ) -> Generator[Columns, None, tuple[StoredSegment, int] | None]:
+    ) -> Generator[Columns, None, tuple[StoredRows, int] | None]:
         """Yield what does not lie in a segment.
 
         Return the segment that goes on behind a sequence, if one does.
@@ -169,7 +169,7 @@ class CollectionAccess:
             return None
         asked = self._loop.start(self._part(name, after, end))
         try:
-            while not isinstance(part := asked.result(), StoredSegment):
+            while not isinstance(part := asked.result(), StoredRows):
                 columns = columns_of(part, after, end)
                 after += columns.count
                 if after >= end:
@@ -207,9 +207,7 @@ class CollectionAccess:
     def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, End]:
         return self._ask(lambda: self._reader.ends(list(names)))
 
-    async def _part(
-        self, name: RangeId, after: int, end: int
-    ) -> Sequence[Block] | StoredSegment:
+    async def _part(self, name: RangeId, after: int, end: int) -> Sequence[Block] | StoredRows:
         ask = partial(self._reader.part, name, after, end, _READ_BYTES)
         return await retry_for(ask, self._patience)
 

@@ -55,15 +55,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """Changes with ``after < sequence <= end``, all of which are in one file of Parquet.
-
-    ``is_whole``: it has no others.
+    """Changes of a range with ``after < sequence <= end``, all of which are in one file of
+    Parquet, which has ``records`` of all ranges.
     """
 
     path: Path
+    range_id: RangeId
     after: int
     end: int
-    is_whole: bool
+    records: int
 
 
 Block: TypeAlias = "Columns | Rows | Sequence[Change] | pa.RecordBatch"

@@ -1,8 +1,7 @@
 """A collection in the store of its cluster, with what of it lies in segments.
 
-Segments are read as they are, by Arrow here or by Spark itself (``split``). Which of them hold
-what is listed once for each range, and again where one is gone: flushes become segments,
-and segments larger ones, while they are read.
+Segments are read as they are, by Arrow here or by Spark itself (``split``). What is gone is
+looked for again: flushes become segments while they are read.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
@@ -26,8 +25,8 @@ from changefeed.pipeline.source.reader import FilePart, Slice
 from changefeed.pipeline.source.retries import retry_for
 from changefeed.pipeline.source.segment_reader import (
     SegmentGone,
-    read_footer,
-    read_segment,
+    check_footer,
+    read_rows,
 )
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused
@@ -74,6 +73,7 @@ class StoredAccess(CollectionAccess):
                 yield stored
 
         self._seconds = patience
+        self._checked = set[str]()
         super().__init__(kept, only=only, patience=patience, **more)
 
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
@@ -95,8 +95,8 @@ class StoredAccess(CollectionAccess):
         """Yield what flushes hold, up to the next segment, and what that holds."""
         following = yield from self._in_blocks(name, after, end)
         if following is not None:
-            segment, after = following
-            yield from read_segment(name, segment, after, end, self._fetch)
+            rows, after = following
+            yield from read_rows(name, rows, after, end, self._fetch)
 
     @property
     def place(self) -> str:
@@ -105,7 +105,7 @@ class StoredAccess(CollectionAccess):
         return "" if directory is None else str(directory.absolute())
 
     def sealed(self) -> Mapping[RangeId, Position]:
-        """Return where the last segment of each range ends, for those that have segments."""
+        """Return up to where ranges are in runs, for those whose rows have segments."""
         self._refresh()
         found = self._ask(self._stored.segment_ends)
         return {name: self.positions.position(x) for name, x in found.items()}
@@ -118,16 +118,20 @@ class StoredAccess(CollectionAccess):
         return parts, self.positions.around(slice_, parts)
 
     def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
-        self._ask(lambda: self._stored.kept(name, begin))
-        for first, last, bounds in self._ask(lambda: self._stored.slices(name, begin, end)):
-            if bounds is None:
-                continue
-            segment = self._stored.segment(name, bounds)
-            if not read_footer(name, segment, self._fetch).is_text:
+        for found in self._ask(lambda: self._stored.in_segments(name, begin, end)):
+            segment = found.segment
+            if not segment.is_text:
                 continue  # escaped on its way
-            path = Path(self.place, segment.key)
-            whole = (first, last) == bounds
-            yield FilePart(path=path, after=first - 1, end=last, is_whole=whole)
+            if segment.key not in self._checked:
+                check_footer(name, segment, self._fetch)
+                self._checked.add(segment.key)
+            yield FilePart(
+                path=Path(self.place, segment.key),
+                range_id=name,
+                after=max(begin, found.first - 1),
+                end=min(end, found.last),
+                records=segment.records,
+            )
 
     def _twice(self, name: RangeId, call: Callable[[], T]) -> T:
         """Call again where a segment is gone."""

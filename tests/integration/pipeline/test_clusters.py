@@ -13,20 +13,24 @@ import pytest
 from changefeed import Record, open_producer, pipeline
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import parse_address
+from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.compactor import Compactor
+from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.row_readers import row_readers
 from changefeed.feeds.brokers.stores.local_store import LocalStore
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.brokers.work import in_thread
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
 from tests.support.emulator_process import free_port
 from tests.support.processes import PATIENCE
 from tests.support.spark_queries import drain
-from tests.support.stored_segments import segment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 pytestmark = [
+    pytest.mark.usefixtures("all_in_parquet"),
     pytest.mark.real_time,
     pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
 ]
@@ -35,7 +39,7 @@ EVERYTHING = "range,sequence,key,id,operation,body,previous,committed_at,generat
 KEYS = [f"k{n}" for n in range(20)]
 QUICK = (
     "--set=membership.expiration=2",
-    "--set=compaction.enabled=false",  # segments are made by hand here
+    "--set=compaction.enabled=false",  # it is done by hand here
 )
 
 
@@ -65,15 +69,23 @@ class Cluster:
         async with BrokerClient.open(parse_address(scheme, place), BrokerAccess()) as client:
             yield client
 
-    async def compact(self, name: RangeId, count: int) -> None:
-        """Put the records of a range, so many of them, into a segment."""
-        place = self.home / "cluster"
-        store = LocalStore(place)
-        objects = {x.key: await store.get(x.key) or b"" for x in await store.list("wal/")}
-        identity = msgspec.json.decode((place / "cluster.json").read_bytes())["identity"]
-        key, data = segment_of(objects, identity, "orders", name, of=range(1, count + 1))
-        (place / key).parent.mkdir(parents=True)
-        (place / key).write_bytes(data)
+    async def compact(self) -> None:
+        """Compact what the first broker has left of eras that are over."""
+        store = LocalStore(self.home / "cluster")
+        cluster = await open_cluster(store, create=False)
+        catalogs = CatalogStore(store, cluster)
+        await catalogs.refresh()
+        compactor = Compactor(
+            "broker-1",
+            "another",
+            catalogs,
+            row_readers(store, cluster.identity, 10**6),
+            store,
+            settings=CoreSettings(),
+            wall_us=lambda: 0,
+            work=in_thread,
+        )
+        assert await compactor.step()
 
     async def has_era(self, number: int) -> None:
         async with asyncio.timeout(PATIENCE), self.client() as client:
@@ -149,9 +161,7 @@ async def test_each_record_is_read_once_across_eras_and_splits_from_the_store_an
     assert rows(everything) == taken
     assert len(taken) == 35 * len(KEYS)
 
-    first = [RangeId(f"e1.p0{n}.v00-ff") for n in (1, 2)]
-    for name in first:
-        await cluster.compact(name, sum(x.range == name for x in taken))
+    await cluster.compact()
     found = pipeline.read(spark, cluster.store, columns=EVERYTHING)
     with redirect_stdout(io.StringIO()) as said:
         found.explain()

@@ -1,6 +1,7 @@
 """Looks at each catalog as it is written, and at each object as it is deleted."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from changefeed.feeds.brokers.catalog import (
     decode_collection,
     first_catalog,
 )
-from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
+from changefeed.feeds.brokers.compacted import CompactedRun, decode_run
 from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_header
 from changefeed.feeds.brokers.names import (
     CATALOG,
@@ -22,6 +23,7 @@ from changefeed.feeds.brokers.names import (
     compacted_prefix,
     number_of,
     row_prefix,
+    run_of,
 )
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.eventlog.ids import era_in
@@ -32,6 +34,23 @@ from tests.simulation.progress import Violation
 
 from .store import Objects
 from .store_checks import check_collection, check_follows
+
+
+class _Held(NamedTuple):
+    """What an object has of a partition."""
+
+    key: str
+    collection: str
+    partition: RangeId
+    first: int
+    last: int
+
+    def has(self, section: Section) -> bool:
+        return (
+            (self.collection, self.partition) == (section.collection, section.partition)
+            and self.first <= section.first
+            and section.last <= self.last
+        )
 
 
 class Guard:
@@ -181,7 +200,7 @@ class Guard:
         held = self._held(place.era, place.broker)
         for section in header.sections:
             gone = _start(self.newest.collection(section.collection), section.partition)
-            if section.last > gone and not any(_holds(x, section) for x in held):
+            if section.last > gone and not any(x.has(section) for x in held):
                 raise Violation(
                     f"{key} is deleted, and has records of {section.partition} up to "
                     f"{section.last}, of which {gone} are gone"
@@ -189,11 +208,11 @@ class Guard:
 
     def _check_segment(self, key: str) -> None:
         """A segment that is deleted is named by no run, or has nothing that is kept."""
-        _, collection, partition, _ = key.split("/")
-        found = ranges_of(self.newest, collection).partition(RangeId(partition))
-        start = _start(self.newest.collection(collection), found.id)
-        for held in self._held(found.era, found.broker):
-            if isinstance(held, Segment) and held.key == key and held.last > start:
+        place = run_of(key)
+        assert place is not None, f"{key} is no segment"
+        for held in self._held(place.era, place.broker):
+            start = _start(self.newest.collection(held.collection), held.partition)
+            if held.key == key and held.last > start:
                 raise Violation(f"{key} is deleted, and only up to {start} is gone")
 
     def _check_run(self, key: str) -> None:
@@ -204,26 +223,28 @@ class Guard:
             if section.last > start:
                 raise Violation(f"{key} is deleted, and only up to {start} is gone")
 
-    def _held(self, era: int, broker: str) -> list[Segment | Section]:
+    def _held(self, era: int, broker: str) -> list[_Held]:
         """Return what runs of a row hold, and the segments that they name and are there."""
-        found: list[Segment | Section] = []
+        found: list[_Held] = []
         for listed in self._objects.listed(compacted_prefix(era, broker), "", float("inf")):
             run = self._run(era, broker, listed.key)
-            found += [x for x in run.segments if x.key in self._objects.data]
-            found += run.sections
+            found += [
+                _Held(listed.key, x.collection, x.partition, x.first, x.last)
+                for x in run.sections
+            ]
+            found += [
+                _Held(x.key, x.collection, y.range_id, y.first, y.last)
+                for x in run.segments
+                if x.key in self._objects.data
+                for group in x.groups
+                for y in group.slices
+            ]
         return found
 
     def _run(self, era: int, broker: str, key: str) -> CompactedRun:
         number = number_of(key)
         assert number is not None
         return decode_run(self._objects.data[key], self.newest.identity, era, broker, number)
-
-
-def _holds(held: Segment | Section, section: Section) -> bool:
-    return (held.collection, held.partition) == (
-        section.collection,
-        section.partition,
-    ) and held.first <= section.first <= section.last <= held.last
 
 
 def _start(collection: Collection, partition: RangeId) -> int:

@@ -41,16 +41,19 @@ async def delete_what_is_in_runs(core: BrokerCore, store: MemoryStore) -> None:
         del store.objects[f"wal/00000001/broker-1/{number:012}"]
 
 
-@pytest.mark.parametrize("parquet", [True, False])
-async def test_many_small_partitions_become_one_object(
-    monkeypatch: pytest.MonkeyPatch, *, parquet: bool
+@pytest.mark.parametrize(
+    ("parquet", "large", "objects"), [(True, 10**6, 1), (False, 1, 1), (True, 1, 2)]
+)
+async def test_many_small_partitions_become_one_object_or_share_a_segment(
+    monkeypatch: pytest.MonkeyPatch, *, parquet: bool, large: int, objects: int
 ) -> None:
     monkeypatch.setattr(run_maker, "has_parquet", lambda: parquet)
+    monkeypatch.setattr(run_maker, "LARGE", large)
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
         await fill_all(core)
         assert await (await compactor(core, store)).step()
-        assert len(compacted(store)) == 1
+        assert len(compacted(store)) == objects
         last = core.readers.row(core.catalog, 1, "broker-1").compacted
         assert await last.look() == 64
         names = open_ids(core, "wide")[:3]

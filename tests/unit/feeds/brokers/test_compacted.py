@@ -1,4 +1,4 @@
-"""Where records lie once they are compacted: names, what covers what, and the format."""
+"""Where records lie once they are compacted: names, and the format."""
 
 import pytest
 from hypothesis import given
@@ -7,42 +7,28 @@ from msgspec.structs import replace
 
 from changefeed.feeds.brokers.compacted import (
     CompactedRun,
-    Segment,
-    SegmentBounds,
-    bounds_of,
-    covering,
     decode_run,
     encode_run,
 )
 from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
-from changefeed.feeds.brokers.names import segments_prefix
-from changefeed.feeds.eventlog.segment_file import Group
+from changefeed.feeds.brokers.names import run_of, segment_key, segments_prefix
+from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
 from changefeed.feeds.feed import RangeId
 
 P1 = RangeId("e1.p01.v00-ff")
 
-segments = st.lists(
-    st.tuples(st.integers(1, 60), st.integers(0, 30)).map(
-        lambda x: SegmentBounds(x[0], x[0] + x[1])
-    ),
-    max_size=8,
-)
-
-
-@given(segments, st.integers(1, 60), st.integers(0, 90))
-def test_slices_follow_each_other_from_the_first_record_wanted_to_the_last(
-    found: list[SegmentBounds], first: int, last: int
-) -> None:
-    slices = covering(found, first, last)
-    assert [y for x in slices for y in range(x.first, x.last + 1)] == [*range(first, last + 1)]
-
 
 @pytest.mark.parametrize(
-    "name",
-    ["1-9.parquet", f"{9:019}-{1:019}.parquet", f"{0:019}-{1:019}.parquet", f"{1:019}.parquet"],
+    ("broker", "first"), [("a", 1), ("a-b", 65), ("a-000000000001", 65), ("0", 10**11)]
 )
-def test_what_is_no_name_of_a_segment_is_none(name: str) -> None:
-    assert bounds_of(segments_prefix("orders", P1) + name) is None
+def test_whose_a_segment_is_can_be_read_in_its_name(broker: str, first: int) -> None:
+    key = segment_key(segments_prefix("orders", 3, broker, first), b"data")
+    assert run_of(key) == (3, broker, first)
+    assert run_of(key.replace(".parquet", ".parquet.part")) is None
+
+
+def slice_of(first: int, count: int) -> Slice:
+    return Slice(range_id=P1, first=first, count=count, latest_us=5)
 
 
 RUN = CompactedRun(
@@ -57,13 +43,14 @@ RUN = CompactedRun(
     segments=(
         Segment(
             collection="orders",
-            partition=P1,
-            first=11,
-            groups=(Group(15, 4, 300, 1), Group(20, 5, 700, 2)),
+            key="segments/orders/1",
+            groups=(
+                Group(end=300, crc=1, slices=(slice_of(11, 5),)),
+                Group(end=700, crc=2, slices=(slice_of(16, 5),)),
+            ),
             size=1_000,
             is_text=True,
             tail_crc=3,
-            stored=900,
         ),
     ),
 )
@@ -92,6 +79,7 @@ def test_one_that_is_cut_off_is_noticed(size: int) -> None:
         replace(RUN, first=1),
         replace(RUN, last=64),
         replace(RUN, segments=(replace(RUN.segments[0], groups=()),)),
+        replace(RUN, segments=(replace(RUN.segments[0], size=700),)),
     ],
 )
 def test_what_belongs_elsewhere_or_cannot_be_is_refused(other: CompactedRun) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.compacted import CompactedRun, Segment, encode_run
+from changefeed.feeds.brokers.compacted import CompactedRun, encode_run
 from changefeed.feeds.brokers.compacted_row import CompactedRow
 from changefeed.feeds.brokers.flush import TABLE_EVERY, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
-from changefeed.feeds.eventlog.segment_file import Group
+from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
 from changefeed.feeds.feed import RangeId
 from tests.support.watched_store import LateStore
 
@@ -48,15 +48,14 @@ def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
     """Make runs of some objects each, with a record each; none begins at object 1."""
     for n in runs:
         end = PartitionEnd(collection="orders", partition=P1, last=n, stored=n)
+        rows = Slice(range_id=P1, first=n, count=1, latest_us=4)
         segment = Segment(
             collection="orders",
-            partition=P1,
-            first=n,
-            groups=(Group(n, 4, 10, 1),),
-            size=10,
+            key="k",
+            groups=(Group(end=10, crc=1, slices=(rows,)),),
+            size=11,
             is_text=True,
             tail_crc=1,
-            stored=n,
         )
         first, last = objects * n + 1, objects * n + objects
         run = replace(RUN, first=first, last=last, ends=(end,), segments=(segment,))
@@ -65,8 +64,8 @@ def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
 
 
 async def first_of(row: CompactedRow, sequence: int) -> int | None:
-    found = await row.find(KEY, sequence)
-    return None if found is None else found.first
+    found = await row.holding(KEY, sequence - 1)
+    return found[0].first if found else None
 
 
 async def test_runs_that_are_deleted_while_several_search_hide_none_that_are_kept() -> None:
