@@ -14,6 +14,7 @@ import pytest_asyncio
 from cosmos_emulator import EmulatorSettings
 from cosmos_emulator.errors import CosmosError
 from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.fulltext import Words
 from cosmos_emulator.query.matching import is_like
 from cosmos_emulator.testing import running
 from emulator.tests.by_hand import DOCS, Hand, hand
@@ -50,7 +51,11 @@ EVIL = {
     "orders": f"SELECT VALUE 1 FROM c JOIN t IN c.many ORDER BY {', '.join(['c.id'] * 900)}",
     "a regular expression": "SELECT VALUE REGEXMATCH(c.long, '(a?){500}(a|aa)+b') FROM c",
 }
+ROWS = "FROM c JOIN t IN c.tags JOIN u IN c.tags JOIN v IN c.tags"
 SAFE = {
+    "distances": f"SELECT VALUE t {ROWS} ORDER BY VectorDistance([t, u, v, 1], [1, 2, 3, 4])",
+    "words": f"SELECT VALUE COUNT(1) {ROWS} WHERE FullTextContains(c.text || ' b', 'b')",
+    "a long word": "SELECT VALUE FullTextContains(c.long, 'a') FROM c",
     "alternatives": "SELECT VALUE REGEXMATCH(c.text, '^(a|aa)+$') FROM c",
     "repetitions": "SELECT VALUE REGEXMATCH(c.text, '^((a{0,9}){0,9}){0,9}$', 'i') FROM c",
     "many %": f"SELECT VALUE c.long LIKE '{'%x' * 9000}%y' FROM c",
@@ -198,6 +203,13 @@ def test_like_means_what_it_says(text: str, pattern: str, *, fits: bool) -> None
 def test_a_text_that_grows_beyond_all_bounds_is_refused(expression: str) -> None:
     with pytest.raises(CosmosError, match="more than 4194304"):
         value(expression)
+
+
+def test_a_long_phrase_in_a_long_text_is_not_looked_for_beyond_the_budget() -> None:
+    words = Words("en-US", Budget(seconds=0.3))
+    text = words.of("a " * 100_000)
+    with pytest.raises(CosmosError, match="--query-seconds"):
+        words.times("a " * 50_000 + "b", text)
 
 
 def test_numbers_do_not_grow_beyond_all_bounds() -> None:

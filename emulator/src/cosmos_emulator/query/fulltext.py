@@ -7,6 +7,7 @@ word is left out for being frequent, and no other spelling of a word is found.
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from cosmos_emulator.json_values import UNDEFINED
@@ -25,37 +26,51 @@ LANGUAGES: Final = {
 }
 """The languages of full-text policies, and what stemmers call them."""
 _WORD: Final = re.compile(r"\w+")
+_LONGEST_STEMMED: Final = 64  # letters: stemmers go through a word many times
 _SATURATION: Final = 1.2  # how soon a word that is there again counts for less: BM25's k1
 _LENGTH: Final = 0.75  # how much a long text counts for less: BM25's b
 
 
 class Words:
-    """Cuts texts of one language into stems."""
+    """Cuts texts of one language into stems, and remembers the last: functions share it."""
 
     def __init__(self, language: str, budget: Budget) -> None:
         package = package_of_extra("snowballstemmer", "Full-text search")
         self._stem = package.stemmer(LANGUAGES[language]).stemWord
         self._budget = budget
         self._stems: dict[str, str] = {}
+        self._text: str | None = None
+        self._words: list[str] = []
+        self._phrase = lru_cache(maxsize=256)(self._cut)  # of terms, which come again
 
     def of(self, text: str) -> list[str]:
+        """Return the stems of a text."""
+        if text is not self._text:
+            self._text, self._words = text, self._cut(text)
+        return self._words
+
+    def _cut(self, text: str) -> list[str]:
         found: list[str] = []
         for match in _WORD.finditer(text.lower()):
             self._budget.step()
             word = match[0]
             stem = self._stems.get(word)
             if stem is None:
-                stem = self._stems[word] = self._stem(word)
+                stem = self._stem(word) if len(word) <= _LONGEST_STEMMED else word
+                self._stems[word] = stem
             found.append(stem)
         return found
 
     def times(self, term: str, words: Sequence[str]) -> int:
         """Return how often a term is found among the words of a text."""
-        phrase = self.of(term)
+        phrase = self._phrase(term)
         if len(phrase) == 1:
             return words.count(phrase[0])
-        starts = range(len(words) - len(phrase) + 1) if phrase else ()
-        return sum(words[x : x + len(phrase)] == phrase for x in starts)
+        found = 0
+        for start in range(len(words) - len(phrase) + 1) if phrase else ():
+            self._budget.step()
+            found += words[start : start + len(phrase)] == phrase
+        return found
 
 
 def score(
@@ -80,7 +95,9 @@ def _bound(make: Callable[[Words], Callable[..., Any]]) -> Callable[[Given, Path
     def bound(given: Given, path: Path) -> Callable[..., Any]:
         policies = given.policies
         language = policies.languages.get(path, policies.language)
-        function = make(Words(language, given.budget))
+        if language not in given.words:
+            given.words[language] = Words(language, given.budget)
+        function = make(given.words[language])
 
         def called(text: Any, *terms: Any) -> Any:
             return function(text, *terms) if isinstance(text, str) else UNDEFINED

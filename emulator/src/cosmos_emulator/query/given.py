@@ -27,14 +27,15 @@ NO_POLICIES: Final = SearchPolicies()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Its parameters, the time of day (seconds since 1970), its budget, and the policies of
-    its container.
+    """Its parameters, the time of day (seconds since 1970), its budget, the policies of its
+    container, and what cuts texts of each language into words.
     """
 
     parameters: Mapping[str, Any]
     now: float
     budget: Budget
     policies: SearchPolicies = NO_POLICIES
+    words: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

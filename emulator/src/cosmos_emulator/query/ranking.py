@@ -66,20 +66,18 @@ def with_statistics(text: str, statistics: Mapping[str, Any]) -> str:
 
 
 def fused(scores: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
-    """Return one number for each item, the best highest. ``scores`` has those of each item.
+    """Return one number for each item, the best highest. ``scores`` are those by component.
 
     Equal scores have the same rank, and a weight below zero ranks the lowest score first.
     """
     numpy = package_of_extra("numpy", "ORDER BY RANK")
-    found = [0.0] * len(scores)
-    for place, weight in enumerate(weights):
-        column = numpy.array([x[place] for x in scores], dtype=numpy.float64)
+    found = numpy.zeros(len(scores[0]))
+    for some, weight in zip(scores, weights, strict=True):
+        column = numpy.array(some)
         ranks = numpy.unique(column if weight < 0 else -column, return_inverse=True)[1]
-        found = [
-            x + abs(weight) / (_SMOOTHING + 1 + rank)
-            for x, rank in zip(found, ranks.tolist(), strict=True)
-        ]
-    return found
+        found += abs(weight) / (_SMOOTHING + 1 + ranks)
+    listed: list[float] = found.tolist()
+    return listed
 
 
 def _full_texts(rank: Rank) -> list[Component]:

@@ -9,6 +9,7 @@ handed out.
 import heapq
 import itertools
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -213,7 +214,9 @@ def _collected(rows: Rows, query: Query, limit: int | None, done: int) -> Result
     select = query.select
     if select.rank is not None:
         select = replace(select, rank=_scored(query, select.rank, items))
-    for value in itertools.islice(_answer(select, query.given, items()), done, None):
+    wanted = None if limit is None else done + limit + 1
+    found = _answer(select, query.given, items(), wanted)
+    for value in itertools.islice(found, done, None):
         if _is_full(results, size, limit):
             continuation = f"n:{done + len(results)}"
             break
@@ -235,8 +238,13 @@ def _scored(query: Query, rank: Rank, items: Callable[[], Iterable[Names]]) -> R
     return replace(rank, scores=made.expression.members)
 
 
-def _answer(select: Select, given: Given, start: Iterable[Names]) -> Iterator[Any]:
-    """Give every result of a query, or of one inside it, over the rows before its FROM."""
+def _answer(
+    select: Select, given: Given, start: Iterable[Names], wanted: int | None = None
+) -> Iterator[Any]:
+    """Give every result of a query, or of one inside it, over the rows before its FROM.
+
+    Of a query with an order, no more than ``wanted`` need be right.
+    """
     compiler = Compiler(given, _answer)
     if select.over is not None:
         start = ({select.item: x} for x in _answer(select.over, given, start))
@@ -244,19 +252,30 @@ def _answer(select: Select, given: Given, start: Iterable[Names]) -> Iterator[An
     rows: Iterable[Names] = _kept(compiler, select, start)
     if select.is_aggregate:
         rows = _grouped(compiler, select.group, rows)
+    query = Query(select=select, given=given)
+    first = whole_number(select.offset, query, "OFFSET")
+    last = None
+    if select.limit is not None:
+        last = first + whole_number(select.limit, query, "TOP" if select.has_top else "LIMIT")
+    enough = _enough(select, last, wanted)
     if select.order:
-        rows = _ordered(compiler, select, rows)
+        rows = _ordered(compiler, select, rows, enough)
     if select.rank is not None:
-        rows = _ranked(compiler, Query(select=select, given=given), select.rank, rows)
+        rows = _ranked(compiler, query, select.rank, rows, enough)
     values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
     if select.distinct:
         values = _distinct(values, given.budget)
-    query = Query(select=select, given=given)
-    first = whole_number(select.offset, query, "OFFSET")
-    if select.limit is None:
-        return itertools.islice(values, first, None)
-    most = whole_number(select.limit, query, "TOP" if select.has_top else "LIMIT")
-    return itertools.islice(values, first, first + most)
+    return itertools.islice(values, first, last)
+
+
+def _enough(select: Select, *limits: int | None) -> int | None:
+    """Return how many rows of an order suffice; none means all.
+
+    What is there twice, or undefined, is dropped behind the order.
+    """
+    if select.distinct or select.value is not None:
+        return None
+    return min((x for x in limits if x is not None), default=None)
 
 
 def _kept(compiler: Compiler, select: Select, start: Iterable[Names]) -> Iterator[Names]:
@@ -285,9 +304,15 @@ def _grouped(
     yield from groups.values()
 
 
-def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> Iterator[Names]:
-    """Sort rows. Many are kept as text: to free 100,000 at once holds up other threads."""
+def _ordered(
+    compiler: Compiler, select: Select, rows: Iterable[Names], enough: int | None
+) -> Iterator[Names]:
+    """Sort rows, and drop what is beyond ``enough`` as soon as there is a run more.
+
+    Many are kept as text: to free 100,000 at once holds up other threads.
+    """
     keys = [compiler.compiled(x.expression) for x in select.order]
+    most = None if enough is None else enough + _MAX_RUN
     found: list[tuple[Any, ...]] = []
     by_score = any(x.is_by_score for x in select.order)
     for row in rows:
@@ -297,27 +322,51 @@ def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> Itera
         as_it_is = select.sources or len(found) < _MAX_RUN  # rows of a join share their item
         kept = row if as_it_is else _packed(row)
         found.append((*map(sort_key, values), kept))
+        if len(found) == most:
+            found = _in_order(found, select, compiler.budget)[:enough]
+    return (_unpacked(x[-1]) for x in _in_order(found, select, compiler.budget))
+
+
+def _in_order(
+    found: list[tuple[Any, ...]], select: Select, budget: Budget
+) -> list[tuple[Any, ...]]:
     for place, order in reversed([*enumerate(select.order)]):
-        found = _sorted(found, place, descending=order.descending, budget=compiler.budget)
-    return (_unpacked(x[-1]) for x in found)
+        found = _sorted(found, place, descending=order.descending, budget=budget)
+    return found
 
 
 def _ranked(
-    compiler: Compiler, query: Query, rank: Rank, rows: Iterable[Names]
+    compiler: Compiler, query: Query, rank: Rank, rows: Iterable[Names], enough: int | None
 ) -> Iterator[Names]:
-    """Sort rows by their fused scores; those that are equal, by their resource ids."""
+    """Give rows by their fused scores; those that are equal, by their resource ids.
+
+    Scores are kept as numbers and rows as texts, as no collection of garbage goes through
+    either.
+    """
     keys = [compiler.compiled(x) for x in rank.scores]
-    scores: list[list[float]] = []
-    kept: list[tuple[Any, bytes]] = []
+    scores = [array("d") for _ in keys]
+    rids: list[str] = []
+    kept: list[bytes] = []
     for row in rows:
-        scores.append([x(row) for x in keys])
-        item = row[query.select.item]
-        kept.append((str(item.get("_rid")), _packed(row)))
+        for column, key in zip(scores, keys, strict=True):
+            column.append(key(row))
+        rids.append(str(row[query.select.item].get("_rid")))
+        kept.append(_packed(row))
     order = fused(scores, weights_of(query, rank))
-    found = [(x, *y) for x, y in zip(order, kept, strict=True)]
-    found = _sorted(found, 1, descending=False, budget=compiler.budget)
-    found = _sorted(found, 0, descending=True, budget=compiler.budget)
-    return (_unpacked(x[-1]) for x in found)
+    places = range(len(kept))
+    best = heapq.nsmallest(
+        len(kept) if enough is None else enough, places, key=lambda x: (-order[x], rids[x])
+    )
+    texts = [kept[x] for x in best]
+    for several in (order, rids, kept):
+        _free(several)
+    return map(_unpacked, texts)
+
+
+def _free(several: list[Any]) -> None:
+    """Free what is in a list run by run: other threads go on between."""
+    while several:
+        del several[-_MAX_RUN:]
 
 
 def _packed(row: Names) -> bytes:
