@@ -237,9 +237,9 @@ class WebSettings(HasSecrets, Section):
 
 
 class CosmosSettings(HasSecrets, Section):
-    """What opens Cosmos DB accounts: a key, a connection string, or neither for an Azure
-    identity. Better set in the environment, or kept in a file of their own, than written
-    into a file of settings."""
+    """What opens Cosmos DB accounts: one of the secrets, or none for the identity of the
+    process in Azure. Better set in the environment, or kept in a file of their own, than
+    written into a file of settings."""
 
     # A key of digits alone would otherwise be refused, and shown with the refusal.
     model_config = ConfigDict(coerce_numbers_to_str=True)
@@ -247,13 +247,20 @@ class CosmosSettings(HasSecrets, Section):
     key: SecretStr | None = None
     connection_string: SecretStr | None = None
     """May say where the account is, for addresses like ``cosmos:///DATABASE/CONTAINER``."""
+    token: SecretStr | None = None
+    """A token of Entra ID; who renews it writes it into the file of ``token_file``."""
+    tenant_id: str | None = None
+    """The tenant of a service principal."""
+    client_id: str | None = None
+    """The service principal; or, without a secret, a managed identity that a user has made."""
+    client_secret: SecretStr | None = None
+    client_certificate: SecretStr | None = None
+    """PEM, with the private key."""
 
     @property
     def access(self) -> CosmosAccess:
         """The secrets. Raise ``UserError`` for a file that cannot be read."""
-        return CosmosAccess(
-            key=self.secret_of("key"), connection_string=self.secret_of("connection_string")
-        )
+        return CosmosAccess.by_name(self.secret_of, lambda x: getattr(self, x))
 
 
 def _with_absolute_files(section: dict[str, Any]) -> dict[str, Any]:

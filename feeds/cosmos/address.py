@@ -4,10 +4,10 @@
 ``cosmos+http://…`` over plain http, which is for an emulator on this machine. Without a
 host, ``cosmos:///DATABASE/CONTAINER``, the connection string says where the account is.
 
-A key is never part of an address, because addresses are logged. It comes from
-``CHANGEFEED_COSMOS__KEY`` or ``CHANGEFEED_COSMOS__CONNECTION_STRING``; from a file, which
-either of them with ``_FILE`` behind it names; or it is the identity of the process in
-Azure. An endpoint on this machine is an emulator, whose key is public.
+A secret is never part of an address, because addresses are logged. It comes from a variable
+of the environment, as ``CHANGEFEED_COSMOS__KEY``; from a file, which the variable with
+``_FILE`` behind it names; or there is none, and the identity of the process in Azure
+counts. An endpoint on this machine is an emulator, whose key is public.
 
 Feeds and leases both use this, each with a client of its own: one account may be open to
 the one and closed to the other.
@@ -15,7 +15,7 @@ the one and closed to the other.
 
 import base64
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -26,9 +26,10 @@ from changefeed.runtime.secret import Secret
 EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 )
-_KEY = "CHANGEFEED_COSMOS__KEY"
-_CONNECTION_STRING = "CHANGEFEED_COSMOS__CONNECTION_STRING"
-_IN_FILE = "_FILE"  # behind either: the file that holds it
+_PREFIX = "CHANGEFEED_COSMOS__"
+_KEY = f"{_PREFIX}KEY"
+_CONNECTION_STRING = f"{_PREFIX}CONNECTION_STRING"
+_IN_FILE = "_FILE"  # behind a secret: the file that holds it
 _FORM = "cosmos://HOST/DATABASE/CONTAINER"
 
 
@@ -51,20 +52,54 @@ class CosmosAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosmosAccess:
-    """What opens an account: a connection string, a key, or neither for an Azure identity.
+    """What opens an account: a key, a connection string, a token of Entra ID, or a service
+    principal by its secret or its certificate (PEM, with the private key).
 
-    Neither is shown by ``repr``.
+    With none of them it is the identity of the process in Azure; ``client_id`` may name one
+    that is managed. No secret is shown by ``repr``.
     """
 
     key: Secret | None = field(default=None, repr=False)
     connection_string: Secret | None = field(default=None, repr=False)
+    token: Secret | None = field(default=None, repr=False)
+    tenant_id: str | None = None
+    client_id: str | None = None
+    client_secret: Secret | None = field(default=None, repr=False)
+    client_certificate: Secret | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "CosmosAccess":
         """Read the variables. Raise ``UserError`` for a file that cannot be read."""
-        return cls(
-            key=_secret(environ, _KEY), connection_string=_secret(environ, _CONNECTION_STRING)
+        return cls.by_name(
+            lambda x: _secret(environ, f"{_PREFIX}{x.upper()}"),
+            lambda x: environ.get(f"{_PREFIX}{x.upper()}") or None,
         )
+
+    @classmethod
+    def by_name(
+        cls, secret: Callable[[str], Secret | None], name: Callable[[str], str | None]
+    ) -> "CosmosAccess":
+        """Ask for each secret, and for each of the other names."""
+        return cls(
+            tenant_id=name("tenant_id"),
+            client_id=name("client_id"),
+            **{x: secret(x) for x in SECRETS},
+        )
+
+    def check(self) -> None:
+        """Raise ``AddressWrong`` for several ways at once, and for half a service principal."""
+        ways = [x for x in SECRETS if getattr(self, x) is not None]
+        if len(ways) > 1:
+            raise AddressWrong(f"{' and '.join(ways)} open an account: set one of them alone")
+        principal = self.client_secret or self.client_certificate
+        if principal is not None and not (self.tenant_id and self.client_id):
+            raise AddressWrong(
+                f"{ways[0]} is of a service principal: set its tenant_id and client_id, too"
+            )
+
+
+SECRETS = ("key", "connection_string", "token", "client_secret", "client_certificate")
+"""The fields of ``CosmosAccess`` that open an account, each alone."""
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret | None:
@@ -76,10 +111,11 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An endpoint, and the key to it; without one, Azure identities are asked."""
+    """An endpoint, and the key to it; without one, ``access`` says which identity counts."""
 
     endpoint: str
     key: Secret | None = field(default=None, repr=False)
+    access: CosmosAccess = field(default_factory=CosmosAccess)
 
     @property
     def host(self) -> str:
@@ -115,6 +151,7 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
     Raise ``AddressWrong`` if they contradict each other, or a key would cross a network
     in plain text.
     """
+    access.check()
     endpoint, key = address.endpoint, access.key
     if access.connection_string is not None:
         named, _ = _read_connection_string(access.connection_string.current())
@@ -137,9 +174,15 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
             f"{endpoint} is not on this machine, and plain http would show everything to "
             "the network: use cosmos:// instead of cosmos+http://"
         )
-    if key is None and here:
+    if key is None and here and not any(getattr(access, x) for x in SECRETS):
         key = Secret.of(EMULATOR_KEY)
-    return Account(endpoint=endpoint, key=None if key is None else key.within(_checked))
+    if key is None and endpoint.startswith("http://"):
+        raise AddressWrong(
+            f"{endpoint}: no identity in Azure is shown over plain http. Use cosmos:// instead "
+            f"of cosmos+http://, or a key"
+        )
+    checked = None if key is None else key.within(_checked)
+    return Account(endpoint=endpoint, key=checked, access=access)
 
 
 def _key_to(endpoint: str, connection_string: str) -> str:

@@ -1,7 +1,6 @@
-"""The client of an account, for feeds and leases: by its key, or by the identity of this
-process.
-"""
+"""The client of an account, for feeds and leases: by its key, or by an identity in Azure."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -9,12 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from azure.core.credentials import AccessToken
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
 from changefeed.runtime.secret import Secret
 
+_TOKEN_SECONDS = 600  # the client asks again five minutes before a token ends
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 LEASE_OPTIONS: dict[str, Any] = {
@@ -36,8 +37,12 @@ async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosCli
     identity, and what the client raises.
     """
     async with AsyncExitStack() as stack:
-        credential: Any = None if account.key is None else account.key.current()
-        if credential is None:
+        credential: Any
+        if account.key is not None:
+            credential = account.key.current()
+        elif account.access.token is not None:
+            credential = _GivenToken(account.access.token)
+        else:
             credential = await stack.enter_async_context(_identity(account))
         transport = _Transport(use_env_settings=has_proxy(account.endpoint))
         # TLS is verified by the client, but for endpoints on this machine.
@@ -138,15 +143,46 @@ def has_proxy(url: str) -> bool:
     return urlsplit(url).scheme in getproxies()
 
 
+class _GivenToken:
+    """A token that somebody else has got, as a credential. The client asks for it again and
+    again, and it may be another by then.
+    """
+
+    def __init__(self, token: Secret) -> None:
+        self._token = token
+
+    async def get_token(self, *_: str, **__: Any) -> AccessToken:
+        return AccessToken(self._token.current(), int(time.time()) + _TOKEN_SECONDS)
+
+
 def _identity(account: Account) -> Any:
+    """Return a credential: of the service principal, if there is one, or of this process."""
     try:
         from azure.identity.aio import (  # noqa: PLC0415 - an extra, for those who use it
+            CertificateCredential,
+            ClientSecretCredential,
             DefaultAzureCredential,
         )
     except ImportError as error:
         raise AddressWrong(
             f"there is no key for {account.endpoint}: set CHANGEFEED_COSMOS__KEY or "
-            f"CHANGEFEED_COSMOS__CONNECTION_STRING; or, to use the identity of this process, "
+            f"CHANGEFEED_COSMOS__CONNECTION_STRING; or, to use an identity in Azure, "
             f"pip install 'changefeed-host[azure]'"
         ) from error
-    return DefaultAzureCredential()
+    access = account.access
+    principal = (access.tenant_id or "", access.client_id or "")
+    if access.client_secret is not None:
+        return ClientSecretCredential(*principal, access.client_secret.current())
+    if access.client_certificate is not None:
+        certificate = access.client_certificate.current().encode()
+        try:
+            return CertificateCredential(*principal, certificate_data=certificate)
+        except ValueError:
+            raise AddressWrong(
+                "client_certificate is no certificate with a private key, both in PEM (it is "
+                "not shown here)"
+            ) from None
+    managed = (
+        {} if access.client_id is None else {"managed_identity_client_id": access.client_id}
+    )
+    return DefaultAzureCredential(**managed)

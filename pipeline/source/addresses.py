@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from changefeed.feeds.addresses import FEEDS, open_feed
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.brokers.store_address import SCHEMES
+from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
@@ -29,10 +31,13 @@ _UNITS_OF_A_TASK: Final = 2_000
 """Request units a second that a task spends, about: it waits for one page after the other."""
 
 
-def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
+def open_access(
+    address: str, only: Collection[RangeId] = (), *, cosmos: CosmosAccess | None = None
+) -> Access:
     """Return access to the feed at an address; the caller closes it.
 
     ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
+    ``cosmos`` opens an account of Cosmos DB; without it, the environment says what does.
     Raise ``FeedRefused``, with advice, for an address that leads to no feed.
     """
     backend, where = FEEDS.find(address)
@@ -41,7 +46,8 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     if backend.positions is None:
         open_feed(address)  # raises, with advice, where the address is wrong
         raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
-    return FeedAccess(partial(open_feed, address), backend.positions(), only=only)
+    options = None if cosmos is None else OpenOptions(cosmos=cosmos)
+    return FeedAccess(partial(open_feed, address, options), backend.positions(), only=only)
 
 
 def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess":
@@ -105,13 +111,17 @@ def with_share(address: str, name: str, value: str, *, said: str) -> str:
     ``name`` is that of the share in an address, ``said`` what the user calls it. Raise
     ``PipelineRefused`` for a feed that has no account, and for a share that is said twice.
     """
+    require_account(address, said)
+    return _with(address, name, value, said=said)
+
+
+def require_account(address: str, said: str) -> None:
+    """Raise ``PipelineRefused`` for a feed that has no account, of which ``said`` speaks."""
     backend, where = FEEDS.find(address)
     if backend.name != _WITH_ACCOUNT:
         raise PipelineRefused(
-            f"{said}={value!r}: {where.scheme!r} has no account to share. Leave {said} out; it "
-            f"is for Cosmos DB"
+            f"{said}: {where.scheme!r} has no account. Leave {said} out; it is for Cosmos DB"
         )
-    return _with(address, name, value, said=said)
 
 
 def _with(address: str, name: str, value: str, *, said: str) -> str:

@@ -36,7 +36,12 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.lineage import ancestors
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.options import Options, slices_from_text, slices_text
+from changefeed.pipeline.source.options import (
+    CREDENTIALS,
+    Options,
+    slices_from_text,
+    slices_text,
+)
 from changefeed.pipeline.source.planning import Target, batches, plan_slices
 from changefeed.pipeline.source.reader import Access, FilePart, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
@@ -62,6 +67,9 @@ _READING: Final[Mapping[str, str]] = {
 FILL: Final = "changefeed_fill"
 _COLUMN: Final = "slice"
 _GENERATION: Final = "generation"
+
+_HANDED_ON: Final = {x.lower() for x in ("sliceChanges", *CREDENTIALS)}
+"""The options for reading what Spark does not read by itself."""
 
 _PATTERNS: Final = frozenset("{}[]*?\\")
 """Spark takes a path with any of these for a pattern, and cannot be kept from it."""
@@ -90,7 +98,7 @@ def read(spark: SparkSession, feed: str, **options: str) -> DataFrame:
     that is made of it sees the same changes. Raise what opening the feed raises.
     """
     wanted = Options.of({"feed": feed, **options})
-    with closing(open_access(wanted.feed, wanted.ranges)) as access:
+    with closing(wanted.opened()) as access:
         plan = planned(access, slices_between(access, wanted))
     return rows_of(spark, plan, wanted.feed, wanted.envelope, options)
 
@@ -192,7 +200,7 @@ def _left(
     options: Mapping[str, str],
 ) -> DataFrame:
     register(spark)
-    given = {name: x for name, x in options.items() if name.lower() == "slicechanges"}
+    given = {name: x for name, x in options.items() if name.lower() in _HANDED_ON}
     return (
         spark.read.format(NAME)
         .options(
@@ -225,7 +233,10 @@ def waiting(feed: str, done: Offset | None, options: Mapping[str, str]) -> int:
     nothing by itself.
     """
     wanted = Options.of({"feed": feed, **options})
-    with query_advice(), closing(open_access(wanted.feed, wanted.ranges)) as access:
+    with (
+        query_advice(),
+        closing(wanted.opened()) as access,
+    ):
         log = scannable(access)
         if log is None or not log.sealed():
             return 0

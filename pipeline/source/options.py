@@ -1,20 +1,44 @@
 """What a user may say to the source, as Spark options: text by names in any case."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from changefeed.feeds.cosmos.address import AddressWrong, CosmosAccess
 from changefeed.feeds.feed import RangeId, StartAt
 from changefeed.feeds.starts import start_in
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import absolute, with_mode, with_share
+from changefeed.pipeline.source.addresses import (
+    absolute,
+    open_access,
+    require_account,
+    with_mode,
+    with_share,
+)
 from changefeed.pipeline.source.byte_limit import ByteLimit
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.reader import Slice
+from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import Envelope
 from changefeed.runtime.quantities import seconds
+from changefeed.runtime.secret import Secret
+
+CREDENTIALS: Final = {
+    "accessKey": "key",
+    "secretConnectionString": "connection_string",
+    "token": "token",
+    "tenantId": "tenant_id",
+    "clientId": "client_id",
+    "clientSecret": "client_secret",
+    "secretCertificate": "client_certificate",
+}
+"""What opens an account of Cosmos DB, by the fields of ``CosmosAccess``.
+
+Spark shows the options of a source in plans. It hides those whose names say that they are
+secret, by a pattern of its own (``spark.redaction.regex``): so the names are these.
+"""
 
 _KNOWN: Final = (
     "feed",
@@ -33,6 +57,7 @@ _KNOWN: Final = (
     "pollInterval",
     "holdFile",
     "slices",
+    *CREDENTIALS,
 )
 _SHARES: Final = {
     "maxRUPerSecond": "max_ru",
@@ -52,6 +77,7 @@ class Options:
     is read by several tasks, where the feed allows that. A stream that finds nothing asks
     again after ``poll_interval`` seconds at the earliest. See ``holding`` for ``hold_file``.
     ``slices`` are what to read in a batch, in the place of what lies between two points.
+    ``cosmos`` opens the account; without it, the environment of each process says what does.
     """
 
     feed: str
@@ -65,6 +91,7 @@ class Options:
     poll_interval: float = _POLL_INTERVAL
     hold_file: str | None = None
     slices: tuple[Slice, ...] | None = None
+    cosmos: CosmosAccess | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Options":
@@ -97,12 +124,17 @@ class Options:
             poll_interval=_seconds(options.get("pollinterval"), "pollInterval"),
             hold_file=options.get("holdfile"),
             slices=None if "slices" not in options else slices_from_text(options["slices"]),
+            cosmos=_credentials(options),
         )
 
     @property
     def bytes_limit(self) -> ByteLimit | None:
         most = self.max_bytes
         return None if most is None else ByteLimit(most=most, envelope=self.envelope)
+
+    def opened(self) -> Access:
+        """Return access to the feed; the caller closes it. Raise what opening it raises."""
+        return open_access(self.feed, self.ranges, cosmos=self.cosmos)
 
 
 def slices_from_text(text: str) -> tuple[Slice, ...]:
@@ -156,6 +188,32 @@ def _address(options: Mapping[str, str]) -> str:
         if (value := options.get(said.lower())) is not None:
             address = with_share(address, name, value, said=said)
     return absolute(address)
+
+
+def _credentials(options: Mapping[str, str]) -> CosmosAccess | None:
+    """Return what the options say that opens the account, if they say it."""
+    given = {ours: options.get(name.lower()) for name, ours in CREDENTIALS.items()}
+    if not any(given.values()):
+        return None
+
+    def secret(ours: str) -> Secret | None:
+        text = given[ours]
+        return Secret.of(text) if text else None
+
+    require_account(options["feed"], next(x for x, y in CREDENTIALS.items() if given[y]))
+    access = CosmosAccess.by_name(secret, given.get)
+    try:
+        access.check()
+    except AddressWrong as error:
+        raise PipelineRefused(_by_options(str(error))) from error
+    return access
+
+
+def _by_options(text: str) -> str:
+    """Name options where a text names what they set."""
+    for name, ours in CREDENTIALS.items():
+        text = re.sub(rf"\b{ours}\b", name, text)
+    return text
 
 
 def _names(text: str | None) -> tuple[RangeId, ...]:

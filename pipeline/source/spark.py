@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import most_tasks, of_a_task, open_access
+from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
 from changefeed.pipeline.source.offsets import Offset
@@ -135,7 +135,7 @@ class BatchReader(DataSourceReader):
     @query_advice()
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        access = open_access(options.feed, options.ranges)
+        access = options.opened()
         try:
             slices = [
                 y
@@ -249,7 +249,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> Access:
         if self._access is None:
-            self._access = open_access(self._options.feed, self._options.ranges)
+            self._access = self._options.opened()
         return self._access
 
 
@@ -290,7 +290,8 @@ def read_slices(
     if not slices:
         return
     freeze_gc()
-    with query_advice(), task_access(of_a_task(options.feed, tasks)) as access:
+    address = of_a_task(options.feed, tasks)
+    with query_advice(), task_access(address, options.cosmos) as access:
         for slice_ in slices:
             for range_id, changes in access.read(slice_):
                 yield options.envelope.batch(range_id, changes, slice_.generation)

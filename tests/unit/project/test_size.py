@@ -60,13 +60,13 @@ def leaves(section: Any) -> int:
 
 def test_the_core_has_no_more_lines() -> None:
     core = set(files(*CORE)) - {ROOT / x for x in READY_MADE}
-    assert sum(len(x.read_text("utf-8").splitlines()) for x in core) <= 27_294
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in core) <= 27_380
 
 
 def test_there_are_no_more_protocols_and_settings() -> None:
     protocols = [x.name for x in classes(*CORE) if "Protocol" in bases(x)]
     assert len(protocols) <= 10, protocols
-    assert leaves(Settings) <= 35
+    assert leaves(Settings) <= 40
     assert leaves(BrokerSettings) <= 20
     assert leaves(PipelineSettings) <= 27
 

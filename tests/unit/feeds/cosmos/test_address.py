@@ -4,6 +4,7 @@ import pytest
 
 from changefeed.feeds.cosmos.address import (
     EMULATOR_KEY,
+    SECRETS,
     AddressWrong,
     CosmosAccess,
     account_of,
@@ -47,10 +48,32 @@ def test_a_key_in_an_address_is_refused_and_not_repeated(place: str) -> None:
 
 
 def test_a_secret_is_never_shown() -> None:
-    access = CosmosAccess(key=Secret.of(SECRET), connection_string=Secret.of(STRING))
-    account = account_of(read_address("cosmos", "///d/c", known=()), access)
-    assert SECRET not in repr(access) + repr(account)
-    assert account.key == Secret.of(f"{SECRET}==")
+    away = read_address("cosmos", "//acc.documents.azure.com/d/c", known=())
+    for name in SECRETS:
+        access = by(name, STRING if name == "connection_string" else SECRET)
+        assert SECRET not in repr(access) + repr(account_of(away, access))
+
+
+def by(way: str, secret: str) -> CosmosAccess:
+    """Return what opens an account in one way, with the names of a service principal."""
+    return CosmosAccess.by_name(lambda x: Secret.of(secret) if x == way else None, str.upper)
+
+
+def test_an_account_is_opened_in_one_way() -> None:
+    away = read_address("cosmos", "//acc.documents.azure.com/d/c", known=())
+    both = CosmosAccess(key=Secret.of(SECRET), token=Secret.of(SECRET))
+    half = CosmosAccess(client_id="c", client_secret=Secret.of(SECRET))
+    for access, named in ((both, "key and token"), (half, "tenant_id")):
+        with pytest.raises(AddressWrong, match=named) as refused:
+            account_of(away, access)
+        assert SECRET not in str(refused.value)
+
+
+def test_each_variable_says_what_opens_an_account() -> None:
+    names = {f"CHANGEFEED_COSMOS__{x}": x for x in ("TENANT_ID", "CLIENT_ID")}
+    for name in SECRETS:
+        found = CosmosAccess.of({**names, f"CHANGEFEED_COSMOS__{name.upper()}": SECRET})
+        assert found == by(name, SECRET)
 
 
 def test_the_connection_string_may_say_where_the_account_is() -> None:
@@ -85,6 +108,9 @@ def test_plain_http_is_for_this_machine_only() -> None:
     away = read_address("cosmos+http", "//acc.documents.azure.com/d/c", known=())
     with pytest.raises(AddressWrong, match="use cosmos:// instead"):
         account_of(away, CosmosAccess(key=Secret.of(SECRET)))
+    here = read_address("cosmos+http", "//127.0.0.1/d/c", known=())
+    with pytest.raises(AddressWrong, match="Use cosmos:// instead"):
+        account_of(here, CosmosAccess(token=Secret.of(SECRET)))
 
 
 @pytest.mark.parametrize("key", ["no key!", "c2VjcmV0L", "c2Vj cmV0", "schlüssel"])

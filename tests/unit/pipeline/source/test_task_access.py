@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Feed
 from changefeed.pipeline.source import task_access as module
@@ -13,6 +14,7 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.pipeline.source.task_access import close_kept, task_access
+from changefeed.runtime.secret import Secret
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 pytestmark = pytest.mark.real_time
@@ -24,7 +26,7 @@ class Opened:
     def __init__(self) -> None:
         self.did: list[str] = []
 
-    def access(self, address: str) -> Access:
+    def access(self, address: str, **_: CosmosAccess | None) -> Access:
         if address.startswith("eventlog:"):
             self.did.append("open a log")
             return open_access(address)
@@ -52,6 +54,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
 def run(address: str) -> None:
     with task_access(address) as access:
         assert [x.id for x in access.ranges()] == ["0"]
+
+
+def test_what_was_opened_by_other_credentials_is_not_lent_out(opened: Opened) -> None:
+    for key in ("one", "one", "other", None):
+        cosmos = None if key is None else CosmosAccess(key=Secret.of(key))
+        with task_access("a", cosmos):
+            pass
+    assert opened.did == ["open a", *["close a", "open a"] * 2]
 
 
 def test_a_feed_is_opened_once_for_tasks_that_follow_each_other(opened: Opened) -> None:
