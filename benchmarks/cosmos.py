@@ -1,51 +1,113 @@
-"""Changes a second from Cosmos DB through one host, with an observer that does nothing.
+"""Hosts over Cosmos DB beside their neighbours, by turns, with the CPU that each takes.
 
-Against a bare loop with the vendor's client: a task for each range that reads page after
-page with ``query_items_change_feed``. Both read from an emulator in a process of its own,
-with one range and with eight, in pages of up to 1000. A page is one request, so what they
-read is bounded by what the emulator serves: that is measured as well, by requests that
-are signed and sent by hand, whose answers nobody reads.
+``loop``       a task for each range that reads with azure-cosmos, in this process
+``raw``        one host in this process, whose observer does nothing
+``parsed``     the same, whose observer calls ``change.value()``
+``java``       Azure's processor for Java, which parses, in one process
+``processes``  ``changefeed run --processes=2``, which parses
 
-Leases are in another container of the same emulator. At the end a host reads slowly, in
-small pages and with frequent renewals, while nobody else touches its leases: how many of
-its writes lost against another one (412) is what the emulator counted.
+All read the same changes in pages of up to 1000, from a proxy that answers pages from memory,
+so that no endpoint is measured; leases are in an emulator behind it. Java is warmed by 30
+rounds. Timed is what comes after the first page, to the last change, so that neither the start
+nor the waiting for leases counts. The two processes share the ranges before they get a page.
+It needs Java, Maven and Go.
 """
 
 import asyncio
+import os
+import sys
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
-from statistics import median
-from time import perf_counter
-from typing import Any
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import monotonic, process_time
+from typing import Any, Final
 
 import aiohttp
+from azure.cosmos import PartitionKey
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
 from changefeed.feeds.cosmos.opening import open_cosmos
-from changefeed.host.settings import FeedSettings
+from changefeed.feeds.feed import Change
+from changefeed.host.events import HostEvents
+from changefeed.host.host import Host
+from changefeed.host.settings import FeedSettings, ObserverSettings
 from changefeed.leases.addresses import open_container
-from emulator.tests.by_hand import signed
+from changefeed.leases.lease import HostName
+from changefeed.observers.adapters import adapt
+from changefeed.observers.maker import ObserverMaker
 
-from .endpoint import DATABASE, client_of, counted, endpoint, make_container
-from .one_host import Parts, Until, seconds_of_host
-from .result import Result, at_least, exactly
+from .endpoint import DATABASE, client_of, endpoint, make_container, replaying
+from .java_process import ask, java_process
+from .one_host import settings_of
+from .result import Result, by_rounds
 
-_ITEMS = 32_000
-_ROUNDS = 3  # after one to warm up
-_PAGE = FeedSettings().page_size
-_NOT_MODIFIED = 304
-_CONFLICT = "412"
-_LEASE_WRITES = ("patch_item", "replace_item", "upsert_item", "create_item")
-
-Seconds = Mapping[str, float]
-_PAUSE = 0.001  # with each change: four seconds and more in all
-_SLOWLY: Parts = {
-    "feed": {"page_size": 50},
-    "leases": {"expiration": 10.0},
-    "timing": {"renew_interval": 0.2, "balance_interval": 0.5},
-}
+_ITEMS: Final = 160_000
+_RANGES: Final = (1, 4, 16)
+_ROUNDS: Final = 5
+_WARM_UP: Final = 30
+_PAGE: Final = FeedSettings().page_size
+_QUICK: Final = {"feed": {"poll_interval": 0.1}, "leases": {"expiration": 3.0}}
+_OF_PROCESSES: Final = ("leases.expiration=3", "feed.poll_interval=0.1", "web.port=off")
+_SECONDS_TO_SHARE: Final = 10.0
+_ROOT: Final = Path(__file__).parents[1]
+_CPU: Final = "CPU s for 100,000"
 _fresh = count()
+
+Round = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """So many changes that came at a moment of the monotonic clock."""
+
+    at: float
+    changes: int
+
+
+def _rate(batches: Sequence[_Batch]) -> float:
+    """Return the changes a second that came after the first batch."""
+    first, *others = sorted(batches, key=lambda x: x.at)
+    return sum(x.changes for x in others) / (others[-1].at - first.at)
+
+
+class _Timed:
+    """Batches as they come to one reader in this process."""
+
+    def __init__(self) -> None:
+        self.all_here = asyncio.Event()
+        self.batches: list[_Batch] = []
+        self._left = _ITEMS
+
+    def count(self, changes: int) -> None:
+        self.batches.append(_Batch(at=monotonic(), changes=changes))
+        self._left -= changes
+        if self._left <= 0:
+            self.all_here.set()
+
+    async def raw(self, changes: Sequence[Change]) -> None:
+        self.count(len(changes))
+
+    async def parsed(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            change.value()
+        self.count(len(changes))
+
+
+class Lines:
+    """An observer of ``run``: it parses, and appends a line for each batch to a file."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("a", buffering=1)  # noqa: SIM115 - as long as the process
+
+    async def process(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            change.value()
+        self._file.write(f"{monotonic()} {len(changes)}\n")
 
 
 def measure() -> Sequence[Result]:
@@ -53,140 +115,138 @@ def measure() -> Sequence[Result]:
 
 
 async def _measured() -> Sequence[Result]:
-    async with endpoint() as url:
-        await make_container(url, "one", ranges=1, items=_ITEMS)
-        await make_container(url, "eight", ranges=8, items=_ITEMS)
-        await counted(url)
-        one = await _rounds(url, "one")
-        eight = await _rounds(url, "eight")
-        await counted(url)
-        await _host(url, "eight", _SLOWLY, Until(_ITEMS, pause=_PAUSE))
-        counts = await counted(url)
-    return [
-        *_rates("cosmos.1", one),
-        *_rates("cosmos.8", eight),
-        Result(
-            name="cosmos.8_ranges_against_1",
-            value=median(x["host"] for x in one) / median(x["host"] for x in eight),
-            unit="times as fast",
-            against="cosmos.1.host",
-            ratio=median(x["host"] for x in one) / median(x["host"] for x in eight),
+    async with endpoint() as emulator, replaying(emulator) as url:
+        for ranges in _RANGES:
+            await make_container(emulator, f"of-{ranges}", ranges=ranges, items=_ITEMS)
+        async with client_of(emulator) as client:
+            database = client.get_database_client(DATABASE)
+            await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
+        async with java_process(url, "Race", DATABASE) as java:
+            for n in range(_WARM_UP):
+                await _by_java(java, f"of-{_RANGES[n % len(_RANGES)]}")
+            return [x for ranges in _RANGES for x in await _of(url, java, ranges)]
+
+
+async def _of(url: str, java: Process, ranges: int) -> Sequence[Result]:
+    feed, group = f"of-{ranges}", f"cosmos.{ranges}"
+    rounds = [await _round(url, java, feed) for _ in range(_ROUNDS + 1)][1:]
+    results = [
+        by_rounds(group, rounds, "loop", "changes/s"),
+        by_rounds(group, rounds, "raw", "changes/s", against="loop", goal=1.3),
+        by_rounds(group, rounds, "java", "changes/s"),
+        by_rounds(group, rounds, "parsed", "changes/s", against="java", goal=1.2),
+        *(
+            by_rounds(group, rounds, f"{x}.cpu", _CPU)
+            for x in ("loop", "raw", "java", "parsed")
         ),
-        *_conflicts(counts),
     ]
+    if ranges > 1:
+        for x in rounds:
+            x["processes"] = await _by_processes(url, feed)
+        results.append(
+            by_rounds(group, rounds, "processes", "changes/s", against="java", goal=2.2)
+        )
+    return results
 
 
-async def _rounds(url: str, name: str) -> Sequence[Seconds]:
-    return [await _round(url, name) for _ in range(_ROUNDS + 1)][1:]
+async def _round(url: str, java: Process, feed: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    loop, raw, parsed = _Timed(), _Timed(), _Timed()
+    began = process_time()
+    await _by_loop(url, feed, loop)
+    found |= {"loop": _rate(loop.batches), "loop.cpu": _cpu(process_time() - began)}
+    for name, timed, process in (("raw", raw, raw.raw), ("parsed", parsed, parsed.parsed)):
+        began = process_time()
+        await _by_host(url, feed, timed, process)
+        found |= {name: _rate(timed.batches), f"{name}.cpu": _cpu(process_time() - began)}
+    began = _cpu_of(java)
+    found["java"] = await _by_java(java, feed)
+    return found | {"java.cpu": _cpu(_cpu_of(java) - began)}
 
 
-async def _round(url: str, name: str) -> Seconds:
-    return {
-        "endpoint": await _by_hand(url, name),
-        "loop": await _loop(url, name),
-        "host": await _host(url, name, {}, Until(_ITEMS)),
-    }
+def _cpu(seconds: float) -> float:
+    return seconds * 100_000 / _ITEMS
 
 
-async def _host(url: str, name: str, parts: Parts, until: Until) -> float:
-    """Read with a host whose leases are new ones."""
-    address = CosmosAddress(endpoint=url, database=DATABASE, container=name)
-    leases = f"cosmos+{url}{DATABASE}/leases?prefix=fleet-{next(_fresh)}"
-    async with (
-        open_cosmos(address, CosmosAccess()) as feed,
-        open_container(leases, OpenOptions(create=True)) as container,
-    ):
-        return await seconds_of_host(feed, container, parts, until)
+def _cpu_of(process: Process) -> float:
+    """Return the seconds of CPU that a process has taken."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _loop(url: str, name: str) -> float:
+async def _by_loop(url: str, feed: str, timed: _Timed) -> None:
     """Read with the vendor's client until there is nothing more."""
     async with client_of(url) as client:
-        container = client.get_database_client(DATABASE).get_container_client(name)
-        ranges = [x async for x in container.read_feed_ranges()]
+        container = client.get_database_client(DATABASE).get_container_client(feed)
 
-        async def read(feed_range: dict[str, Any]) -> int:
+        async def read(feed_range: dict[str, Any]) -> None:
             pages = container.query_items_change_feed(
                 feed_range=feed_range, start_time="Beginning", max_item_count=_PAGE
             ).by_page()
-            return sum([len([x async for x in page]) async for page in pages])
+            async for page in pages:
+                timed.count(len([x async for x in page]))
 
-        began = perf_counter()
-        found = await asyncio.gather(*map(read, ranges))
-        seconds = perf_counter() - began
-    assert sum(found) == _ITEMS, f"the loop found {sum(found)} items"
-    return seconds
+        await asyncio.gather(*[read(x) async for x in container.read_feed_ranges()])
+    assert timed.all_here.is_set(), "the loop has not found all"
 
 
-async def _by_hand(url: str, name: str) -> float:
-    """Ask for every page, and throw it away."""
-    documents = f"/dbs/{DATABASE}/colls/{name}/docs"
-    key_ranges = f"/dbs/{DATABASE}/colls/{name}/pkranges"
-    async with aiohttp.ClientSession(base_url=url) as session:
-        async with session.get(key_ranges, headers=_signed(key_ranges)) as got:
-            ranges = [x["id"] for x in (await got.json())["PartitionKeyRanges"]]
-
-        async def read(range_id: str) -> None:
-            headers = {
-                "A-IM": "Incremental Feed",
-                "x-ms-documentdb-partitionkeyrangeid": range_id,
-                "x-ms-max-item-count": str(_PAGE),
-            }
-            while True:
-                asked = _signed(documents) | headers
-                async with session.get(documents, headers=asked) as got:
-                    await got.read()
-                if got.status == _NOT_MODIFIED:
-                    return
-                headers["If-None-Match"] = got.headers["etag"]
-
-        began = perf_counter()
-        await asyncio.gather(*map(read, ranges))
-        return perf_counter() - began
+def _leases(url: str) -> str:
+    return f"cosmos+{url}{DATABASE}/leases?prefix=ours-{next(_fresh)}"
 
 
-def _signed(path: str) -> dict[str, str]:
-    return signed("GET", path, EMULATOR_KEY)
+async def _by_host(url: str, feed: str, timed: _Timed, process: Any) -> None:
+    address = CosmosAddress(endpoint=url, database=DATABASE, container=feed)
+    async with (
+        open_cosmos(address, CosmosAccess()) as opened,
+        open_container(_leases(url), OpenOptions()) as container,
+    ):
+        events = HostEvents(HostName("bench"))
+        make = ObserverMaker(adapt(process), ObserverSettings(), events, Random(1))
+        host = Host(settings_of(_QUICK), feed=opened, container=container, make_observer=make)
+        running = asyncio.create_task(host.run())
+        await timed.all_here.wait()
+        host.stop()
+        await running
 
 
-def _rates(name: str, rounds: Sequence[Seconds]) -> Sequence[Result]:
-    loop = median(x["endpoint"] / x["loop"] for x in rounds)
-    host = median(x["loop"] / x["host"] for x in rounds)
-    return [
-        Result(name=f"{name}.endpoint", value=_rate(rounds, "endpoint"), unit="changes/s"),
-        Result(
-            name=f"{name}.loop",
-            value=_rate(rounds, "loop"),
-            unit="changes/s",
-            against=f"{name}.endpoint",
-            ratio=loop,
-        ),
-        Result(
-            name=f"{name}.host",
-            value=_rate(rounds, "host"),
-            unit="changes/s",
-            against=f"{name}.loop",
-            ratio=host,
-            goal=at_least(host, 0.9),
-        ),
-    ]
+async def _by_java(process: Process, feed: str) -> float:
+    found = await ask(process, f"{feed} {_ITEMS} theirs-{next(_fresh)}-")
+    return float(found["changes"] / found["seconds"])
 
 
-def _rate(rounds: Sequence[Seconds], what: str) -> float:
-    return _ITEMS / median(x[what] for x in rounds)
+async def _by_processes(url: str, feed: str) -> float:
+    """Hold pages back until both hosts have their share of the leases."""
+    with TemporaryDirectory(prefix="bench-") as place:
+        lines = Path(place) / "lines"
+        async with aiohttp.ClientSession(base_url=url) as session:
+            await session.post("/_gate")
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "changefeed", "run", "--processes=2"),
+                *(f"--feed=cosmos+{url}{DATABASE}/{feed}", f"--leases={_leases(url)}"),
+                *(f"--observer={__name__}:Lines", f"--option=path={lines}"),
+                *(f"--set={x}" for x in _OF_PROCESSES),
+                cwd=_ROOT,
+                env=os.environ | {"CHANGEFEED_COSMOS__KEY": EMULATOR_KEY},
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+            )
+            try:
+                await asyncio.sleep(_SECONDS_TO_SHARE)
+                await session.delete("/_gate")
+                await asyncio.wait_for(_all_in(lines), 60.0)
+            finally:
+                process.terminate()
+                await process.wait()
+        return _rate(_read(lines))
 
 
-def _conflicts(counts: Mapping[str, Mapping[str, int]]) -> Sequence[Result]:
-    writes = [x for name, x in counts.items() if name in _LEASE_WRITES]
-    total = sum(sum(x.values()) for x in writes)
-    lost = sum(x.get(_CONFLICT, 0) for x in writes)
-    return [
-        Result(
-            name="cosmos.conflicts",
-            value=lost,
-            unit="lost writes",
-            against=f"all writes of leases: {total}",
-            ratio=lost / total,
-            goal=exactly(lost, 0),
-        )
-    ]
+async def _all_in(lines: Path) -> None:
+    while sum(x.changes for x in _read(lines)) < _ITEMS:  # noqa: ASYNC110 - files have no event
+        await asyncio.sleep(0.5)
+
+
+def _read(lines: Path) -> Sequence[_Batch]:
+    if not lines.exists():
+        return ()
+    words = [x.split() for x in lines.read_text().splitlines()]
+    return [_Batch(at=float(at), changes=int(n)) for at, n in words]

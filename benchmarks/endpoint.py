@@ -1,19 +1,23 @@
-"""An emulator of Cosmos DB in a process of its own, with containers full of items."""
+"""An emulator of Cosmos DB in a process of its own, with containers full of items; and a proxy
+before it that answers pages of feeds from memory, built with Go when it is asked for.
+"""
 
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
-import aiohttp
 from azure.cosmos import PartitionKey, ThroughputProperties
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.feeds.cosmos.address import EMULATOR_KEY
 
 DATABASE = "bench"
+_REPLAY: Final = Path(__file__).parent / "replay" / "main.go"
 _BATCH = 50
 _WRITERS = 8
 _THROUGHPUT_OF_A_RANGE = 10_000
@@ -27,11 +31,29 @@ asyncio.run(serve(EmulatorSettings(port=0), ready=lambda url: print(url, flush=T
 @asynccontextmanager
 async def endpoint() -> AsyncIterator[str]:
     """Serve an emulator that keeps all in memory; yield its URL."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _SERVE, stdout=PIPE)
+    async with _serving(sys.executable, "-c", _SERVE) as url:
+        yield url
+
+
+@asynccontextmanager
+async def replaying(url: str) -> AsyncIterator[str]:
+    """Serve a proxy before an endpoint whose feeds do not change any more; yield its URL."""
+    with TemporaryDirectory(prefix="bench-") as place:
+        built = f"{place}/replay"
+        build = await asyncio.create_subprocess_exec("go", "build", "-o", built, str(_REPLAY))
+        assert await build.wait() == 0, "Go could not build the proxy"
+        async with _serving(built, url) as proxy:
+            yield proxy
+
+
+@asynccontextmanager
+async def _serving(*command: str) -> AsyncIterator[str]:
+    """Run a server that prints its URL first."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     try:
         assert process.stdout is not None, "it was asked for"
         url = (await process.stdout.readline()).decode().strip()
-        assert url, "the emulator has ended"
+        assert url, f"{command[0]} has ended"
         yield url
     finally:
         process.kill()
@@ -77,13 +99,3 @@ async def _write_batch(container: ContainerProxy, first: int) -> None:
         for n in range(first, first + _BATCH)
     ]
     await container.execute_item_batch(batch, partition_key=key)
-
-
-async def counted(url: str) -> Mapping[str, Mapping[str, int]]:
-    """Return how often each operation was answered with each status, and start anew."""
-    requests = f"{url}_emulator/requests"
-    async with aiohttp.ClientSession() as session:
-        async with session.get(requests) as got:
-            counts: Mapping[str, Mapping[str, int]] = await got.json()
-        async with session.delete(requests):
-            return counts

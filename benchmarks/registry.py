@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from . import (
     at_rest,
     balance,
-    cosmos,
     failover,
     handoff,
     keys,
@@ -56,10 +55,10 @@ def _merging() -> Sequence[Result]:
     return merging.measure()
 
 
-def _beside_java() -> Sequence[Result]:
-    from . import beside_java  # noqa: PLC0415 - brings the test runner, which finds Maven
+def _cosmos() -> Sequence[Result]:
+    from . import cosmos  # noqa: PLC0415 - brings the test runner, which finds Maven
 
-    return beside_java.measure()
+    return cosmos.measure()
 
 
 def _failover_beside_java() -> Sequence[Result]:
@@ -94,8 +93,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "failover": Benchmark("a host that is killed", failover.measure),
     "scrape": Benchmark("metrics of a host with 1,000 ranges, fetched", scrape.measure),
     "scale": Benchmark("10,000 ranges on one host, 500 hosts in a plan", scale.measure),
-    "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
-    "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
+    "cosmos": Benchmark("hosts over Cosmos DB beside azure-cosmos and Java", _cosmos),
     "cosmos-bulk": Benchmark("Cosmos DB on Spark against Azure's Java client", _cosmos_bulk),
     "failover-beside-java": Benchmark("a killed host, ours and Java's", _failover_beside_java),
     "stores": Benchmark(

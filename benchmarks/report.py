@@ -12,6 +12,8 @@ from rich.table import Table
 from .result import Goal, Result
 
 LATEST = Path(__file__).with_name("latest.json")
+_QUIET = 3.0
+"""The load above which others have had a part in what was measured."""
 
 
 def write(results: Sequence[Result], path: Path) -> None:
@@ -21,10 +23,12 @@ def write(results: Sequence[Result], path: Path) -> None:
 
 
 def table(name: str, about: str, results: Sequence[Result], seconds: float) -> Table:
+    load = os.getloadavg()[0]
+    quiet = "quiet" if load <= _QUIET else f"not quiet, which is {_QUIET:g} at most"
     made = Table(
         title=f"{name}: {about}",
         title_justify="left",
-        caption=f"{seconds:.1f} s",
+        caption=f"{seconds:.1f} s, load {load:.1f}: {quiet}",
         caption_justify="left",
     )
     made.add_column("what", no_wrap=True)

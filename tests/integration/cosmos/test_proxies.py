@@ -27,7 +27,8 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest_asyncio.fixture
 async def proxy() -> AsyncIterator[str]:
     """An emulator, which answers what is asked of another host as its proxy would."""
-    async with TestServer(create_app(EmulatorSettings(port=0))) as server:
+    settings = EmulatorSettings(port=0, host_names=("cosmos.invalid",))
+    async with TestServer(create_app(settings)) as server:
         yield str(server.make_url("/"))
 
 

@@ -1,0 +1,84 @@
+// A proxy that answers pages of a change feed from memory, once an endpoint has given them.
+//
+// So the endpoint costs next to nothing while readers are compared. What is no page, and all of
+// the container "leases", goes to the endpoint, whose URL is the one argument. The data must
+// not change. POST /_gate holds pages back until DELETE /_gate.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+)
+
+// What tells one page from another.
+var asked = []string{
+	"A-Im", "If-None-Match", "If-Modified-Since", "Accept-Encoding", "X-Ms-Max-Item-Count",
+	"X-Ms-Documentdb-Partitionkeyrangeid", "X-Ms-Start-Epk", "X-Ms-End-Epk",
+	"X-Ms-Read-Key-Type", "X-Ms-Cosmos-Changefeed-Wire-Format-Version",
+}
+
+type replay struct {
+	endpoint *httputil.ReverseProxy
+	pages    sync.Map
+	gate     sync.RWMutex
+}
+
+func (r *replay) ServeHTTP(to http.ResponseWriter, request *http.Request) {
+	switch {
+	case request.URL.Path == "/_gate" && request.Method == http.MethodPost:
+		r.gate.Lock()
+	case request.URL.Path == "/_gate":
+		r.gate.Unlock()
+	case request.Header.Get("A-Im") == "" || strings.Contains(request.URL.Path, "/colls/leases/"):
+		r.endpoint.ServeHTTP(to, request)
+	default:
+		r.page(to, request)
+	}
+}
+
+func (r *replay) page(to http.ResponseWriter, request *http.Request) {
+	r.gate.RLock()
+	defer r.gate.RUnlock()
+	key := request.URL.Path
+	for _, name := range asked {
+		key += "\n" + request.Header.Get(name)
+	}
+	found, kept := r.pages.Load(key)
+	if !kept {
+		answer := httptest.NewRecorder()
+		r.endpoint.ServeHTTP(answer, request)
+		if answer.Code == http.StatusOK || answer.Code == http.StatusNotModified {
+			r.pages.Store(key, answer)
+		}
+		found = answer
+	}
+	answer := found.(*httptest.ResponseRecorder)
+	for name, values := range answer.Header() {
+		to.Header()[name] = values
+	}
+	to.WriteHeader(answer.Code)
+	_, _ = to.Write(answer.Body.Bytes())
+}
+
+func main() {
+	endpoint, err := url.Parse(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(endpoint)
+	proxy.Transport = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("http://%s/\n", listener.Addr())
+	log.Fatal(http.Serve(listener, &replay{endpoint: proxy}))
+}
