@@ -108,21 +108,21 @@ def _done(
         case "Read":
             return _read_line(items.read(container, key, str(name)))
         case "Create":
-            return _line(items.create(tx, container, key, _an_object(body)))
+            written = items.create(tx, container, key, _an_object(body))
         case "Upsert":
-            return _line(items.upsert(tx, container, key, _an_object(body), conditions))
+            written = items.upsert(tx, container, key, _an_object(body), conditions)
         case "Delete":
-            return _line(items.delete(tx, container, key, str(name), conditions))
+            written = items.delete(tx, container, key, str(name), conditions)
         case "Replace" | "Patch":
             is_patch, now = kind == "Patch", emulator.clock()
             change = patch_change(body, now=now) if is_patch else replaced_by(_an_object(body))
-            return _line(
-                items.replace(
-                    tx, container, key, str(name), change=change, conditions=conditions
-                )
+            written = items.replace(
+                tx, container, key, str(name), change=change, conditions=conditions
             )
         case _:
             raise bad_request(f"A batch has no operation {kind!r}.")
+    wants_body = call.wants_body and operation.get("minimalReturnPreference") is not True
+    return _line(written, wants_body=wants_body)
 
 
 def _etag(operation: JsonObject, name: str) -> str | None:
@@ -138,10 +138,12 @@ def _an_object(body: Any) -> JsonObject:
     return body
 
 
-def _line(written: Written) -> JsonObject:
+def _line(written: Written, *, wants_body: bool) -> JsonObject:
     line: JsonObject = {"statusCode": status_of(written), "requestCharge": written.charge}
     if written.item is not None:
-        line |= {"eTag": written.item.etag, "resourceBody": msgspec.Raw(written.item.body)}
+        line["eTag"] = written.item.etag
+        if wants_body:
+            line["resourceBody"] = msgspec.Raw(written.item.body)
     return line
 
 

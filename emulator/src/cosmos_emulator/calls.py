@@ -105,9 +105,9 @@ class Call:
             wanted = int(text[:_MAX_COUNT]) if text else _DEFAULT_PAGE
         except ValueError:
             raise bad_request(f"x-ms-max-item-count must be a number, not {text!r}.") from None
-        if wanted == 0 or wanted < -1:
-            raise bad_request("x-ms-max-item-count must be -1, or above zero.")
-        return _LARGEST_PAGE if wanted == -1 else wanted
+        if wanted < -1:
+            raise bad_request("x-ms-max-item-count must be -1, zero (the usual), or above.")
+        return _LARGEST_PAGE if wanted == -1 else wanted or _DEFAULT_PAGE
 
     def key(self) -> PartitionKey:
         """Return the partition key of a request about one item."""
@@ -179,7 +179,7 @@ def range_headers(call: Call, *held: PhysicalRange) -> dict[str, str]:
 def item_headers(call: Call, held: PhysicalRange, item: Item | None) -> dict[str, str]:
     headers = range_headers(call, held)
     if item is not None:
-        headers["etag"] = item.etag
+        headers |= {"etag": item.etag, "x-ms-item-lsn": str(item.lsn)}
     return headers
 
 

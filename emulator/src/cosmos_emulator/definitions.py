@@ -12,9 +12,8 @@ from cosmos_emulator.policies import check_policies
 MAX_TTL: Final = 2**31 - 1  # seconds
 _MAX_ID: Final = 1023
 _FORBIDDEN_IN_IDS: Final = frozenset("/\\?#")
-_DEFAULT_INDEXING: Final = {
-    "indexingMode": "consistent",
-    "automatic": True,
+_MODE: Final[JsonObject] = {"indexingMode": "consistent", "automatic": True}
+_PATHS: Final[JsonObject] = {
     "includedPaths": [{"path": "/*"}],
     "excludedPaths": [{"path": '/"_etag"/?'}],
 }
@@ -42,20 +41,26 @@ class _UniqueKeys(msgspec.Struct, frozen=True, rename="camel"):
 
 def checked_id(value: Any) -> str:
     """Return an id of a resource; 400 with what is wrong with it."""
+    name = checked_item_id(value)
+    if _FORBIDDEN_IN_IDS & set(name):
+        raise bad_request(f"The id {name[:64]!r} is not allowed: it contains / \\ ? or #.")
+    return name
+
+
+def checked_item_id(value: Any) -> str:
+    """Return an id of an item, which may have any letters; 400 with what is wrong with it."""
     if not isinstance(value, str) or not value:
         raise bad_request('The required property "id" is missing, or not a string.')
-    if _FORBIDDEN_IN_IDS & set(value) or len(value.encode()) > _MAX_ID:
-        raise bad_request(
-            f"The id {value[:64]!r} is not allowed: it may not contain / \\ ? # and not be "
-            f"longer than {_MAX_ID} bytes."
-        )
+    if len(value.encode()) > _MAX_ID:
+        raise bad_request(f"The id {value[:64]!r}… is longer than {_MAX_ID} bytes.")
     return value
 
 
 def checked_container(body: JsonObject) -> JsonObject:
     """Return what is stored of a container that a client sent; 400 if any of it is wrong."""
-    indexing = body.get("indexingPolicy") or _DEFAULT_INDEXING
-    _check_shape("indexingPolicy", indexing, _Indexing)
+    given = body.get("indexingPolicy") or {}
+    _check_shape("indexingPolicy", given, _Indexing)
+    indexing = _completed(given)
     unique = body.get("uniqueKeyPolicy")
     if unique is not None:
         _check_unique_keys(unique)
@@ -70,6 +75,13 @@ def checked_container(body: JsonObject) -> JsonObject:
         "indexingPolicy": indexing,
         "conflictResolutionPolicy": {"conflictResolutionProcedure": "", **conflicts},
     }
+
+
+def _completed(indexing: JsonObject) -> JsonObject:
+    """Return an indexing policy with what it leaves out: nothing has paths without an index."""
+    has_none = indexing.get("indexingMode") == "none"
+    left_out = _MODE if has_none else _MODE | _PATHS
+    return left_out | {k: v for k, v in indexing.items() if v is not None}
 
 
 def unique_paths(properties: JsonObject) -> tuple[tuple[str, ...], ...]:

@@ -242,7 +242,10 @@ def patch_change(body: Any, *, now: float) -> Callable[[Item], JsonObject]:
     def change(before: Item) -> JsonObject:
         item = before.value()
         patching.check_condition(condition is None or queries.fits(item, condition, now=now))
-        return patching.patched(item, operations)
+        changed = patching.patched(item, operations)
+        if changed.get("id") != before.id:
+            raise bad_request(f"A patch cannot change the id of an item, {before.id!r}.")
+        return changed
 
     return change
 

@@ -51,6 +51,7 @@ class CosmosError(Exception):
         self.substatus = substatus
         self.retry_after_ms = retry_after_ms
         self.info = info
+        self.headers: dict[str, str] = {}  # of the range that was asked
 
     def __str__(self) -> str:
         return f"{self.status}/{self.substatus}: {self.message}"

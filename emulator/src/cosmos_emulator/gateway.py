@@ -20,7 +20,7 @@ from aiohttp import web
 
 from cosmos_emulator import auth, batches, documents, permissions, resources, users
 from cosmos_emulator.address import Address, address_of, operation_of
-from cosmos_emulator.calls import Answer, Call, Emulator, check_incarnation
+from cosmos_emulator.calls import Answer, Call, Emulator, check_incarnation, range_headers
 from cosmos_emulator.containers import Container
 from cosmos_emulator.errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
 from cosmos_emulator.faults import Faults, Target
@@ -31,6 +31,7 @@ REQUEST_LOG: Final = logging.getLogger("emulator.requests")
 """A line of JSON for each request, at the level INFO; status 0 is a dropped connection."""
 _HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS | users.HANDLERS
 _MAX_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
+_OF_AN_ITEM: Final = frozenset({404, 409, 412})
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -70,7 +71,9 @@ class Gateway:
         self.requests[operation, answer.status] += 1
         seconds = asyncio.get_running_loop().time() - start
         _log_request(request, answer.status, answer.charge, seconds)
-        return _response(answer, activity, seconds)
+        answered = _response(answer, activity, seconds)
+        answered.headers["Content-Location"] = f"{request.url.origin()}{request.raw_path}"
+        return answered
 
     async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:
         self._check_may(request, address, operation)
@@ -109,6 +112,9 @@ class Gateway:
         try:
             answer = _HANDLERS[call.operation](self.emulator, call)
             return await answer if isinstance(answer, Awaitable) else answer
+        except CosmosError as error:
+            error.headers = self._told_of(call, error.status)
+            raise
         except RecursionError:
             raise bad_request("The request is nested too deeply.") from None
         except sqlite3.OperationalError as error:
@@ -117,6 +123,14 @@ class Gateway:
             raise CosmosError(
                 507, "The disk of the emulator is full: nothing of this was stored."
             ) from error
+
+    def _told_of(self, call: Call, status: int) -> dict[str, str]:
+        """Return the range and the session of an item that an error is about."""
+        has_key = "x-ms-documentdb-partitionkey" in call.headers
+        if call.container is None or not has_key or status not in _OF_AN_ITEM:
+            return {}
+        held = self.emulator.ranges.holding(call.container.number, call.some_key().epk)
+        return range_headers(call, held)
 
     def _check_may(self, request: web.Request, address: Address, operation: str) -> None:
         """Raise 401 or 403 unless a request is signed, or has a token that allows it."""
@@ -203,7 +217,9 @@ async def _body(request: web.Request) -> bytes:
 
 
 def _refusal(error: CosmosError, activity: str) -> Answer:
-    headers = {"x-ms-substatus": str(error.substatus)} if error.substatus else {}
+    headers = dict(error.headers)
+    if error.substatus:
+        headers["x-ms-substatus"] = str(error.substatus)
     if error.retry_after_ms is not None:
         headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
     body = error.body(activity)

@@ -13,7 +13,7 @@ import msgspec
 
 from cosmos_emulator import charges, rids
 from cosmos_emulator.containers import Container, new_etag
-from cosmos_emulator.definitions import MAX_TTL, checked_id
+from cosmos_emulator.definitions import MAX_TTL, checked_item_id
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey, check_same_container, key_in_item
@@ -116,17 +116,24 @@ class Items:
         return None if row is None else _item(row)
 
     def read(self, container: Container, key: PartitionKey, name: str) -> Item:
-        found = self.find(container, key, name)
+        found = self.find(container, key, name) or self._by_rid(container, key, name)
         if found is None:
             raise CosmosError(
                 404, f"There is no item {name!r} with the partition key {key.text}."
             )
         return found
 
+    def _by_rid(self, container: Container, key: PartitionKey, rid: str) -> Item | None:
+        number = rids.item_number(container.rid, rid)
+        row = self._store.row(
+            _COLUMNS + "WHERE number = ? AND epk = ? AND pk = ?", (number, key.epk, key.text)
+        )
+        return None if row is None else _item(row)
+
     def create(
         self, tx: Transaction, container: Container, key: PartitionKey, body: JsonObject
     ) -> Written:
-        name = checked_id(body.get("id"))
+        name = checked_item_id(body.get("id"))
         if self.find(container, key, name):
             raise CosmosError(409, f"There is an item {name!r} in {key.text} already.")
         return self._put(tx, container, key, body, None)
@@ -139,7 +146,7 @@ class Items:
         body: JsonObject,
         conditions: Conditions,
     ) -> Written:
-        before = self.find(container, key, checked_id(body.get("id")))
+        before = self.find(container, key, checked_item_id(body.get("id")))
         if before is not None:  # an insert has no etag to compare
             conditions.check_write(before)
         return self._put(tx, container, key, body, before)
@@ -154,15 +161,13 @@ class Items:
         change: Callable[[Item], JsonObject],
         conditions: Conditions,
     ) -> Written:
-        """Write what ``change`` makes of the stored item under the same id and key."""
+        """Write what ``change`` makes of the stored item, under the same key."""
         before = self.read(container, key, name)
         conditions.check_write(before)
         body = change(before)
-        if body.get("id") != name:
-            raise bad_request(
-                f"The id in the body is {body.get('id')!r}, and the item is {name!r}: an id "
-                f"cannot be changed."
-            )
+        renamed = checked_item_id(body.get("id"))
+        if renamed != before.id and self.find(container, key, renamed):
+            raise CosmosError(409, f"There is an item {renamed!r} in {key.text} already.")
         return self._put(tx, container, key, body, before)
 
     def delete(

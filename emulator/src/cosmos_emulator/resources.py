@@ -1,6 +1,7 @@
 """Answers about the account, databases, containers and their ranges."""
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,7 +11,7 @@ import msgspec
 from cosmos_emulator import rids
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, range_headers
 from cosmos_emulator.containers import new_etag
-from cosmos_emulator.errors import not_supported
+from cosmos_emulator.errors import bad_request, not_supported
 from cosmos_emulator.items import Conditions
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
@@ -21,6 +22,12 @@ _MAX_ETAG: Final = 19  # digits
 _ACCOUNT: Final = "localhost"
 _REGION: Final = "South Central US"
 """By these, clients know an emulator, and keep the address that they were given."""
+_NO_MEDIA: Final = {
+    "x-ms-max-media-storage-usage-mb": "2048",
+    "x-ms-media-storage-usage-mb": "0",
+}
+_KB: Final = 1024
+_RANGE_KB: Final = 50 * _KB * _KB
 _QUERY_ENGINE: Final = json.dumps(
     {
         "maxSqlQueryInputLength": MAX_LENGTH,
@@ -51,7 +58,8 @@ def read_account(_: Emulator, call: Call) -> Answer:
             "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
             "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
             "queryEngineConfiguration": _QUERY_ENGINE,
-        }
+        },
+        headers=_NO_MEDIA,
     )
 
 
@@ -62,8 +70,9 @@ def create_database(emulator: Emulator, call: Call) -> Answer:
     return _json(made.resource(), status=201, etag=made.etag)
 
 
-def list_databases(emulator: Emulator, _: Call) -> Answer:
-    return _listed("", "Databases", [x.resource() for x in emulator.containers.databases()])
+def list_databases(emulator: Emulator, call: Call) -> Answer:
+    found = [x.resource() for x in emulator.containers.databases()]
+    return listed(call, "", "Databases", found)
 
 
 async def query_databases(emulator: Emulator, call: Call) -> Answer:
@@ -93,7 +102,7 @@ def create_container(emulator: Emulator, call: Call) -> Answer:
 def list_containers(emulator: Emulator, call: Call) -> Answer:
     found = emulator.containers.containers(call.address.database)
     rid = emulator.containers.database(call.address.database).rid
-    return _listed(rid, "DocumentCollections", [x.resource() for x in found])
+    return listed(call, rid, "DocumentCollections", [x.resource() for x in found])
 
 
 async def query_containers(emulator: Emulator, call: Call) -> Answer:
@@ -106,10 +115,24 @@ async def query_containers(emulator: Emulator, call: Call) -> Answer:
 
 def read_container(emulator: Emulator, call: Call) -> Answer:
     found = call.within
-    headers = range_headers(call, emulator.ranges.current(found.number)[0])
+    current = emulator.ranges.current(found.number)
+    headers = range_headers(call, current[0])
+    if call.headers.get("x-ms-documentdb-populatequotainfo", "").lower() == "true":
+        headers |= _quota(current)
     headers["x-ms-alt-content-path"] = f"dbs/{quote(call.address.database)}"
     headers["x-ms-content-path"] = found.database
     return _json(found.resource(), etag=found.etag, headers=headers)
+
+
+def _quota(current: Sequence[PhysicalRange]) -> dict[str, str]:
+    """Return what a container holds, in KB; an account has a limit only for the total."""
+    size, count = sum(x.bytes for x in current) // _KB, sum(x.items for x in current)
+    most = len(current) * _RANGE_KB
+    return {
+        "x-ms-resource-quota": f"documentsCount=-1;documentsSize={most};collectionSize={most};",
+        "x-ms-resource-usage": f"documentsCount={count};documentsSize={size};"
+        f"collectionSize={size};",
+    }
 
 
 def replace_container(emulator: Emulator, call: Call) -> Answer:
@@ -142,8 +165,8 @@ def read_ranges(emulator: Emulator, call: Call) -> Answer:
     return _listed(call.within.rid, "PartitionKeyRanges", shown, headers=headers)
 
 
-def list_offers(emulator: Emulator, _: Call) -> Answer:
-    return _listed("", "Offers", [x.resource() for x in emulator.offers.all()])
+def list_offers(emulator: Emulator, call: Call) -> Answer:
+    return listed(call, "", "Offers", [x.resource() for x in emulator.offers.all()])
 
 
 async def query_offers(emulator: Emulator, call: Call) -> Answer:
@@ -229,6 +252,26 @@ def _listed(
 ) -> Answer:
     sent = {"x-ms-item-count": str(len(found)), **(headers or {})}
     return _json({"_rid": rid, name: list(found), "_count": len(found)}, headers=sent)
+
+
+def listed(call: Call, rid: str, name: str, found: Sequence[JsonObject]) -> Answer:
+    """Answer with a page of resources in the order of their ids; the next one is behind it."""
+    after = _name_in(call.headers.get("x-ms-continuation"))
+    behind = [x for x in found if x["id"] > after]
+    page = behind[: call.page_size()]
+    headers = {}
+    if len(page) < len(behind):
+        headers["x-ms-continuation"] = b64encode(page[-1]["id"].encode()).decode()
+    return _listed(rid, name, page, headers=headers)
+
+
+def _name_in(continuation: str | None) -> str:
+    try:
+        return b64decode(continuation or "", validate=True).decode()
+    except ValueError as error:
+        raise bad_request(
+            f"x-ms-continuation is {continuation!r}, which no list gave. Begin it anew."
+        ) from error
 
 
 async def queried(

@@ -37,6 +37,16 @@ def item_rid(container: str, number: int) -> str:
     return _text(_raw(container) + number.to_bytes(8, "little"))
 
 
+def item_number(container: str, rid: str) -> int | None:
+    """Return the number of an item of a container by its resource id, if it is one."""
+    try:
+        raw, owner = _raw(rid), _raw(container)
+    except ValueError:  # a name may be anything
+        return None
+    is_item = len(raw) == len(owner) + 8 and raw.startswith(owner)
+    return int.from_bytes(raw[len(owner) :], "little") if is_item else None
+
+
 def range_rid(container: str, number: int) -> str:
     return _text(_raw(container) + (number | _RANGE_BITS).to_bytes(8, "little"))
 
@@ -46,4 +56,4 @@ def _text(raw: bytes) -> str:
 
 
 def _raw(text: str) -> bytes:
-    return base64.b64decode(text.replace("-", "/"))
+    return base64.b64decode(text.replace("-", "/"), validate=True)

@@ -12,7 +12,7 @@ from cosmos_emulator.errors import NOT_FOR_ENTRA, CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.partition_keys import key_in_header
 from cosmos_emulator.permissions import Definition, Principal, token_for
-from cosmos_emulator.resources import queried
+from cosmos_emulator.resources import listed, queried
 
 _SECONDS: Final = 3600
 _MAX_SECONDS: Final = 86_400
@@ -113,9 +113,8 @@ def _is_of_key(
 
 def list_users(emulator: Emulator, call: Call) -> Answer:
     database = _database(emulator, call)
-    return _listed(
-        database.rid, "Users", [x.resource() for x in emulator.principals.users(database)]
-    )
+    found = [x.resource() for x in emulator.principals.users(database)]
+    return listed(call, database.rid, "Users", found)
 
 
 async def query_users(emulator: Emulator, call: Call) -> Answer:
@@ -148,8 +147,8 @@ def delete_user(emulator: Emulator, call: Call) -> Answer:
 
 def list_permissions(emulator: Emulator, call: Call) -> Answer:
     user = _user(emulator, call)
-    found = emulator.principals.permissions(user)
-    return _listed(user.rid, "Permissions", [_with_token(emulator, call, x) for x in found])
+    found = [_with_token(emulator, call, x) for x in emulator.principals.permissions(user)]
+    return listed(call, user.rid, "Permissions", found)
 
 
 async def query_permissions(emulator: Emulator, call: Call) -> Answer:
@@ -232,8 +231,3 @@ def _seconds(call: Call) -> int:
 
 def _json(resource: JsonObject, etag: str, status: int = 200) -> Answer:
     return Answer(status=status, body=msgspec.json.encode(resource), headers={"etag": etag})
-
-
-def _listed(rid: str, name: str, found: list[JsonObject]) -> Answer:
-    body = msgspec.json.encode({"_rid": rid, name: found, "_count": len(found)})
-    return Answer(body=body, headers={"x-ms-item-count": str(len(found))})
