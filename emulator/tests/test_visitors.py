@@ -25,6 +25,7 @@ ELSEWHERE = "http://elsewhere.example"
         ("cosmos:8081", 200),  # of a compose file
         ("cosmos.shop.svc.cluster.local", 200),
         ("host.docker.internal:8081", 200),
+        ("cosmos.invalid", 200),
         ("emulator.example:8081", 200),  # by --host-name
         ("elsewhere.example:8081", 403),
         ("127.0.0.1.elsewhere.example", 403),

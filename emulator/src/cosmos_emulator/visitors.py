@@ -24,7 +24,10 @@ from cosmos_emulator.settings import EmulatorSettings
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTROL: Final = "/_emulator"
 EXPLORER: Final = "/_explorer"
-_OWN_NETWORK: Final = (".localhost", ".local", ".internal", ".test", ".home.arpa")
+_OWN_NETWORK: Final = (
+    *(".localhost", ".local", ".internal", ".test", ".home.arpa"),
+    ".invalid",  # behind a proxy, which alone knows it
+)
 """Ends of names that the public DNS gives to nobody."""
 _PREFLIGHT_SECONDS: Final = 600
 
