@@ -54,8 +54,6 @@ _CALL_SECONDS: Final = 60.0
 _OPENING: Final = 20.0
 _PAGE: Final = 10_000
 """Changes that are asked for at once, at the most."""
-_LARGEST_TRANSACTION: Final = 100
-"""Changes; where one has more, a page is asked for too much."""
 
 
 class FeedAccess:
@@ -189,15 +187,15 @@ class FeedAccess:
     def _rows(
         self, feed: ReadsRawPages, found: FeedRange, after: Position, end: Position
     ) -> Iterator[Rows | Sequence[Change]]:
-        """Yield the same in columns. Each page is asked for before the last one is cut.
+        """Yield the same in columns. Pages are asked for before the last one is cut.
 
-        Until one was cut, transactions are taken to be as large as they may be: a page that
-        holds what lies behind the end, too, costs less than pages that are too small.
+        Only the first shows how large transactions are. Until it is cut, they are taken to have
+        one change each: a second request costs less than changes behind the end.
         """
-        until, each = self._order(end), _LARGEST_TRANSACTION
+        until, each = self._order(end), 0
         if self._order(after) >= until:
             return
-        asked = self._fetching(feed, found, after, each * self._distance(after, end))
+        asked = self._fetching(feed, found, after, self._distance(after, end))
         try:
             while True:
                 try:
@@ -208,15 +206,18 @@ class FeedAccess:
                 at = page.position
                 if page.body is None or self._order(at) <= self._order(after):
                     break  # a replica may be behind
-                ahead = self._order(at) < until
-                if ahead:
-                    asked = self._fetching(feed, found, at, each * self._distance(at, end))
+                ahead, left = self._order(at) < until, max(1, self._distance(at, end))
+                early = ahead and (each > 0 or left >= _PAGE)
+                if early:
+                    asked = self._fetching(feed, found, at, max(1, each) * left)
                 rows = feed.rows(found.id, page)
+                after, each = at, self._changes_of_each(rows.sequences)
+                if ahead and not early:
+                    asked = self._fetching(feed, found, at, each * left)
                 if wanted := rows.up_to(until):
                     yield wanted
                 if not ahead:
                     return
-                after, each = at, self._changes_of_each(rows.sequences)
         finally:
             asked.cancel()
         yield from self._pages(found, after, end)  # which asks until there is what was seen

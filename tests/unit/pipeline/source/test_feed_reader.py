@@ -29,10 +29,12 @@ class Pages(ShiftingReader):
     def __init__(self, store: ShiftingStore) -> None:
         super().__init__(store)
         self.did: list[str] = []
+        self.limits: list[int] = []
 
     async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         if limit > 1:
             self.did.append(f"fetch {after}")
+            self.limits.append(limit)
         return await super().fetch(found, after, min(PAGE, limit))
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
@@ -47,9 +49,10 @@ def opened(feed: ShiftingReader) -> Iterator[FeedAccess]:
         yield access
 
 
-def planned(access: FeedAccess) -> Slice:
+def planned(access: FeedAccess, limit: int | None = None) -> Slice:
     start = first_offset(access, "beginning")
-    (slice_,) = plan_slices(access, start, next_offset(access, start), changes=1000)
+    end = next_offset(access, start, limit=limit)
+    (slice_,) = plan_slices(access, start, end, changes=1000)
     return slice_
 
 
@@ -74,6 +77,24 @@ def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
         assert next(pages, None) is None
     assert [x for x in feed.did if "fetch" in x] == [f'fetch "{n}"' for n in (0, 5, 10)]
     assert [x for x in feed.did if "cut" in x] == [f'cut "{n}"' for n in (5, 10, 12)]
+
+
+def test_of_a_batch_that_ends_before_its_range_no_more_is_asked_for_than_it_has() -> None:
+    feed = Pages(a_store(12))
+    with opened(feed) as access:
+        assert [len(x) for _, x in access.read(planned(access, 4))] == [4]
+    assert feed.limits == [4]
+
+
+def test_pages_are_as_large_as_the_transactions_that_were_seen() -> None:
+    store = ShiftingStore()
+    for _ in range(10):
+        store.append("k", *[b"0"] * 3)
+    feed = Pages(store)
+    with opened(feed) as access:
+        slice_ = planned(access, 8)
+        assert sum(len(x) for _, x in access.read(slice_)) == 24
+    assert feed.limits[:2] == [8, 18]  # two transactions, in a page of five and more
 
 
 def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -> None:
