@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from changefeed.feeds.brokers.flush import NewSection, PartitionEnd
+from changefeed.feeds.brokers.flush import NewSection, PartitionEnd, end_with, section_behind
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.feed import RangeId
@@ -38,42 +38,14 @@ class OpenPartition:
     def section(self, accepted: Sequence[Accepted], now_us: int) -> NewSection:
         """Make what goes into an object of batches that follow each other."""
         assert accepted, f"{self.partition}: a section without records"
-        columns = joined(x.batch.columns for x in accepted)
-        count = sum(x.batch.count for x in accepted)
-        before = self.end
+        made = section_behind(self.end, joined(x.batch.columns for x in accepted))
         name = f"{self.collection} {self.partition}"
-        assert count == len(columns.kinds), (
-            f"{name}: {count} records, {len(columns.kinds)} kinds"
+        assert made.count == sum(x.batch.count for x in accepted), (
+            f"{name}: {made.count} kinds of other records"
         )
-        assert accepted[0].first == before.last + 1, (
-            f"{name}: records from {accepted[0].first} on do not follow on {before.last}"
+        assert accepted[0].first == made.first, (
+            f"{name}: records from {accepted[0].first} on do not follow on {self.end.last}"
         )
-        self.end = PartitionEnd(
-            collection=self.collection,
-            partition=self.partition,
-            last=accepted[-1].first + accepted[-1].batch.count - 1,
-            latest_us=_latest(columns.times, before),
-            stored=before.stored + sum(map(len, columns)),
-            written_us=now_us,
-        )
-        assert before.last + count == self.end.last <= self.last, (
-            f"{name}: {count} records behind {before.last} end at {self.end.last}, and "
-            f"{self.last} were accepted"
-        )
-        assert not before.last or self.end.latest_us >= before.latest_us, (
-            f"{name}: the latest commit time falls from {before.latest_us}"
-        )
-        return NewSection(
-            collection=self.collection,
-            partition=self.partition,
-            first=accepted[0].first,
-            count=count,
-            latest_us=self.end.latest_us,
-            stored=self.end.stored,
-            columns=columns,
-        )
-
-
-def _latest(times: bytes, before: PartitionEnd) -> int:
-    latest = max(memoryview(times).cast("q"))
-    return max(latest, before.latest_us) if before.last else latest
+        assert made.last <= self.last, f"{name}: {made.last} of {self.last} were accepted"
+        self.end = end_with(made, now_us)
+        return made

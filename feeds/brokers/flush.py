@@ -179,6 +179,10 @@ class NewSection(msgspec.Struct, frozen=True, kw_only=True):
     stored: int
     columns: Layout
 
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
 
 def has_table(number: int) -> bool:
     return number % TABLE_EVERY == 1
@@ -310,15 +314,35 @@ def ends_after(headers: Iterable[FlushHeader]) -> dict[Key, PartitionEnd]:
             ends = by_key(header.table)
         for section in header.sections:
             key = (section.collection, section.partition)
-            ends[key] = PartitionEnd(
-                collection=section.collection,
-                partition=section.partition,
-                last=section.last,
-                latest_us=section.latest_us,
-                stored=section.stored,
-                written_us=header.written_us,
-            )
+            ends[key] = end_with(section, header.written_us)
     return ends
+
+
+def end_with(section: Section | NewSection, written_us: int) -> PartitionEnd:
+    """Return how far a partition has come with a section, written at a time."""
+    return PartitionEnd(
+        collection=section.collection,
+        partition=section.partition,
+        last=section.last,
+        latest_us=section.latest_us,
+        stored=section.stored,
+        written_us=written_us,
+    )
+
+
+def section_behind(end: PartitionEnd, columns: Layout) -> NewSection:
+    """Give records, of which there are some, their place behind the end of a partition."""
+    assert columns.kinds, f"{end.partition}: a section without records"
+    latest_us = max(memoryview(columns.times).cast("q"))
+    return NewSection(
+        collection=end.collection,
+        partition=end.partition,
+        first=end.last + 1,
+        count=len(columns.kinds),
+        latest_us=max(latest_us, end.latest_us) if end.last else latest_us,
+        stored=end.stored + sum(map(len, columns)),
+        columns=columns,
+    )
 
 
 ProducerKey = tuple[str, str]

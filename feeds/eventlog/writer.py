@@ -26,7 +26,9 @@ from changefeed.feeds.brokers.flush import (
     NewSection,
     PartitionEnd,
     encode_flush,
+    end_with,
     has_table,
+    section_behind,
 )
 from changefeed.feeds.brokers.names import flush_key, row_prefix
 from changefeed.feeds.brokers.object_cache import ObjectCache
@@ -394,33 +396,12 @@ class EventLogWriter:
             seal=seal,
             table=table,
         )
-        ends = {
-            x.partition: PartitionEnd(
-                collection=COLLECTION,
-                partition=x.partition,
-                last=x.first + x.count - 1,
-                latest_us=x.latest_us,
-                stored=x.stored,
-                written_us=now_us,
-            )
-            for x in sections
-        }
+        ends = {x.partition: end_with(x, now_us) for x in sections}
         return _Frame(number, encode_flush(header, sections), ends)
 
     def _section(self, name: RangeId, encoded: Sequence[Encoded]) -> NewSection:
-        columns, count = lay_out(encoded), len(encoded)
-        before = self._ends.get(name)
-        latest_us = max(x[0] for x in encoded)
-        first = 1 if before is None else before.last + 1
-        return NewSection(
-            collection=COLLECTION,
-            partition=name,
-            first=first,
-            count=count,
-            latest_us=latest_us if before is None else max(latest_us, before.latest_us),
-            stored=sum(map(len, columns)) + (0 if before is None else before.stored),
-            columns=columns,
-        )
+        none = PartitionEnd(collection=COLLECTION, partition=name)
+        return section_behind(self._ends.get(name, none), lay_out(encoded))
 
     def _now_us(self) -> int:
         """Return the wall-clock time; in a row it never goes back, nor before its era."""
