@@ -21,7 +21,7 @@ from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown
 from changefeed.feeds.feed import RangeId
 
-FORMAT: Final = 9
+FORMAT: Final = 10
 """The only format that is read and written. Lower numbers were never released."""
 MAX_SECONDS = 100 * 366 * 86400
 """The longest that a collection may keep its records for, if not for ever: a century."""
@@ -93,7 +93,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     ``retain_seconds`` and ``retain_bytes`` are ``None`` where nothing is deleted for that
     reason. All records of eras before ``kept_era`` are gone, and ``gone`` says what is of that
     era and of later ones. ``cut`` is what is to be gone next: it may be taken back until then,
-    and readers do not know of it. ``revision`` counts its changes: it was created as 1.
+    and readers do not know of it. ``old_us`` is a stamp up to which records were found too old,
+    as retention has come so far. ``revision`` counts its changes: it was created as 1.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     kept_era: int = 1
     gone: Mapping[RangeId, Gone] = {}
     cut: Cut | None = None
+    old_us: int | None = None
 
     @property
     def retain_us(self) -> int | None:

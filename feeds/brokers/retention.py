@@ -8,9 +8,10 @@ object: commit times are the producers' own, and may be of any year.
 To delete is for good, and clocks are wrong, so no clock decides alone. An object is as old as
 the *lesser* of two ages: from what its broker wrote into it to this master's clock, and from
 its creation to our last sign of life by the store's own clock. And where both are one clock,
-as in a directory, what is deleted goes on from the oldest that is there, ten times as fast as
-time passes here: a clock that jumps by a year costs ten hours in an hour, in which somebody
-may notice. To delete late is harmless.
+as in a directory, the border of what is too old begins at the oldest that is there, and moves
+ten times as fast as time passes here: a clock that jumps by a year costs ten hours in an hour,
+in which somebody may notice. The collection keeps it, for the master that comes next. To
+delete late is harmless.
 """
 
 from collections import defaultdict
@@ -42,6 +43,8 @@ Cuts = Mapping[RangeId, Gone]
 
 _FASTER = 10
 """So many times as fast as time passes the border of what is too old may move."""
+_STORED_EACH = 100
+"""The border is stored where it has moved by such a part of the time that is kept."""
 
 
 def with_cuts(collection: Collection, cuts: Cuts, kept_era: int = 1) -> Collection:
@@ -98,7 +101,7 @@ class Retention:
         catalog = self._catalogs.newest
         for collection in catalog.collections:
             wanted = await self._cut(catalog, replace(collection, cut=None))
-            following = self._following(collection, wanted)
+            following = self._with_border(self._following(collection, wanted))
             if following != collection:
                 await self._catalogs.change_collection(
                     collection.name, partial(if_as_it_was, collection, following)
@@ -125,6 +128,15 @@ class Retention:
         if is_over and collection.cut is not None:
             return replace(collection, kept_era=cut.kept_era, gone=cut.gone, cut=None)
         return replace(collection, cut=cut)
+
+    def _with_border(self, collection: Collection) -> Collection:
+        """Let a collection say how far the border has come, where it has moved by much."""
+        if collection.retain_us is None or collection.identity not in self._old:
+            return collection
+        until_us, _ = self._old[collection.identity]
+        moved_us = abs(until_us - (collection.old_us or 0))
+        is_much = moved_us > collection.retain_us // _STORED_EACH
+        return replace(collection, old_us=until_us) if is_much else collection
 
     async def _cut(self, catalog: Catalog, collection: Collection) -> Collection:
         """Return a collection without what it is not to keep."""
@@ -220,9 +232,10 @@ class Retention:
         """Return the stamp up to which records are too old, as far as this master goes now."""
         assert collection.retain_us is not None
         now, wanted_us = self._clock(), self._wall_us() - collection.retain_us
-        reached_us, since = self._old.get(collection.identity, (None, now))
-        if reached_us is None:
-            reached_us = await self._oldest_us(catalog, min(x for x, _ in rows), rows)
+        if collection.identity not in self._old:
+            oldest_us = await self._oldest_us(catalog, min(x for x, _ in rows), rows)
+            self._old[collection.identity] = max(oldest_us, collection.old_us or 0), now
+        reached_us, since = self._old[collection.identity]
         assert since <= now, f"{collection.name}: what is old was known at {since}, after {now}"
         moved_us = reached_us + int(_FASTER * (now - since) * 1e6)
         until_us = wanted_us if self._trusts_clock else min(wanted_us, moved_us)

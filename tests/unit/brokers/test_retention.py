@@ -188,6 +188,23 @@ async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_a
         assert await start_of(core) == 192  # a table is there, too
 
 
+async def test_masters_that_live_for_a_moment_go_on_where_the_one_before_has_come() -> None:
+    store = _Machine()
+    quick = dataclasses.replace(KEEPING, retention_interval=2.0, delete_grace=1.0)
+    async with first_broker(store, parts=1, settings=quick, wall_us=store.wall_us) as core:
+        await fill(core, P1, 200)
+        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+    store.ahead = YEAR
+    starts = []
+    for _ in range(5):  # each moves the border by a minute at the most
+        async with open_core(store, "broker-1", settings=quick, wall_us=store.wall_us) as core:
+            await core.wait_until_writing()
+            await asyncio.sleep(5)
+            starts.append(await start_of(core))
+    assert starts[0] == 0
+    assert starts[-1] >= 64
+
+
 async def test_a_cut_by_a_wrong_clock_is_taken_back_where_the_clock_is_set_right_in_time() -> (
     None
 ):

@@ -149,16 +149,16 @@ async def test_a_collection_whose_object_is_damaged_is_refused_and_no_other() ->
 
 
 FROZEN = (
-    b'61804eb5\n{"number":1,"identity":"0123456789abcdef012345678'
-    b'9abcdef","format":9,"members":{"broker-1":{"incarnation":"'
+    b'0696d310\n{"number":1,"identity":"0123456789abcdef012345678'
+    b'9abcdef","format":10,"members":{"broker-1":{"incarnation":"'
     b'i","address":"localhost:1"}},"eras":[{"number":1,"began_us'
     b'":2,"rows":[{"broker":"broker-1","incarnation":"i","addres'
     b's":"localhost:1","sealed_at":null,"kept_from":1}]}],"resha'
     b'ping":{},"revisions":{},"changes":[]}'
 )
 FROZEN_COLLECTION = (
-    b'bb5f65f5\n{"name":"orders","identity":"cccccccccccccccccccc'
+    b'13c615b3\n{"name":"orders","identity":"cccccccccccccccccccc'
     b'cccccccccccc","parts":2,"created_us":1,"since":1,"revision'
     b'":1,"retain_seconds":null,"retain_bytes":null,"kept_era":1'
-    b',"gone":{},"cut":null}'
+    b',"gone":{},"cut":null,"old_us":null}'
 )
