@@ -22,6 +22,7 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 _NODE_CLIENT: Final = "@azure/cosmos@4.9.3"
+_TOOLS: Final = ("langchain-azure-cosmosdb==1.0.1", "azure-cosmos-agent-memory==0.3.0b2")
 _SECONDS_TO_BUILD: Final = 1200  # for KEDA, Go compiles much of Kubernetes and of Azure's SDK
 
 
@@ -49,6 +50,14 @@ def node(program: str, *arguments: str) -> list[str]:
 
 def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"emulator.tests.clients.{module}", *arguments]
+
+
+def tools(program: str) -> list[str]:
+    """Return the command that runs a program beside tools for AI; skip where it cannot be."""
+    folder = cache() / "-".join(["strangers", *_TOOLS])
+    steps = f"{sys.executable} -m venv venv && venv/bin/pip install -q {' '.join(_TOOLS)}"
+    made_once(folder, ["sh", "-c", steps], f"pip could not install {', '.join(_TOOLS)}")
+    return [str(folder / "venv/bin/python"), str(HERE / program)]
 
 
 async def lines_of(
