@@ -17,6 +17,7 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import DEVNULL, Process
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -53,7 +54,7 @@ _WARM_UP: Final = 30
 _PAGE: Final = FeedSettings().page_size
 _QUICK: Final = {"feed": {"poll_interval": 0.1}, "leases": {"expiration": 3.0}}
 _OF_PROCESSES: Final = ("leases.expiration=3", "feed.poll_interval=0.1", "web.port=off")
-_SECONDS_TO_SHARE: Final = 10.0
+_PATIENCE: Final = 90.0
 _ROOT: Final = Path(__file__).parents[1]
 _CPU: Final = "CPU s for 100,000"
 _fresh = count()
@@ -142,7 +143,7 @@ async def _of(url: str, java: Process, ranges: int) -> Sequence[Result]:
     ]
     if ranges > 1:
         for x in rounds:
-            x["processes"] = await _by_processes(url, feed)
+            x["processes"] = await _by_processes(url, feed, ranges)
         results.append(
             by_rounds(group, rounds, "processes", "changes/s", against="java", goal=2.2)
         )
@@ -214,15 +215,16 @@ async def _by_java(process: Process, feed: str) -> float:
     return float(found["changes"] / found["seconds"])
 
 
-async def _by_processes(url: str, feed: str) -> float:
+async def _by_processes(url: str, feed: str, ranges: int) -> float:
     """Hold pages back until both hosts have their share of the leases."""
+    leases = _leases(url)
     with TemporaryDirectory(prefix="bench-") as place:
         lines = Path(place) / "lines"
         async with aiohttp.ClientSession(base_url=url) as session:
             await session.post("/_gate")
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "changefeed", "run", "--processes=2"),
-                *(f"--feed=cosmos+{url}{DATABASE}/{feed}", f"--leases={_leases(url)}"),
+                *(f"--feed=cosmos+{url}{DATABASE}/{feed}", f"--leases={leases}"),
                 *(f"--observer={__name__}:Lines", f"--option=path={lines}"),
                 *(f"--set={x}" for x in _OF_PROCESSES),
                 cwd=_ROOT,
@@ -231,13 +233,24 @@ async def _by_processes(url: str, feed: str) -> float:
                 stderr=DEVNULL,
             )
             try:
-                await asyncio.sleep(_SECONDS_TO_SHARE)
-                await session.delete("/_gate")
-                await asyncio.wait_for(_all_in(lines), 60.0)
+                async with asyncio.timeout(_PATIENCE):
+                    await _shared(leases, ranges)
+                    await session.delete("/_gate")
+                    await _all_in(lines)
             finally:
                 process.terminate()
                 await process.wait()
         return _rate(_read(lines))
+
+
+async def _shared(leases: str, ranges: int) -> None:
+    """Wait until two hosts have as many leases each."""
+    async with open_container(leases, OpenOptions()) as container:
+        loads: list[int] = []
+        while len(loads) < 2 or len(set(loads)) > 1 or sum(loads) < ranges:
+            await asyncio.sleep(0.2)
+            owners = Counter(x.owner for x in await container.list() if x.owner is not None)
+            loads = [*owners.values()]
 
 
 async def _all_in(lines: Path) -> None:

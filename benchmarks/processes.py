@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.timing import Timing
@@ -37,6 +36,7 @@ _SETTINGS = {
 }
 _ROOT = Path(__file__).parents[1]
 _PATIENCE = 40.0
+_EVERY = 0.02
 
 
 class Hosts:
@@ -48,13 +48,9 @@ class Hosts:
         *,
         seconds: float = 0.0,
         leases: LeasePlace | None = None,
-        observer: str = "benchmarks.deliveries:Recorder",
-        settings: Mapping[str, object] = _SETTINGS,
     ) -> None:
         self.place = place
-        self._observer = observer
         self._options = {"directory": place} | ({"seconds": seconds} if seconds else {})
-        self._settings = settings
         self._leases = leases or LeasePlace(addresses=[f"sqlite:{place / 'leases.db'}"])
         self._running: dict[str, Process] = {}
 
@@ -64,9 +60,9 @@ class Hosts:
                 *(sys.executable, "-m", "changefeed", "run", "--stop-at-eof"),
                 *(f"--name={name}", f"--feed=eventlog:{self.place / 'log'}"),
                 *self._leases.flags,
-                f"--observer={self._observer}",
+                "--observer=benchmarks.deliveries:Recorder",
                 *(f"--option={key}={value}" for key, value in self._options.items()),
-                *(f"--set={key}={value}" for key, value in self._settings.items()),
+                *(f"--set={key}={value}" for key, value in _SETTINGS.items()),
                 cwd=_ROOT,
                 env=_environment() | self._leases.environment,
                 stdin=PIPE,
@@ -168,26 +164,18 @@ async def hosts_over(
 
 
 @asynccontextmanager
-async def producing(
-    place: Path,
-    rate: int,
-    *,
-    every: float = 0.02,
-    made: Callable[[int, int], Sequence[Record]] = records,
-) -> AsyncIterator[None]:
-    """Append so many changes a second while the block runs, a few at a time. ``made`` makes
-    them, from their first number and their count.
-    """
-    each = round(rate * every)
+async def producing(place: Path, rate: int) -> AsyncIterator[None]:
+    """Append so many changes a second while the block runs, a few at a time."""
+    each = round(rate * _EVERY)
 
     async def produce() -> None:
         loop, number = asyncio.get_running_loop(), 0
         next_at = loop.time()
         async with EventLogWriter.open(place / "log") as writer:
             while True:
-                await writer.append(made(number, each))
+                await writer.append(records(number, each))
                 number += each
-                next_at += every
+                next_at += _EVERY
                 await asyncio.sleep(max(0.0, next_at - loop.time()))
 
     producer = asyncio.create_task(produce())

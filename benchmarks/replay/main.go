@@ -37,11 +37,18 @@ func (r *replay) ServeHTTP(to http.ResponseWriter, request *http.Request) {
 		r.gate.Lock()
 	case request.URL.Path == "/_gate":
 		r.gate.Unlock()
-	case request.Header.Get("A-Im") == "" || strings.Contains(request.URL.Path, "/colls/leases/"):
-		r.endpoint.ServeHTTP(to, request)
-	default:
+	case isPage(request):
 		r.page(to, request)
+	default:
+		r.endpoint.ServeHTTP(to, request)
 	}
+}
+
+// The list of ranges is asked for with the same header.
+func isPage(request *http.Request) bool {
+	path := strings.TrimSuffix(request.URL.Path, "/")
+	ofFeed := strings.HasSuffix(path, "/docs") && !strings.HasSuffix(path, "/leases/docs")
+	return ofFeed && request.Header.Get("A-Im") != ""
 }
 
 func (r *replay) page(to http.ResponseWriter, request *http.Request) {
