@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,12 +25,6 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
@@ -53,6 +47,14 @@ from changefeed.pipeline.source.planning import (
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.task_access import task_access
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # Spark 4.0 and 4.1, whose streams have no limits
+        SupportsTriggerAvailableNow = object
 
 NAME = "changefeed"
 _TASK_CHANGES = 5_000
@@ -96,7 +98,8 @@ class ChangefeedSource(DataSource):
                 "spark.read"
             )
         refuse_schema(self._options, schema)
-        return StreamReader(self._options)
+        has_limits = SupportsTriggerAvailableNow is not object
+        return (StreamReader if has_limits else UnlimitedStreamReader)(self._options)
 
     @property
     def _options(self) -> Options:
@@ -105,7 +108,7 @@ class ChangefeedSource(DataSource):
 
 def refuse_schema(options: Options, schema: StructType) -> None:
     """Raise ``PipelineRefused`` for another schema than that of the columns."""
-    if schema != options.envelope.spark_schema():
+    if schema.json() != options.envelope.spark_schema().json():
         raise PipelineRefused(
             f"changes have columns of their own, and not those of .schema(...): leave it out, "
             f"and choose with .option('columns', '{','.join(ENVELOPE)}'). Parse bodies with "
@@ -160,6 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._access: Access | None = None
         self._within: Target | None = None
         self._ahead: Ahead | None = None
+        self._newest: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options}
@@ -171,7 +175,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._within = target_at(self._opened(), "now")
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802 - Spark's name
+        from pyspark.sql.streaming.datasource import (  # noqa: PLC0415 - not in Spark 4.1
+            ReadAllAvailable,
+            ReadMaxRows,
+        )
+
         most = self._options.max_changes
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
@@ -187,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(first, columns=self._columns).as_json()
 
     @query_advice()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:  # noqa: N802
         if held(self._options.hold_file):
             return start
         access, begin = self._opened(), self._offset(start)
@@ -195,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = replace(start_of(access, self._options), columns=self._columns)
             self._ahead = Ahead.of(access, begin)
             return begin.as_json()
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        most = getattr(limit, "max_rows", None)  # other limits have other names
         end = self._end(begin, most)
         if end == begin and self._within is None:
             time.sleep(self._options.poll_interval)
@@ -251,6 +260,57 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._access is None:
             self._access = self._options.opened()
         return self._access
+
+
+class UnlimitedStreamReader(StreamReader):
+    """Reads a feed as a stream of Spark 4.0 and 4.1, which say neither where a batch begins
+    when they ask for its end, nor how much it may have: it has all that is there.
+    """
+
+    @query_advice()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where reading begins, in marks.
+
+        Spark asks again if it repeats the first batch, so that has to be the same then. Raise
+        ``PipelineRefused`` for a start that would not be, and for limits.
+        """
+        options = self._options
+        if options.starting_at in ("now", "snapshot"):
+            raise PipelineRefused(
+                f"startingAt={options.starting_at}: Spark before 4.2 does not keep where a "
+                f"stream began, and after a crash that would be elsewhere. Write a time"
+            )
+        if options.max_changes is not None or options.max_bytes is not None:
+            raise PipelineRefused(
+                "Spark before 4.2 puts all that is there into one batch: leave "
+                "maxChangesPerBatch and maxBytesPerBatch out"
+            )
+        return self._with_columns(start_of(self._opened(), options))
+
+    @query_advice()
+    def latestOffset(self, *_: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        end = first_offset(self._opened(), "now")
+        if end == self._newest:
+            time.sleep(self._options.poll_interval)
+            end = first_offset(self._opened(), "now")
+        self._newest = end
+        return self._with_columns(end)
+
+    @query_advice()
+    def partitions(
+        self, start: Mapping[str, Any], end: Mapping[str, Any]
+    ) -> list[InputPartition]:
+        access, begin = self._opened(), self._offset(start)
+        within = target_at(access, self._offset(end))
+        slices = [
+            slice_
+            for x, y in batches(access, begin, within)
+            for slice_ in plan_slices(access, x, y, changes=self._options.slice_changes)
+        ]
+        return _partitions(slices, self._options)
+
+    def _with_columns(self, offset: Offset) -> dict[str, Any]:
+        return replace(offset, columns=self._columns).as_json()
 
 
 def slices_between(access: Access, options: Options) -> Sequence[Slice]:

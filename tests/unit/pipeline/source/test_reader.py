@@ -1,5 +1,6 @@
 """The reader in the order in which Spark calls it, without a Spark session."""
 
+import asyncio
 import pickle
 import time
 from pathlib import Path
@@ -18,11 +19,18 @@ from pyspark.sql.types import (
 )
 
 from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import ENVELOPE
-from changefeed.pipeline.source.spark import BatchReader, ChangefeedSource, StreamReader
+from changefeed.pipeline.source.spark import (
+    BatchReader,
+    ChangefeedSource,
+    StreamReader,
+    UnlimitedStreamReader,
+)
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
@@ -64,6 +72,10 @@ def test_where_reading_begins_is_settled_once_and_logged_as_the_end_of_the_first
     assert rows(again, end, again.latestOffset(end, ReadAllAvailable())) == 5
 
 
+def unlimited(feed: str, **given: str) -> UnlimitedStreamReader:
+    return UnlimitedStreamReader(Options.of({"feed": feed, "pollInterval": "0", **given}))
+
+
 def test_a_log_has_no_snapshot_to_start_with(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 3})
     with pytest.raises(FeedRefused, match="Start from the beginning"):
@@ -102,6 +114,34 @@ def test_an_idle_stream_answers_late_and_reports_where_the_feed_is(tmp_path: Pat
     began = time.monotonic()
     assert one.latestOffset(end, ReadAllAvailable()) == end
     assert time.monotonic() - began >= 0.3
+
+
+def test_without_limits_a_stream_reads_what_is_there_and_goes_on_through_an_era(
+    tmp_path: Path,
+) -> None:
+    feed, log = a_log(tmp_path / "log", {"a": 10, "b": 10}, parts=1), tmp_path / "log"
+    start = unlimited(feed).initialOffset()
+    end = unlimited(feed).latestOffset()
+    append_to(log, {"a": 5})
+    whole = RangeId("e1.p01.v00-ff")
+    asyncio.run(replace_partitions(log, [whole], [(0, 0, 99), (0, 100, 255)]))
+    append_to(log, {"a": 7, "b": 7})
+    after = unlimited(feed).latestOffset()  # each is of another process
+    assert [rows(unlimited(feed), x, y) for x, y in ((start, end), (end, after))] == [20, 19]
+    append_to(log, {"b": 3})
+    assert rows(unlimited(feed), end, after) == 19, "a batch is repeated as it was"
+    last = unlimited(feed).latestOffset()
+    assert rows(unlimited(feed), after, last) == 3
+    assert unlimited(feed).latestOffset() == last, "Spark compares them as text"
+
+
+@pytest.mark.parametrize("given", [{"startingAt": "now"}, {"maxChangesPerBatch": "5"}])
+def test_a_stream_without_limits_refuses_what_spark_would_not_keep(
+    given: dict[str, str], tmp_path: Path
+) -> None:
+    feed = a_log(tmp_path / "log", {"a": 1})
+    with pytest.raises(PipelineRefused, match=r"before 4\.2"):
+        unlimited(feed, **given).initialOffset()
 
 
 def test_a_batch_with_nothing_to_read_has_one_task_that_reads_nothing(tmp_path: Path) -> None:
