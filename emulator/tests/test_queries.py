@@ -178,7 +178,6 @@ async def test_a_projection_and_an_order_give_what_was_asked(
             "SELECT c.pk, COUNT(1) FROM c GROUP BY c.pk ORDER BY c.pk",
             "ORDER BY beside GROUP BY",
         ),
-        ("SELECT udf.f(c) FROM c", "A user-defined function"),
         ("SELECT ST_DISTANCE(c.a, c.b) FROM c", "The function ST_DISTANCE"),
     ],
 )

@@ -6,7 +6,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from cosmos_emulator.errors import CosmosError, not_supported
+from cosmos_emulator.scripts import ScriptKind
 
+_SCRIPTS: Final = {x.path: x.noun for x in ScriptKind}
 _PATHS: Final = {
     "": [],
     "dbs": ["dbs"],
@@ -16,12 +18,10 @@ _PATHS: Final = {
     "users": ["dbs", "users"],
     "permissions": ["dbs", "users", "permissions"],
     "offers": ["offers"],
+    **{x: ["dbs", "colls", x] for x in _SCRIPTS},
 }
 """Below which kinds each kind of resource is."""
 _ELSEWHERE: Final = {
-    "sprocs": "A stored procedure",
-    "triggers": "A trigger",
-    "udfs": "A user-defined function",
     "conflicts": "The conflict feed",
     "clientencryptionkeys": "Client-side encryption",
 }
@@ -59,6 +59,18 @@ _OPERATIONS: Final = {
     ("docs", "PUT", False): "replace_item",
     ("docs", "PATCH", False): "patch_item",
     ("docs", "DELETE", False): "delete_item",
+    ("sprocs", "POST", False): "execute_stored_procedure",
+    **{
+        (path, verb, is_feed): f"{what}_{noun}{'s' if what == 'list' else ''}"
+        for path, noun in _SCRIPTS.items()
+        for verb, is_feed, what in (
+            ("GET", True, "list"),
+            ("POST", True, "create"),
+            ("GET", False, "read"),
+            ("PUT", False, "replace"),
+            ("DELETE", False, "delete"),
+        )
+    },
 }
 _QUERIES: Final = {
     "dbs": "query_databases",
@@ -66,6 +78,7 @@ _QUERIES: Final = {
     "docs": "query_items",
     "users": "query_users",
     "permissions": "query_permissions",
+    **{path: f"query_{noun}s" for path, noun in _SCRIPTS.items()},
 }
 OPERATIONS: Final = frozenset(
     {*_OPERATIONS.values(), *_QUERIES.values()}
@@ -80,7 +93,7 @@ class Address:
 
     kind: str  # "" is the account
     is_feed: bool
-    ids: tuple[str, ...]  # of the database, the container, the item, as far as it goes
+    ids: tuple[str, ...]  # of the database, the container, what is in it, as far as it goes
     link: str
 
     @property

@@ -22,6 +22,8 @@ from cosmos_emulator.partition_keys import PartitionKey, key_in_header
 from cosmos_emulator.permissions import Principals
 from cosmos_emulator.query.run import Scope
 from cosmos_emulator.ranges import PhysicalRange, Ranges
+from cosmos_emulator.sandbox import Sandboxes
+from cosmos_emulator.scripts import Scripts
 from cosmos_emulator.settings import EmulatorSettings
 from cosmos_emulator.store import Store
 from cosmos_emulator.work import Work
@@ -45,6 +47,8 @@ class Emulator:
         self.containers = Containers(self.store, self.ranges, self.offers, clock)
         self.items = Items(self.store, self.ranges, clock)
         self.principals = Principals(self.store, clock)
+        self.scripts = Scripts(self.store, clock)
+        self.sandboxes = Sandboxes()
         self.work = Work(settings.query_seconds)
 
     def split_if_overgrown(self, pid: int) -> None:

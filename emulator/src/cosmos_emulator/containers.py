@@ -251,6 +251,7 @@ class Containers:
             "DELETE FROM log WHERE pid IN (SELECT pid FROM ranges WHERE container = ?)",
             "DELETE FROM ranges WHERE container = ?",
             "DELETE FROM unique_values WHERE container = ?",
+            "DELETE FROM scripts WHERE container = ?",
             "DELETE FROM containers WHERE number = ?",
         ):
             self._store.run(statement, (container.number,))

@@ -1,7 +1,10 @@
 """Answers about items: one by one, in batches, by query, and as a change feed."""
 
+import asyncio
 import base64
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +33,9 @@ from cosmos_emulator.query.plan import FEATURES, plan
 from cosmos_emulator.query.run import Query, ResultPage, Scope
 from cosmos_emulator.query.syntax import Binary, Expression, Property, operands
 from cosmos_emulator.ranges import PhysicalRange
+from cosmos_emulator.scripts import ScriptKind
+from cosmos_emulator.user_functions import UserFunctions
+from cosmos_emulator.work import asking
 
 _WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
 _WITH_METADATA: Final = "2021-09-15"
@@ -269,7 +275,7 @@ async def _query(emulator: Emulator, call: Call, query: Query) -> Answer:
     for held in reach.held:
         check_session(call, held)
     page = await emulator.work.page(
-        query,
+        _with_functions(emulator, call, query),
         lambda after, most: reach.scope.rows(emulator.store, after, most),
         limit=_page_size(call, query),
         continuation=call.headers.get("x-ms-continuation"),
@@ -291,6 +297,18 @@ def _page_size(call: Call, query: Query) -> int | None:
     if by_score and "x-ms-documentdb-partitionkeyrangeid" in call.headers:
         return None
     return call.page_size()
+
+
+def _with_functions(emulator: Emulator, call: Call, query: Query) -> Query:
+    ask = asking(asyncio.get_running_loop())
+
+    def source_of(name: str) -> str:
+        find = emulator.scripts.named
+        return ask(partial(find, call.within, ScriptKind.FUNCTION, name)).body
+
+    budget = query.given.budget
+    functions = UserFunctions(emulator.sandboxes, source_of, budget)
+    return replace(query, given=replace(query.given, functions=functions))
 
 
 def _metrics(call: Call, page: ResultPage) -> dict[str, str]:

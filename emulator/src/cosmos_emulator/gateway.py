@@ -18,18 +18,42 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from cosmos_emulator import auth, batches, documents, permissions, resources, users
+from cosmos_emulator import (
+    auth,
+    batches,
+    documents,
+    permissions,
+    procedures,
+    resources,
+    script_requests,
+    users,
+)
 from cosmos_emulator.address import Address, address_of, operation_of
-from cosmos_emulator.calls import Answer, Call, Emulator, check_incarnation, range_headers
+from cosmos_emulator.calls import (
+    Answer,
+    Call,
+    Emulator,
+    Handler,
+    check_incarnation,
+    range_headers,
+)
 from cosmos_emulator.containers import Container
 from cosmos_emulator.errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
 from cosmos_emulator.faults import Faults, Target
+from cosmos_emulator.procedures import has_triggers, write_with_triggers
 from cosmos_emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
 REQUEST_LOG: Final = logging.getLogger("emulator.requests")
 """A line of JSON for each request, at the level INFO; status 0 is a dropped connection."""
-_HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS | users.HANDLERS
+_HANDLERS: Final = (
+    resources.HANDLERS
+    | documents.HANDLERS
+    | batches.HANDLERS
+    | users.HANDLERS
+    | script_requests.HANDLERS
+    | procedures.HANDLERS
+)
 _MAX_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
 _OF_AN_ITEM: Final = frozenset({404, 409, 412})
 _NO_BODY: Final = frozenset({204, 304})
@@ -110,7 +134,7 @@ class Gateway:
         if call.container is not None and call.container.default_ttl is not None:
             self.emulator.items.expire(call.container)
         try:
-            answer = _HANDLERS[call.operation](self.emulator, call)
+            answer = _handler(call)(self.emulator, call)
             return await answer if isinstance(answer, Awaitable) else answer
         except CosmosError as error:
             error.headers = self._told_of(call, error.status)
@@ -190,6 +214,10 @@ class Gateway:
             ranges = self.emulator.ranges.current(call.container.number)
             held = next(x.id for x in ranges if x.low <= epk < x.high)
         return Target(operation=call.operation, container=call.container.id, range=held)
+
+
+def _handler(call: Call) -> Handler:
+    return write_with_triggers if has_triggers(call) else _HANDLERS[call.operation]
 
 
 async def _strike(faults: Faults, target: Target, when: Literal["before", "after"]) -> None:

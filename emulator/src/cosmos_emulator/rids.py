@@ -1,14 +1,15 @@
 """Resource ids (``_rid``): bytes in base64, where a child's begin with its parent's.
 
-A database has 4 bytes, a container 8, an item or a range 16. ``/`` is written as ``-``,
-so that a resource id fits into a path.
+A database has 4 bytes, a container 8, an item, a range or a script 16. ``/`` is written as
+``-``, so that a resource id fits into a path.
 """
 
 import base64
 import secrets
 
 _CONTAINER_BIT = 0x80
-_RANGE_BITS = 0x50 << 56
+_NUMBER_BITS = 60
+_RANGE_BITS = 0x5  # the high half of an id's last byte says what the child is
 
 
 def new_database_rid() -> str:
@@ -48,7 +49,15 @@ def item_number(container: str, rid: str) -> int | None:
 
 
 def range_rid(container: str, number: int) -> str:
-    return _text(_raw(container) + (number | _RANGE_BITS).to_bytes(8, "little"))
+    return _typed(container, number, _RANGE_BITS)
+
+
+def new_script_rid(container: str, type_bits: int) -> str:
+    return _typed(container, secrets.randbits(_NUMBER_BITS), type_bits)
+
+
+def _typed(container: str, number: int, type_bits: int) -> str:
+    return _text(_raw(container) + (number | type_bits << _NUMBER_BITS).to_bytes(8, "little"))
 
 
 def _text(raw: bytes) -> str:

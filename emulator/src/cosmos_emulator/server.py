@@ -50,6 +50,10 @@ def create_app(
         yield
         emulator.close()
 
+    async def ending_scripts(_: web.Application) -> None:
+        emulator.sandboxes.close()
+
+    app.on_shutdown.append(ending_scripts)  # before it waits for requests to end
     app.cleanup_ctx.append(closing)
     return app
 

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 3  # lower numbers were never released
+_FORMAT = 4  # lower numbers were never released
 _SCHEMA = """
 CREATE TABLE databases (
     rid TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, ts INTEGER NOT NULL, etag TEXT NOT NULL
@@ -64,6 +64,11 @@ CREATE TABLE principals (
     rid TEXT PRIMARY KEY, parent TEXT NOT NULL, id TEXT NOT NULL, ts INTEGER NOT NULL,
     etag TEXT NOT NULL, definition BLOB, UNIQUE (parent, id)
 ) STRICT;
+CREATE TABLE scripts (
+    rid TEXT PRIMARY KEY, container INTEGER NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
+    ts INTEGER NOT NULL, etag TEXT NOT NULL, definition BLOB NOT NULL,
+    UNIQUE (container, kind, id)
+) STRICT;
 """
 
 _EMPTY = f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;"
@@ -82,7 +87,9 @@ class Store:
     put the log in order.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path | None = None, numbers: Iterator[int] | None = None
+    ) -> None:
         name = ":memory:" if directory is None else str(_made(directory) / "emulator.sqlite")
         self._db = sqlite3.connect(name, isolation_level=None, timeout=0)
         try:
@@ -95,7 +102,11 @@ class Store:
             ) from error
         self._snapshot: sqlite3.Connection | None = None
         last = self.row("SELECT ifnull(max(seq), 0) FROM log")
-        self._numbers = itertools.count(last[0] + 1 if last else 1)
+        self._numbers = numbers or itertools.count(last[0] + 1 if last else 1)
+
+    def in_memory(self) -> "Store":
+        """Return an empty store for the thread that asks; no number is given in both."""
+        return Store(numbers=self._numbers)
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -32,7 +32,7 @@ _READS: Final = frozenset(
 )
 _WRITES: Final = frozenset(
     {"create_item", "upsert_item", "replace_item", "patch_item", "delete_item", "batch"}
-    | {"delete_items_of_key"}
+    | {"delete_items_of_key", "execute_stored_procedure"}
 )
 
 

@@ -12,8 +12,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from threading import Thread
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from cosmos_emulator.query import run as queries
 from cosmos_emulator.query.budget import Budget
@@ -31,6 +32,12 @@ ReadRows = Callable[[int, int], list[Row]]
 """Gives (number, JSON text) of what is numbered above the first argument, by number, at most
 so many.
 """
+
+
+class Ask(Protocol):
+    """Runs a question on the loop, where the store is, and gives its answer to a thread."""
+
+    def __call__(self, question: Callable[[], T], /) -> T: ...
 
 
 class Work:
@@ -51,29 +58,30 @@ class Work:
 
         if len(str(body.get("query"))) <= _SHORT:
             return parse()
-        return await self._beside(budget, parse)
+        return await self.beside(budget, parse)
 
     async def page(
         self, query: Query, read: ReadRows, *, limit: int | None, continuation: str | None
     ) -> ResultPage:
         """Run a query over rows that are read on this loop."""
-        loop = asyncio.get_running_loop()
+        ask = asking(asyncio.get_running_loop())
 
         def rows(after: int) -> Iterable[Row]:
             most = _FIRST_ROWS
             while True:
-                found = _asked(loop, lambda after=after, most=most: read(after, most))  # type: ignore[misc]
+                found = ask(partial(read, after, most))
                 yield from found
                 if len(found) < most:
                     return
                 after, most = found[-1][0], min(2 * most, _MAX_ROWS)
 
-        return await self._beside(
-            query.given.budget,
-            lambda: queries.run(rows, query, limit=limit, continuation=continuation),
-        )
+        def run() -> ResultPage:
+            with contextlib.closing(query.given.functions):
+                return queries.run(rows, query, limit=limit, continuation=continuation)
 
-    async def _beside(self, budget: Budget, job: Callable[[], T]) -> T:
+        return await self.beside(query.given.budget, run)
+
+    async def beside(self, budget: Budget, job: Callable[[], T]) -> T:
         """Do something in a thread, and wait for it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -104,15 +112,19 @@ class Work:
                 raise
 
 
-def _asked(loop: asyncio.AbstractEventLoop, question: Callable[[], T]) -> T:
-    """Ask the loop something from a thread, and wait for the answer."""
-    answer: Future[T] = Future()
+def asking(loop: asyncio.AbstractEventLoop) -> Ask:
+    """Return what asks a loop something from a thread, and waits for the answer."""
 
-    def ask() -> None:
-        try:
-            answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread
-            answer.set_exception(error)
+    def asked(question: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
 
-    loop.call_soon_threadsafe(ask)
-    return answer.result()
+        def ask() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:  # noqa: BLE001 - it is raised in the thread
+                answer.set_exception(error)
+
+        loop.call_soon_threadsafe(ask)
+        return answer.result()
+
+    return asked

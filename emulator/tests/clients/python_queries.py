@@ -131,11 +131,14 @@ class Queries(Trial):
         self.of("query in pages", lambda: in_pages("SELECT VALUE c.id FROM c"))
         ordered = "SELECT VALUE c.id FROM c ORDER BY c.pk"
         self.of("query with ORDER BY in pages", lambda: in_pages(ordered))
-        udf = "SELECT udf.f(c) FROM c"
-        self.of(
-            "query with a user-defined function",
-            lambda: list(items.query_items(udf, **self.wide)),
-        )
+
+        def function() -> None:
+            twice = {"id": "twice", "body": "function (x) { return 2 * x; }"}
+            items.scripts.create_user_defined_function(twice)
+            text = "SELECT VALUE udf.twice(c.n) FROM c WHERE c.id = 'i04'"
+            expect([8], list(items.query_items(text, **self.wide)))
+
+        self.of("query with a user-defined function", function)
 
 
 class Feeds(Trial):

@@ -1,6 +1,7 @@
 """Databases, containers, keys, throughput and scripts with Azure's client for Python."""
 
 import time
+from functools import partial
 from typing import Final
 
 from azure.cosmos import PartitionKey, ThroughputProperties
@@ -118,16 +119,56 @@ class Throughput(Trial):
         self.of("throughput of a database", shared)
 
 
+_CREATES = """function (name) {
+  var items = getContext().getCollection(), item = {id: name, pk: "p"};
+  items.createDocument(items.getSelfLink(), item, {}, function (error, made) {
+    if (error) throw error;
+    getContext().getResponse().setBody(made.id.length);
+  });
+}"""
+_STAMPS = """function () {
+  var request = getContext().getRequest(), item = request.getBody();
+  item.stamped = true;
+  request.setBody(item);
+}"""
+
+
 class Scripts(Trial):
     """Code that runs in the account, its users, its conflicts."""
 
     def run(self) -> None:
         made = self.made("scripted")
-        body = {"id": "s", "body": "function s() {}"}
-        trigger = body | {"triggerType": "Pre", "triggerOperation": "All"}
         scripts = made.scripts
-        self.of("stored procedures", lambda: scripts.create_stored_procedure(body))
-        self.of("triggers", lambda: scripts.create_trigger(trigger))
-        self.of("user-defined functions", lambda: scripts.create_user_defined_function(body))
+
+        def procedures() -> None:
+            scripts.create_stored_procedure({"id": "s", "body": _CREATES})
+            given = {"params" if self.wide else "parameters": ["new"]}  # of the other client
+            run = partial(scripts.execute_stored_procedure, "s", partition_key="p", **given)
+            expect(3, run())
+            expect("new", made.read_item("new", "p")["id"])
+            status(400, run)
+            scripts.replace_stored_procedure("s", {"id": "s", "body": "function s() {}"})
+            expect("function s() {}", scripts.get_stored_procedure("s")["body"])
+            expect(["s"], [x["id"] for x in scripts.list_stored_procedures()])
+            scripts.delete_stored_procedure("s")
+            status(404, lambda: scripts.get_stored_procedure("s"))
+
+        def triggers() -> None:
+            trigger = {"id": "t", "triggerType": "Pre", "triggerOperation": "Create"}
+            scripts.create_trigger(trigger | {"body": _STAMPS})
+            made.create_item(item("stamped", "p"), pre_trigger_include="t")
+            expect(True, made.read_item("stamped", "p")["stamped"])
+            expect(["t"], [x["id"] for x in scripts.list_triggers()])
+            scripts.delete_trigger("t")
+
+        def functions() -> None:
+            scripts.create_user_defined_function({"id": "f", "body": "function f() {}"})
+            expect("f", scripts.get_user_defined_function("f")["id"])
+            expect(["f"], [x["id"] for x in scripts.list_user_defined_functions()])
+            scripts.delete_user_defined_function("f")
+
+        self.of("stored procedures", procedures)
+        self.of("triggers", triggers)
+        self.of("user-defined functions", functions)
         self.of("users", lambda: self.database.create_user({"id": "u"}))
         self.of("conflict feed", lambda: list(made.list_conflicts()))

@@ -18,6 +18,7 @@ from cosmos_emulator.query.given import Given, Path, QueryFunction
 from cosmos_emulator.query.matching import is_like
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
+    USER_DEFINED,
     ArrayOf,
     Binary,
     Call,
@@ -182,6 +183,10 @@ class Compiler:
             return lambda row: row[GROUP][place].result()
         if call.function == "IN":
             return self._walking(_is_in, arguments)
+        if call.function.startswith(USER_DEFINED):
+            own = self._given.functions.named(call.function.removeprefix(USER_DEFINED))
+            walking, made = self._walking(own, arguments), self.budget.made
+            return lambda row: made(walking(row))
         known = FUNCTIONS[call.function]
         if isinstance(known, QueryFunction):
             bound = known.bound(self._given, self._path(call.arguments))

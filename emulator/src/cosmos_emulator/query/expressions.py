@@ -10,6 +10,7 @@ from cosmos_emulator.query.functions import FUNCTIONS
 from cosmos_emulator.query.limits import check_count
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
+    USER_DEFINED,
     ArrayOf,
     Binary,
     Call,
@@ -180,12 +181,13 @@ class Expressions(Cursor):
         if word in {"EXISTS", "ARRAY"} and self.took_sign("("):
             self.expect("SELECT")
             return self._subquery(word)
-        if self.at_sign("(") and word != "UDF":
+        if self.at_sign("("):
             return self._call(token)
         if token.text in self.names:
             return Property(root=token.text, steps=self.steps())
-        if word == "UDF":
-            raise refused("A user-defined function")
+        if word == "UDF" and self.took_sign("."):
+            name = self.advance().text
+            return Call(function=USER_DEFINED + name, arguments=tuple(self._arguments()))
         if not is_plain_name(token):
             raise self.unexpected(token)
         raise bad_request(

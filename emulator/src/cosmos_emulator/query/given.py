@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cosmos_emulator.errors import not_supported
 from cosmos_emulator.query.budget import Budget
@@ -25,10 +25,34 @@ class SearchPolicies:
 NO_POLICIES: Final = SearchPolicies()
 
 
+class Functions(Protocol):
+    """User-defined functions. ``named`` raises 400 for one that is not there; ``close`` gives
+    back what they took.
+    """
+
+    def named(self, name: str) -> Callable[..., Any]: ...
+
+    def close(self) -> None: ...
+
+
+class _NoFunctions:
+    def named(self, name: str) -> Callable[..., Any]:
+        raise not_supported(
+            f"The user-defined function {name!r}",
+            "Only what clients ask of the items of a container calls functions.",
+        )
+
+    def close(self) -> None:
+        """Nothing was taken."""
+
+
+NO_FUNCTIONS: Final[Functions] = _NoFunctions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Its parameters, the time of day (seconds since 1970), its budget, the policies of its
-    container, and what cuts texts of each language into words.
+    """Its parameters, the time of day (seconds since 1970), its budget, the policies and
+    functions of its container, and what cuts texts of each language into words.
     """
 
     parameters: Mapping[str, Any]
@@ -36,6 +60,7 @@ class Given:
     budget: Budget
     policies: SearchPolicies = NO_POLICIES
     words: dict[str, Any] = field(default_factory=dict)
+    functions: Functions = NO_FUNCTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ AGGREGATES: Final = {
 """The functions over a whole group, and what query plans call them."""
 SCORES: Final = frozenset({"_VECTORSCORE", "_FULLTEXTSCORE"})
 """The functions that say how well an item fits a search."""
+USER_DEFINED: Final = "udf."
+"""What the name of a user-defined function begins with, where it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    function: str  # upper case
+    function: str  # upper case, unless it is user-defined
     arguments: tuple["Expression", ...]
 
 

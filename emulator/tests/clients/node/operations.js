@@ -277,7 +277,12 @@ async function queries() {
     await paged("SELECT VALUE c.id FROM c ORDER BY c.pk", 30, true);
   });
   await of("query with TOP in pages", () => paged("SELECT TOP 17 VALUE c.id FROM c", 17, true));
-  await of("query with a user-defined function", () => find("SELECT udf.f(c) FROM c"));
+  await of("query with a user-defined function", async () => {
+    const body = "function (x) { return 2 * x; }";
+    await made.scripts.userDefinedFunctions.create({ id: "twice", body });
+    const text = "SELECT VALUE udf.twice(c.n) FROM c WHERE c.id = 'i04'";
+    assert.deepEqual(await find(text), [8]);
+  });
 }
 
 async function feeds() {
@@ -393,12 +398,44 @@ async function throughput() {
 
 async function scripts() {
   const made = await container("scripted");
-  const body = "function s() {}";
-  await of("stored procedures", () => made.scripts.storedProcedures.create({ id: "s", body }));
-  await of("triggers", () =>
-    made.scripts.triggers.create({ id: "t", body, triggerOperation: "All", triggerType: "Pre" }));
-  await of("user-defined functions", () =>
-    made.scripts.userDefinedFunctions.create({ id: "f", body }));
+  await of("stored procedures", async () => {
+    const body = `function (name) {
+      var items = getContext().getCollection(), item = {id: name, pk: "p"};
+      items.createDocument(items.getSelfLink(), item, {}, function (error, made) {
+        if (error) throw error;
+        getContext().getResponse().setBody(made.id.length);
+      });
+    }`;
+    await made.scripts.storedProcedures.create({ id: "s", body });
+    const procedure = made.scripts.storedProcedure("s");
+    assert.equal((await procedure.execute("p", ["new"])).resource, 3);
+    assert.equal((await made.item("new", "p").read()).resource.id, "new");
+    await assert.rejects(procedure.execute("p", ["new"]), { code: 400 });
+    await procedure.replace({ id: "s", body: "function s() {}" });
+    const listed = (await made.scripts.storedProcedures.readAll().fetchAll()).resources;
+    assert.deepEqual(listed.map((x) => x.body), ["function s() {}"]);
+    await procedure.delete();
+  });
+  await of("triggers", async () => {
+    const body = `function () {
+      var request = getContext().getRequest(), item = request.getBody();
+      item.stamped = true;
+      request.setBody(item);
+    }`;
+    const trigger = { id: "t", body, triggerOperation: "Create", triggerType: "Pre" };
+    await made.scripts.triggers.create(trigger);
+    const item = { id: "stamped", pk: "p" };
+    const stored = await made.items.create(item, { preTriggerInclude: ["t"] });
+    assert.equal(stored.resource.stamped, true);
+    assert.equal((await made.scripts.trigger("t").read()).resource.triggerType, "Pre");
+    await made.scripts.trigger("t").delete();
+  });
+  await of("user-defined functions", async () => {
+    const body = "function f() {}";
+    await made.scripts.userDefinedFunctions.create({ id: "f", body });
+    assert.equal((await made.scripts.userDefinedFunction("f").read()).resource.body, body);
+    await made.scripts.userDefinedFunction("f").delete();
+  });
   await of("users", () => database.users.create({ id: "u" }));
 }
 

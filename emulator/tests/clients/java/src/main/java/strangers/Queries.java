@@ -8,6 +8,7 @@ import com.azure.cosmos.models.CompositePath;
 import com.azure.cosmos.models.CompositePathSortOrder;
 import com.azure.cosmos.models.CosmosContainerProperties;
 import com.azure.cosmos.models.CosmosQueryRequestOptions;
+import com.azure.cosmos.models.CosmosUserDefinedFunctionProperties;
 import com.azure.cosmos.models.FeedRange;
 import com.azure.cosmos.models.FeedResponse;
 import com.azure.cosmos.models.IndexingPolicy;
@@ -92,7 +93,13 @@ final class Queries {
     report.of("query with ORDER BY in pages",
         () -> paged("SELECT VALUE c.id FROM c ORDER BY c.pk", 30));
     report.of("query with TOP in pages", () -> paged("SELECT TOP 17 VALUE c.id FROM c", 17));
-    report.of("query with a user-defined function", () -> find("SELECT udf.f(c) FROM c", null));
+    report.of("query with a user-defined function", this::ofFunction);
+  }
+
+  private void ofFunction() {
+    items.getScripts().createUserDefinedFunction(
+        new CosmosUserDefinedFunctionProperties("twice", "function (x) { return 2 * x; }"));
+    expect("[8]", find("SELECT VALUE udf.twice(c.n) FROM c WHERE c.id = 'i04'", null));
   }
 
   private void query(String operation, String text, String wanted) {
