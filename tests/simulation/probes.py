@@ -161,6 +161,7 @@ class BrokerProbe(StrEnum):
     LOSS_LEARNED = "a reader learned what retention took"
     ROW_DELETED = "an object of a row was deleted, as segments have its records"
     SEGMENT_DELETED = "a segment was deleted"
+    CAME_BACK = "a run or a segment that was deleted was back after a loss of power"
 
 
 ALL_PROBES: Final[Sequence[str]] = (*Probe, *BrokerProbe)

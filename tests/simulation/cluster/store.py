@@ -62,7 +62,7 @@ class Objects:
     """What is stored, since when, and when that was asked for first.
 
     ``damaged`` are whole objects that show a flipped byte instead, ``deleted`` those that
-    are gone.
+    are gone. Those that a disk has back, as it lost power, are not.
     """
 
     def __init__(self) -> None:
@@ -114,6 +114,11 @@ class Objects:
         self.damaged.pop(key, None)
         del self.data[key], self.since[key], self.written[key]
         self.keys.remove(key)
+
+    def come_back(self, key: str, now: float) -> None:
+        """Undo that an object was deleted, unless there is another of its name."""
+        if key not in self.data:
+            self.put(key, self.deleted.pop(key), now)
 
     def whole(self, key: str) -> bytes:
         """Return an object as it was written."""

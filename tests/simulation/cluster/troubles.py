@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from changefeed.brokers.operations import create_collection, merge, retain, split
 from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.names import WAL
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import FeedError
 from tests.simulation.probes import BrokerProbe as Probe
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from .world import World
 
 Event = Callable[[], Coroutine[Any, Any, None]]
+_NOT_SYNCED = 50
+"""A loss of power may undo so many deletions."""
 
 
 class Troubles:
@@ -29,6 +32,7 @@ class Troubles:
             [
                 self.crash,
                 self.crash,
+                self.lose_power,
                 self.freeze,
                 self.freeze,
                 self.cut,
@@ -58,6 +62,22 @@ class Troubles:
         await asyncio.sleep(self._random.choice([0.0, 2.0, 20.0]))
         if self._random.random() < 0.7:
             world.start(process.name)
+
+    async def lose_power(self) -> None:
+        """All brokers are of one machine: a disk may have back what it had deleted last."""
+        world = self._world
+        names = {x.name for x in world.living()}
+        for process in world.living():
+            process.kill()
+        deleted = [*world.objects.deleted][-_NOT_SYNCED:]
+        back = [x for x in deleted if self._random.random() < 0.5]
+        world.tell(f"the power fails, and {len(back)} objects are back")
+        for key in back:
+            world.objects.come_back(key, world.loop.time())
+        world.probes.hit(Probe.CAME_BACK, where=any(not x.startswith(WAL) for x in back))
+        await asyncio.sleep(self._random.choice([0.5, 5.0]))
+        for name in sorted(names):
+            world.start(name)
 
     async def freeze(self) -> None:
         world = self._world
