@@ -96,7 +96,9 @@ class Gateway:
         seconds = asyncio.get_running_loop().time() - start
         _log_request(request, answer.status, answer.charge, seconds)
         answered = _response(answer, activity, seconds)
-        answered.headers["Content-Location"] = f"{request.url.origin()}{request.raw_path}"
+        answered.headers["Content-Location"] = (
+            f"{request.scheme}://{request.host}{request.raw_path}"
+        )
         return answered
 
     async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:

@@ -13,6 +13,7 @@ What the pages of ``--cors`` may do is what a client may do. They control nothin
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ _OWN_NETWORK: Final = (
     ".invalid",  # behind a proxy, which alone knows it
 )
 """Ends of names that the public DNS gives to nobody."""
+_NAMES_KEPT: Final = 64
 _PREFLIGHT_SECONDS: Final = 600
 
 
@@ -37,11 +39,16 @@ def doorkeeper(settings: EmulatorSettings) -> Callable[..., Awaitable[web.Stream
     names = frozenset(x.lower() for x in (*settings.host_names, settings.host))
     origins = frozenset(settings.cors)
 
+    @lru_cache(_NAMES_KEPT)
+    def is_ours(host: str) -> bool:
+        return _is_ours(_name_in(host), names)
+
     @web.middleware
     async def keep(request: web.Request, handler: _Handler) -> web.StreamResponse:
         origin = request.headers.get("Origin")
         try:
-            _check_name(request.host, names)
+            if not is_ours(request.host):
+                raise _unknown(request.host)
             if origin is None or urlsplit(origin).netloc == request.host:
                 return await handler(request)
             _check_origin(request.path, origin, origins)
@@ -73,20 +80,25 @@ def is_local(peer: str | None) -> bool:
     return bool((mapped or address).is_loopback)
 
 
-def _check_name(host: str, names: frozenset[str]) -> None:
-    """Raise 403 for a name that a stranger can lead to this machine."""
-    name = _without_port(host).lower()
-    if name in names or "." not in name or name.endswith(_OWN_NETWORK) or _is_address(name):
-        return
-    raise CosmosError(
+def _is_ours(name: str, names: frozenset[str]) -> bool:
+    """Return whether no stranger can lead a name to this machine."""
+    is_near = "." not in name or name.endswith(_OWN_NETWORK)
+    return name in names or is_near or _is_address(name)
+
+
+def _unknown(host: str) -> CosmosError:
+    name = _name_in(host)
+    return CosmosError(
         403,
         f"The emulator does not answer to the name {name!r}: a web page could lead its own "
         f"name here. If the name is yours, start the emulator with --host-name {name}.",
     )
 
 
-def _without_port(host: str) -> str:
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+def _name_in(host: str) -> str:
+    """Return the name of a ``Host`` without the port."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.lower()
 
 
 def _is_address(name: str) -> bool:
