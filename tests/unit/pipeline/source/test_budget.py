@@ -60,12 +60,12 @@ def test_the_tasks_of_a_batch_share_its_budget_and_are_no_more_than_can_spend_it
     opened: list[str] = []
 
     @contextmanager
-    def noting(address: str) -> Iterator[Access]:
+    def noting(address: str, *_: object) -> Iterator[Access]:
         opened.append(address)
         raise LookupError
 
     monkeypatch.setattr(module, "task_access", noting)
-    monkeypatch.setattr(module, "open_access", lambda *_: FakePlanner())
+    monkeypatch.setattr(Options, "opened", lambda _: FakePlanner())
     given = slices(9)
     one = BatchReader(
         Options.of({"feed": FEED, "maxRUPerSecond": budget, "slices": slices_text(given)})
