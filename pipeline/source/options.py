@@ -48,6 +48,7 @@ _KNOWN: Final = (
     "mode",
     "ranges",
     "columns",
+    "pushFilters",
     "maxChangesPerBatch",
     "maxBytesPerBatch",
     "maxRUPerSecond",
@@ -74,7 +75,8 @@ class Options:
     """``feed`` is an address. ``starting_at`` counts for a query without a checkpoint, as do
     ``ranges``: the only ones to read, with what descends from them; all, if empty.
     ``ending_at`` is for reading in batches. A range with more than ``slice_changes`` in a batch
-    is read by several tasks, where the feed allows that. A stream that finds nothing asks
+    is read by several tasks, where the feed allows that. ``push_filters``: see ``filters``. A
+    stream that finds nothing asks
     again after ``poll_interval`` seconds at the earliest. See ``holding`` for ``hold_file``.
     ``slices`` are what to read in a batch, in the place of what lies between two points.
     ``cosmos`` opens the account; without it, the environment of each process says what does.
@@ -85,6 +87,7 @@ class Options:
     ending_at: StartAt | Offset = "now"
     ranges: tuple[RangeId, ...] = ()
     envelope: Envelope = field(default_factory=Envelope)
+    push_filters: bool = False
     max_changes: int | None = None
     max_bytes: int | None = None
     slice_changes: int = _SLICE
@@ -118,6 +121,7 @@ class Options:
             ending_at=point(options.get("endingat", "now"), "endingAt"),
             ranges=_names(options.get("ranges")),
             envelope=Envelope() if columns is None else Envelope.of(columns),
+            push_filters=_yes(options, "pushFilters"),
             max_changes=_whole(options.get("maxchangesperbatch"), "maxChangesPerBatch"),
             max_bytes=_whole(options.get("maxbytesperbatch"), "maxBytesPerBatch"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
@@ -164,10 +168,7 @@ def point(text: str, name: str) -> StartAt | Offset:
 
 def _start(options: Mapping[str, str]) -> StartAt | Offset:
     """``initialSnapshot`` says with a word of its own what ``startingAt`` could say."""
-    snapshot = options.get("initialsnapshot", "false").lower()
-    if snapshot not in ("true", "false"):
-        raise PipelineRefused(f"initialSnapshot={snapshot!r}: write true or false")
-    if snapshot == "false":
+    if not _yes(options, "initialSnapshot"):
         return point(options.get("startingat", "beginning"), "startingAt")
     if options.get("startingat", "snapshot") != "snapshot":
         raise PipelineRefused(
@@ -214,6 +215,13 @@ def _by_options(text: str) -> str:
     for name, ours in CREDENTIALS.items():
         text = re.sub(rf"\b{ours}\b", name, text)
     return text
+
+
+def _yes(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name.lower(), "false").lower()
+    if text not in ("true", "false"):
+        raise PipelineRefused(f"{name}={text!r}: write true or false")
+    return text == "true"
 
 
 def _names(text: str | None) -> tuple[RangeId, ...]:

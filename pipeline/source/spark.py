@@ -13,7 +13,7 @@ them out as it likes: the feed keeps no state for a query.
 import gc
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -32,6 +33,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
+from changefeed.pipeline.source.filters import Filters
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
@@ -88,7 +90,8 @@ class ChangefeedSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         refuse_schema(self._options, schema)
-        return BatchReader(self._options)
+        kind = FilteringReader if self._options.push_filters else BatchReader
+        return kind(self._options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         if "endingat" in {name.lower() for name in self.options}:
@@ -96,6 +99,11 @@ class ChangefeedSource(DataSource):
                 "a stream has no endingAt, it goes on: leave it out, and end the stream where "
                 "the feed is now with .trigger(availableNow=True); or read up to a point with "
                 "spark.read"
+            )
+        if self._options.push_filters:
+            raise PipelineRefused(
+                "pushFilters=true: Spark pushes no filters into a stream. Leave it out, and "
+                "filter what was loaded; or read with spark.read"
             )
         refuse_schema(self._options, schema)
         has_limits = SupportsTriggerAvailableNow is not object
@@ -142,7 +150,7 @@ class BatchReader(DataSourceReader):
         try:
             slices = [
                 y
-                for x in slices_between(access, options)
+                for x in self._wanted(access, slices_between(access, options))
                 for y in access.positions.cut(x, options.slice_changes)
             ]
             # For an empty list Spark would make a partition of its own.
@@ -153,6 +161,26 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
         return read_slices(self._options, partition.slices, tasks=partition.tasks)
+
+    def _wanted(self, access: Access, slices: Sequence[Slice]) -> Iterable[Slice]:  # noqa: ARG002
+        return slices
+
+
+class FilteringReader(BatchReader):
+    """Reads what Spark's filters leave. Spark refuses one of these where it pushes none."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._filters = Filters()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        return self._filters.push(filters)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return map(self._filters.kept, super().read(partition))
+
+    def _wanted(self, access: Access, slices: Sequence[Slice]) -> Iterable[Slice]:
+        return self._filters.narrowed(access, slices)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
