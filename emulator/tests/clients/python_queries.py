@@ -87,6 +87,22 @@ _QUERIES: Final[list[tuple[str, str, list[Any]]]] = [
         ),
         ["i2-13", "i2-14"],
     ),
+    (
+        "query of the nearest vectors",
+        (
+            "SELECT TOP 2 c.id FROM c ORDER BY "
+            "VectorDistance(c.v, [7.2, 1], false, {'distanceFunction': 'euclidean'})"
+        ),
+        [{"id": "i07"}, {"id": "i08"}],
+    ),
+    (
+        "query by rank of texts and vectors",
+        (
+            "SELECT TOP 1 c.id FROM c ORDER BY RANK "
+            "RRF(FullTextScore(c.words, 'w7'), VectorDistance(c.v, [7, 1]))"
+        ),
+        [{"id": "i07"}],
+    ),
 ]
 
 
@@ -103,7 +119,7 @@ class Queries(Trial):
         for i in range(30):
             tags = [f"t{i % 2}", f"t{i % 3}"]
             body = item(f"i{i:02}", f"k{i % 7}", None if i == 13 else i, tags=tags)
-            items.upsert_item(body)
+            items.upsert_item(body | {"v": [i, 1], "words": f"w{i} red"})
         given = [{"name": "@n", "value": 4}]
         for operation, text, wanted in _QUERIES:
 

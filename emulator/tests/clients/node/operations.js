@@ -232,6 +232,14 @@ const QUERIES = [
     "SELECT VALUE CONCAT(SUBSTRING(c.id, 0, 2), '-', ToString(FLOOR(c.n / 2))) FROM c " +
       "WHERE STARTSWITH(c.id, 'i2') AND ARRAY_CONTAINS(c.tags, 't2') AND c.n > 25 ORDER BY c.n",
     ["i2-13", "i2-14"]],
+  ["query of the nearest vectors",
+    "SELECT TOP 2 c.id FROM c ORDER BY " +
+      "VectorDistance(c.v, [7.2, 1], false, {'distanceFunction': 'euclidean'})",
+    [{ id: "i07" }, { id: "i08" }]],
+  ["query by rank of texts and vectors",
+    "SELECT TOP 1 c.id FROM c ORDER BY RANK " +
+      "RRF(FullTextScore(c.words, 'w7'), VectorDistance(c.v, [7, 1]))",
+    [{ id: "i07" }]],
 ];
 
 async function queries() {
@@ -245,6 +253,7 @@ async function queries() {
   const { items } = made;
   for (let i = 0; i < 30; i++) {
     const item = { id: `i${String(i).padStart(2, "0")}`, pk: `k${i % 7}`, tags: [`t${i % 2}`, `t${i % 3}`] };
+    Object.assign(item, { v: [i, 1], words: `w${i} red` });
     await items.upsert(i === 13 ? item : { ...item, n: i });
   }
   const find = async (query, options) => {

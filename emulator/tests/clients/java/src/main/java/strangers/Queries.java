@@ -39,6 +39,8 @@ final class Queries {
       Map<String, Object> item =
           Operations.item(String.format("i%02d", i), "k" + i % 7, i == 13 ? null : i);
       item.put("tags", List.of("t" + i % 2, "t" + i % 3));
+      item.put("v", List.of(i, 1));
+      item.put("words", "w" + i + " red");
       items.upsertItem(item);
     }
   }
@@ -87,6 +89,14 @@ final class Queries {
             + "WHERE STARTSWITH(c.id, 'i2') AND ARRAY_CONTAINS(c.tags, 't2') AND c.n > 25 "
             + "ORDER BY c.n",
         "[i2-13, i2-14]");
+    query("query of the nearest vectors",
+        "SELECT TOP 2 c.id FROM c ORDER BY "
+            + "VectorDistance(c.v, [7.2, 1], false, {'distanceFunction': 'euclidean'})",
+        "[{id=i07}, {id=i08}]");
+    query("query by rank of texts and vectors",
+        "SELECT TOP 1 c.id FROM c ORDER BY RANK "
+            + "RRF(FullTextScore(c.words, 'w7'), VectorDistance(c.v, [7, 1]))",
+        "[{id=i07}]");
     report.of("query of a partition key", this::ofKey);
     report.of("query of a feed range", this::ofRange);
     report.of("query in pages", () -> paged("SELECT VALUE c.id FROM c", 30));
