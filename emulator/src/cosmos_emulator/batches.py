@@ -7,7 +7,7 @@ import msgspec
 from cosmos_emulator import charges
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, item_headers
 from cosmos_emulator.documents import patch_change, status_of
-from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request
+from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request, not_supported
 from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
 from cosmos_emulator.json_values import JsonObject, decoded
 from cosmos_emulator.partition_keys import PartitionKey, key_in_header
@@ -16,10 +16,16 @@ from cosmos_emulator.ranges import PhysicalRange
 _MAX_IN_BATCH: Final = 100
 _LARGEST_BATCH: Final = 2 * 1024 * 1024
 _FAILED: Final = 400
+_HYBRID_ROW: Final = b"\x81"  # the first byte of its version 1; no text of JSON begins with it
 
 
 def batch(emulator: Emulator, call: Call) -> Answer:
     """Run up to 100 operations on one partition key under one LSN, or in bulk."""
+    if call.body.startswith(_HYBRID_ROW):
+        raise not_supported(
+            "A batch as HybridRow, as Azure's client for .NET sends it,",
+            "The other clients send JSON; from .NET, write the items one by one.",
+        )
     operations: Any = decoded(call.body)
     if not isinstance(operations, list) or not 1 <= len(operations) <= _MAX_IN_BATCH:
         raise bad_request(f"A batch is a list of 1 to {_MAX_IN_BATCH} operations.")
