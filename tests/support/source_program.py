@@ -1,6 +1,7 @@
 """A program that reads an event log with whatever Spark is first on the path of imports.
 
-``python -m tests.support.older_spark_program FOLDER`` prints one JSON object.
+``python -m tests.support.source_program FOLDER [REMOTE]`` prints one JSON object. ``REMOTE`` is
+the address of a server of Spark Connect; without it, Spark runs here.
 """
 
 import json
@@ -28,10 +29,16 @@ def drained(spark: SparkSession, feed: str, folder: Path) -> tuple[int, int]:
     return rows.count(), rows.distinct().count()
 
 
-def main(folder: Path) -> dict[str, object]:
+def session(remote: str | None) -> SparkSession:
+    builder = SparkSession.Builder().config("spark.sql.session.timeZone", "UTC")
+    if remote is not None:
+        return builder.remote(remote).getOrCreate()
+    return builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+
+def main(folder: Path, remote: str | None = None) -> dict[str, object]:
     feed = a_log(folder / "log", {"a": 100, "b": 50})
-    local = SparkSession.Builder().master("local[2]").config("spark.ui.enabled", "false")
-    spark = local.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    spark = session(remote)
     register(spark)
     batch = spark.read.format("changefeed").options(feed=feed, endingAt="now").load()
     found: dict[str, object] = {"spark": __version__, "batch": batch.count()}
@@ -45,4 +52,4 @@ def main(folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]))) + "\n")
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), *sys.argv[2:])) + "\n")

@@ -1,0 +1,83 @@
+"""The source where Spark is another: 4.0 and 4.1, which have no limits for streams in Python,
+and a server of Spark Connect, of which this side has ``pyspark-client`` alone.
+
+``.ci/nightly`` gets them: pip install --no-deps --target .venv/spark-4.0 'pyspark==4.0.*'
+"""
+
+import json
+import os
+import socket
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import PATIENCE, beside, ended, until
+
+pytestmark = pytest.mark.real_time
+
+ROOT = Path(__file__).parents[3]
+READ = {
+    "batch": 150,
+    "first": [150, 150],
+    "second": [160, 160],
+    "nothing new": [160, 160],
+    "read": 160,
+}
+
+
+def read_with(spark: Path, *arguments: str | Path) -> tuple[str, dict[str, object]]:
+    """Read a log with this Spark; return its version, and what was read."""
+    if not spark.exists():
+        pytest.skip(f"{spark.name} is not there: see .ci/nightly")
+    done = ended(
+        *(sys.executable, "-m", "tests.support.source_program", *arguments),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{spark}:{ROOT}", "PYSPARK_PYTHON": sys.executable},
+        patience=2 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found.pop("spark"), found
+
+
+@pytest.mark.parametrize("line", ["4.0", "4.1"])
+def test_an_older_spark_reads_batches_and_streams(line: str, tmp_path: Path) -> None:
+    version, found = read_with(ROOT / f".venv/spark-{line}", tmp_path)
+    assert version.startswith(line)
+    assert found == READ
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def test_a_client_of_spark_connect_reads_batches_and_streams(tmp_path: Path) -> None:
+    client, spec, port = ROOT / ".venv/spark-connect", find_spec("pyspark"), free_port()
+    assert spec is not None
+    assert spec.origin is not None
+    said = tmp_path / "server"
+    server = (
+        Path(spec.origin).parent / "bin/spark-submit",
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
+        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+        *("--conf", f"spark.connect.grpc.binding.port={port}"),
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    with beside(*server, cwd=tmp_path, said=said, env=environ) as process:
+        until(lambda: answers(port), process, said)
+        _, found = read_with(client, tmp_path, f"sc://127.0.0.1:{port}")
+    assert not (client / "pyspark/jars").exists()
+    assert found == READ
