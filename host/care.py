@@ -55,6 +55,8 @@ class Care:
                     owned.deaths = deaths.noting(change.sequence)
                 await self._tell(owned)  # also that a call before is over
                 yield Blame(deaths.with_suspect, deaths.reason) if blamed else None
+                if blamed:
+                    owned.deaths = owned.deaths.cleared()
             except (AttemptFailed, asyncio.CancelledError) as error:
                 owned.deaths = owned.deaths.returned(0)  # the call is over, and was survived
                 if isinstance(error, AttemptFailed):

@@ -324,7 +324,7 @@ class Delivery:
         self, call: str, changes: Sequence[Change]
     ) -> AsyncIterator[Blame | None]:
         """Bound a call of an observer by the deadline of the drain, and count it."""
-        careful = call == "process" and self._owned.care > 0
+        careful = bool(changes) and self._owned.care > 0
         how = self._owned, self._drain, self._checkpoints
         alone = self._shared.care.alone(changes[0], *how) if careful else nullcontext()
         tracing = self._shared.tracing if changes else None

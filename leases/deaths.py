@@ -28,10 +28,10 @@ BLAMED_AFTER: Final = 4
 
 class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``count`` are owners in a row that have died while the position stood still. The next
-    ``care`` changes are to be delivered with care. ``noted`` is the sequence of the change
-    that the owner is delivering so, ``None`` between two. ``suspect`` is the change that the
-    last ``with_suspect`` owners with a note died with. ``cause`` is how the last one ended,
-    empty where no supervisor has seen it.
+    ``care`` changes are to be delivered with care, and all while there is a suspect, which may
+    come last. ``noted`` is the sequence of the change that the owner is delivering so, ``None``
+    between two. ``suspect`` is the change that the last ``with_suspect`` owners with a note
+    died with. ``cause`` is how the last one ended, empty where no supervisor has seen it.
     """
 
     count: int = 0
@@ -63,15 +63,13 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def returned(self, done: int) -> "Deaths":
         """The change that was noted has killed nobody: it is done, or (0) comes again."""
-        if self.noted is None:
-            return self
-        left = replace(self, noted=None, care=self.care - done)
-        is_cleared = self.noted == self.suspect
-        return replace(left, suspect=None, with_suspect=0) if is_cleared else left
+        left = self.cleared() if self.noted == self.suspect else self
+        least = int(left.suspect is not None)
+        return replace(left, noted=None, care=max(self.care - done, least))
 
-    def taken(self) -> "Deaths":
-        """Another owner goes on. The last one may have died of what it noted, or live."""
-        return replace(self, noted=None)
+    def cleared(self) -> "Deaths":
+        """Its suspect was survived, or put aside."""
+        return replace(self, suspect=None, with_suspect=0)
 
     def progressed(self) -> "Deaths":
         """The position has moved: nobody died of what lay there."""

@@ -143,7 +143,6 @@ class Lease:
         """
         assert not self.ended, f"{host!r} takes lease {self.range_id!r}, which has ended"
         assert self.paused is None, f"{host!r} takes lease {self.range_id!r}, which is paused"
-        left = self.deaths if deaths is None else deaths
         return replace(
             self,
             owner=host,
@@ -152,7 +151,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
-            deaths=left if left.noted is None else left.taken(),
+            deaths=msgspec.structs.replace(deaths or self.deaths, noted=None),
             cooling=self.cooling or self.owner not in (None, host),
         )
 

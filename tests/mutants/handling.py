@@ -313,3 +313,12 @@ def a_lease_that_was_deleted_is_created_beside_its_owner(m: Patch) -> None:
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")
 def what_a_person_must_mend_is_tried_again_by_the_supervisor(m: Patch) -> None:
     m.patch(exit_codes, "USER_ERROR", FAILED)
+
+
+@mutant(rule=10, kills=_KILLING)
+def others_use_up_the_care_that_a_suspect_needs(m: Patch) -> None:
+    def returned(self: Deaths, done: int) -> Deaths:
+        left = self.cleared() if self.noted == self.suspect else self
+        return msgspec.structs.replace(left, noted=None, care=max(self.care - done, 0))
+
+    m.patch(Deaths, "returned", returned)

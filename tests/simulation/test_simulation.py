@@ -70,6 +70,10 @@ def test_a_host_of_another_kind_forgets_what_is_done_behind_a_position() -> None
     simulate(45_711_861, feed="cosmos", leases="cosmos", wild=True, mixed=True)
 
 
+def test_a_change_that_is_to_be_put_aside_kills_nobody_while_that_fails() -> None:
+    simulate(45_714_128, leases="sqlite", troubled=True)
+
+
 def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
     first_with("stood still meanwhile", "cosmos", start=100, wild=True)
 

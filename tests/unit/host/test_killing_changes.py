@@ -54,6 +54,17 @@ class Killer:
         """Have nothing to close."""
 
 
+class Away(Killer):
+    """Its own store is away when it first learns that a change was put aside."""
+
+    refused = 0
+
+    async def put_aside(self, _: Context, __: Change) -> None:
+        Away.refused += 1
+        if Away.refused == 1:
+            raise OSError("the store is away")
+
+
 class Counting:
     """Counts the calls, and how many there were at once."""
 
@@ -148,6 +159,26 @@ async def test_a_change_that_kills_is_put_aside_with_the_reason_and_all_else_is_
         await fleet.caught_up()
         leases = await fleet.container.list()
         assert {x.deaths.suspect for x in leases} == {None}
+
+
+async def test_a_change_that_cannot_be_put_aside_yet_kills_nobody_once_care_is_used_up() -> (
+    None
+):
+    settings: dict[str, Any] = {
+        "observer": {"on_failure": "dead-letter", "max_unacknowledged": 4}
+    }
+    async with Fleet(MemoryFeed(1), observer=Away, settings=settings) as fleet:
+        Killer.fleet, Killer.deaths, Killer.came = fleet, Counter(), Counter()
+        Away.refused = 0
+        fleet.start("a")
+        await fleet.balanced()
+        for n in range(40):
+            fleet.append(f"key-{n}" if n else KEY)
+        await fleet.caught_up()
+        (lease,) = await fleet.container.list()
+    assert Away.refused > 1, "it was tried again"
+    assert max(Killer.deaths.values()) <= LIMIT
+    assert lease.deaths.suspect is None
 
 
 async def test_care_ends_at_the_end_of_the_range() -> None:
