@@ -55,14 +55,14 @@ class Operation(enum.StrEnum):
     SNAPSHOT = "snapshot"
 
 
-class Change(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, gc=False):
+class Change(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One insert, replace or delete. The ``value()`` of a ``Change[Order]`` is an ``Order``: an
     observer that is annotated so is given such changes.
 
     ``(range_id, sequence)`` names the change for good: it is the idempotence key. The range is
     the feed's own (``FeedRange.whole``), also where the change was read from a sub-range of it.
-    ``sequence`` grows along its range; it need not be dense. A msgspec struct, because
-    a feed makes hundreds of thousands of these a second.
+    ``sequence`` grows along its range; it need not be dense. A msgspec struct, made by the
+    places of its fields, because a feed makes hundreds of thousands of these a second.
 
     ``unreadable`` says why the feed could not read the change, else it is ``None``. Such a
     change has what came as its ``body``, and perhaps no key or id. No observer is given it.

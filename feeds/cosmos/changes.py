@@ -24,6 +24,7 @@ when they are read again.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat, starmap
 from operator import attrgetter
 from typing import Any
 
@@ -270,20 +271,18 @@ class Changes:
     def _of_items(
         self, range_id: RangeId, raws: Sequence[msgspec.Raw], items: Sequence[Any]
     ) -> Sequence[Change]:
-        return [
-            Change(
-                range_id=range_id,
-                sequence=sequence,
-                key=self._key(item),
-                id=item.id,
-                operation=Operation.REPLACE,
-                body=bytes(raw),
-                committed_us=item.ts * _MICROSECONDS,
-            )
-            for raw, item, sequence in zip(
-                raws, items, sequences([x.lsn for x in items]), strict=True
-            )
-        ]
+        rows = self._rows(raws, items)
+        fields = zip(
+            repeat(range_id, len(rows)),
+            rows.sequences,
+            rows.keys,
+            rows.ids,
+            rows.operations,
+            map(bytes, raws),
+            rows.committed_us,
+            strict=True,
+        )
+        return [*starmap(Change, fields)]
 
     def _rows(self, raws: Sequence[msgspec.Raw], items: Sequence[Any]) -> Rows:
         return Rows(

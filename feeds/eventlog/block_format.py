@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO, StringIO
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Final, NamedTuple
 
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, Encoded
@@ -132,28 +132,18 @@ def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Sequen
     if block.previous_sizes:
         images = _cut(block.previous_sizes, block.previous)
         previous = [next(images) if x & HAS_PREVIOUS else None for x in block.kinds]
-    return [
-        Change(
-            range_id=range_id,
-            sequence=sequence,
-            key=key,
-            id=id_,
-            operation=operation,
-            body=body,
-            committed_us=time_us,
-            previous=image,
-        )
-        for sequence, key, id_, operation, body, time_us, image in zip(
-            range(first, first + count),
-            keys,
-            ids,
-            map(_OPERATIONS.__getitem__, block.kinds),
-            _cut(block.body_sizes, block.bodies),
-            _times(block.times),
-            previous,
-            strict=True,
-        )
-    ]
+    fields = zip(
+        repeat(range_id, count),
+        range(first, first + count),
+        keys,
+        ids,
+        map(_OPERATIONS.__getitem__, block.kinds),
+        _cut(block.body_sizes, block.bodies),
+        _times(block.times),
+        previous,
+        strict=True,
+    )
+    return [*starmap(Change, fields)]
 
 
 def _given(values: Sequence[bytes | None]) -> Sequence[bytes]:
