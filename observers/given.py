@@ -21,16 +21,15 @@ _KEPT = 16  # batches that are done and not forgotten yet
 
 
 class GivenContext:
-    """May be used from any thread. With ``keeps`` what was returned from is not done."""
+    """May be used from any thread."""
 
-    def __init__(self, context: RangeContext, *, keeps: bool) -> None:
+    def __init__(self, context: RangeContext) -> None:
         self.range: FeedRange = context.range
         self.host: str = context.host
         self.epoch: int = context.epoch
         self.reset_in: int = context.reset_in
         self.flush = context.flush
         self._context = context
-        self._keeps = keeps
         self._given: list[tuple[int, Sequence[Change]]] = []
         self._number = 0
         self._most = _KEPT
@@ -48,16 +47,19 @@ class GivenContext:
         """Let what the observer says count for these, from now on."""
         assert changes, "an empty batch is nothing to checkpoint"
         self._number += 1
-        if not self._keeps:
-            self._given.clear()
-        elif len(self._given) >= self._most:
+        if len(self._given) >= self._most:
             self._given = [x for x in self._given if any(map(self._context.is_open, x[1]))]
             self._most = _KEPT + 2 * len(self._given)
         self._given.append((self._number, changes))
 
-    def take_back(self, changes: Sequence[Change]) -> None:
-        """Let no checkpoint count for these: the observer has failed on them."""
-        self._given = [x for x in self._given if x[1] is not changes]
+    def forget(self, changes: Sequence[Change]) -> None:
+        """Let no checkpoint count for these: they are done, or the observer has failed on
+        them.
+        """
+        for at, (_, given) in enumerate(self._given):
+            if given is changes:
+                del self._given[at]
+                return
 
     def close(self) -> None:
         """Count nothing more that the observer says."""

@@ -108,4 +108,4 @@ class ObserverMaker:
 
     def _hand(self, context: RangeContext) -> Hand:
         called = CalledObserver(self.make(), fence=context, seconds=self.settings.timeout)
-        return Hand(called, GivenContext(context, keeps=self._is_manual))
+        return Hand(called, GivenContext(context))

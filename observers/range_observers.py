@@ -212,8 +212,9 @@ class RangeObservers:
                     await hand.observer.process(hand.context, given)
                 if not self.manual:
                     self.context.returned(changes)
+                    hand.context.forget(changes)
         except AttemptFailed as error:
-            hand.context.take_back(changes)
+            hand.context.forget(changes)
             try:
                 await self._failed(hand, batch, error)
             finally:

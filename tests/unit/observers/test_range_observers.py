@@ -1,6 +1,7 @@
 """Which change is to blame, and what goes on meanwhile, shown by calls and virtual seconds."""
 
 import asyncio
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -58,6 +59,20 @@ def picky(*sequences: int) -> Picky:
 
 def batch(count: int, *, keys: int = 1000, first: int = 1) -> list[Change]:
     return [make.change(n, key=f"k{n % keys}") for n in range(first, first + count)]
+
+
+class Page(list[Change]):
+    """One that can be told from afar to be gone."""
+
+
+async def test_a_page_is_let_go_as_soon_as_its_call_has_returned() -> None:
+    page, handing = Page(batch(3)), Handing(picky)
+    kept = weakref.ref(page)
+    handing.read(page)
+    del page
+    await handing.process([])
+    assert handing.left == []
+    assert kept() is None
 
 
 def now() -> float:
