@@ -7,8 +7,10 @@ failing, not stuck.
 What was given and is not acknowledged has a time of its own, across calls and the waits
 between them. It counts from when the call returned that gave the oldest of it, and again each
 time the oldest is acknowledged: acknowledgements that are late and keep coming are progress.
-It begins again after an attempt that failed, too. While it counts there is one timer for all
-batches, which looks at the newest beginning when it is due.
+It begins again after an attempt that failed, too.
+
+There is one timer for all calls and batches, which looks at the newest beginnings when it is
+due: so a call sets none, and the last timer of a range that comes to rest is soon over.
 
 Limits: nothing is ended here; ``observer.timeout`` ends calls, and nothing ends the other. Of
 several calls at once (``observer.concurrency``) the last to begin counts.
@@ -42,68 +44,66 @@ class CallWatch:
         self._report = overdue
         self._returned = returned
         self._loop = asyncio.get_running_loop()
-        self._overdue: set[Overdue] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._calls = 0
-        self._unacknowledged_since: float | None = None
+        self._since = dict[Overdue, float]()
+        self._overdue = set[Overdue]()
         self._look: asyncio.TimerHandle | None = None
+        self._calls = 0
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Let the time of a call count within the block."""
         self._calls += 1
-        self._stop_timer()
-        self._timer = self._loop.call_later(self._longest, self._become_overdue, "call")
+        self._count("call")
         try:
             yield
         except AttemptFailed:
             self._overdue.clear()
-            if self._unacknowledged_since is not None:
-                self._count_anew()
+            if "acknowledgement" in self._since:
+                self._count("acknowledgement")
             raise
         finally:
             self._calls -= 1
             if not self._calls:
-                self._stop_timer()
+                self._since.pop("call", None)
         self._over("call")  # what was cut off has not come back
 
     def unacknowledged(self) -> None:
         """Let the time of what is not acknowledged count, if it does not yet."""
-        if self._unacknowledged_since is None:
-            self._count_anew()
+        if "acknowledgement" not in self._since:
+            self._count("acknowledgement")
 
     def acknowledged(self, *, left: bool) -> None:
         """Count from now, or no more if nothing is left: the oldest was acknowledged."""
-        if self._unacknowledged_since is None:
+        if self._since.pop("acknowledgement", None) is None:
             return
         self._over("acknowledgement")
-        self._unacknowledged_since = None
         if left:
-            self._count_anew()
+            self._count("acknowledgement")
 
     def end(self) -> None:
         """Count nothing more: the observer is closed."""
-        self._stop_timer()
         self._overdue.clear()
-        self._unacknowledged_since = None
+        self._since.clear()
         if self._look is not None:
             self._look.cancel()
             self._look = None
 
-    def _count_anew(self) -> None:
-        self._unacknowledged_since = self._loop.time()
+    def _count(self, what: Overdue) -> None:
+        self._since[what] = self._loop.time()
         if self._look is None:
-            self._look = self._loop.call_later(self._longest, self._look_at_oldest)
+            self._look_at(self._since[what] + self._longest)
 
-    def _look_at_oldest(self) -> None:
-        self._look = None
-        if self._unacknowledged_since is None:
-            return
-        due = self._unacknowledged_since + self._longest
-        if self._loop.time() < due:
-            self._look = self._loop.call_at(due, self._look_at_oldest)
-        else:
-            self._become_overdue("acknowledgement")
+    def _look_at(self, due: float) -> None:
+        self._look = self._loop.call_at(due, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look, now = None, self._loop.time()
+        due = {what: since + self._longest for what, since in self._since.items()}
+        for what in (x for x, at in due.items() if at <= now):
+            self._become_overdue(what)
+        ahead = [at for at in due.values() if at > now]
+        if ahead:
+            self._look_at(min(ahead))
 
     def _become_overdue(self, what: Overdue) -> None:
         is_news = not self._overdue
@@ -115,8 +115,3 @@ class CallWatch:
         self._overdue.discard(what)
         if not self._overdue:
             self._returned()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
