@@ -26,7 +26,7 @@ from changefeed.leases import deaths
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import End, HostName, Incarnation, Lease
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
@@ -143,7 +143,14 @@ def each_host_of_a_process_delivers_with_care_when_it_likes(m: Patch) -> None:
 
 @mutant(rule=10, kills="unit/leases/test_deaths.py::test_a_steal")
 def a_steal_clears_a_suspect(m: Patch) -> None:
-    m.patch(Deaths, "taken", lambda self: self.returned(0))
+    old = Lease.taken_by
+
+    def taken_by(
+        self: Lease, host: HostName, incarnation: Incarnation, deaths: Deaths | None = None
+    ) -> Lease:
+        return old(self, host, incarnation, (deaths or self.deaths).returned(0))
+
+    m.patch(Lease, "taken_by", taken_by)
 
 
 @mutant(rule=10, kills="unit/leases/test_deaths.py::test_what_kills")
