@@ -168,3 +168,22 @@ async def test_an_item_may_have_any_name(by_hand: Hand, name: str) -> None:
     where = yarl.URL(by_hand.url.rstrip("/") + path, encoded=True)
     async with by_hand.session.get(where, headers=headers) as got:
         assert (got.status, (await got.json())["id"]) == (200, name)
+
+
+async def test_one_region_has_no_conflicts(by_hand: Hand) -> None:
+    feed = "/dbs/d/colls/c/conflicts"
+    listed = await by_hand.send("GET", feed)
+    assert (listed.status, listed.body["Conflicts"], listed.body["_count"]) == (200, [], 0)
+    asked = {"x-ms-documentdb-isquery": "True", "Content-Type": "application/query+json"}
+    queried = await by_hand.send("POST", feed, {"query": "SELECT * FROM c"}, asked)
+    assert (queried.status, queried.body["Conflicts"]) == (200, [])
+    assert (await by_hand.send("GET", f"{feed}/x")).status == 404
+
+
+async def test_an_account_at_localhost_says_its_address_in_numbers(by_hand: Hand) -> None:
+    port = yarl.URL(by_hand.url).port
+    by_name = Hand(f"http://localhost:{port}/", by_hand.session)
+    for one in (by_hand, by_name):
+        account = (await one.send("GET", "/")).body
+        (region,) = account["writableLocations"]
+        assert region["databaseAccountEndpoint"] == f"http://127.0.0.1:{port}/"

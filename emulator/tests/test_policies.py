@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cosmos_emulator.errors import CosmosError
-from cosmos_emulator.policies import check_policies, check_replaced, search_policies
+from cosmos_emulator.policies import check_policies, check_replaced, policies_of
 
 VECTOR = {
     "path": "/vector",
@@ -127,7 +127,7 @@ def test_what_is_said_of_a_vector_stays(
 
 
 def test_searches_go_by_the_policies() -> None:
-    found = search_policies(vector(path='/a/"b c"') | texts("de-DE", default="fr-FR"))
+    found = policies_of(vector(path='/a/"b c"') | texts("de-DE", default="fr-FR"))
     assert found.distances == {("a", "b c"): "euclidean"}
     assert found.languages == {("text",): "de-DE"}
     assert found.language == "fr-FR"

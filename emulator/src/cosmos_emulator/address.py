@@ -15,6 +15,7 @@ _PATHS: Final = {
     "colls": ["dbs", "colls"],
     "docs": ["dbs", "colls", "docs"],
     "pkranges": ["dbs", "colls", "pkranges"],
+    "conflicts": ["dbs", "colls", "conflicts"],
     "users": ["dbs", "users"],
     "permissions": ["dbs", "users", "permissions"],
     "offers": ["offers"],
@@ -22,7 +23,6 @@ _PATHS: Final = {
 }
 """Below which kinds each kind of resource is."""
 _ELSEWHERE: Final = {
-    "conflicts": "The conflict feed",
     "clientencryptionkeys": "Client-side encryption",
 }
 _DELETES_KEY: Final = ["operations", "partitionkeydelete"]
@@ -38,6 +38,10 @@ _OPERATIONS: Final = {
     ("colls", "PUT", False): "replace_container",
     ("colls", "DELETE", False): "delete_container",
     ("pkranges", "GET", True): "read_ranges",
+    ("conflicts", "GET", True): "list_conflicts",
+    ("conflicts", "POST", True): "query_conflicts",
+    ("conflicts", "GET", False): "read_conflict",
+    ("conflicts", "DELETE", False): "delete_conflict",
     ("offers", "GET", True): "list_offers",
     ("offers", "POST", True): "query_offers",
     ("offers", "GET", False): "read_offer",

@@ -13,8 +13,8 @@ from cosmos_emulator.definitions import checked_container, checked_id, unique_pa
 from cosmos_emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.offers import Offers, Throughput
-from cosmos_emulator.policies import check_replaced, search_policies
-from cosmos_emulator.query.given import SearchPolicies
+from cosmos_emulator.policies import check_replaced, policies_of
+from cosmos_emulator.query.given import ContainerPolicies
 from cosmos_emulator.ranges import Ranges
 from cosmos_emulator.store import Row, Store
 
@@ -64,7 +64,7 @@ class Container:
     unique: tuple[tuple[str, ...], ...]
     default_ttl: int | None
     indexed: IndexedPaths
-    search: SearchPolicies
+    policies: ContainerPolicies
 
     @property
     def link(self) -> str:
@@ -277,5 +277,5 @@ def _container(row: Row) -> Container:
         unique=unique_paths(properties),
         default_ttl=properties.get("defaultTtl"),
         indexed=indexed_paths(properties["indexingPolicy"]),
-        search=search_policies(properties),
+        policies=policies_of(properties),
     )

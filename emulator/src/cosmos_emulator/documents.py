@@ -150,7 +150,7 @@ async def query_plan(emulator: Emulator, call: Call) -> Answer:
 
 
 async def _parsed(emulator: Emulator, call: Call) -> Query:
-    body, policies = decoded_object(call.body), call.within.search
+    body, policies = decoded_object(call.body), call.within.policies
     return await emulator.work.parsed(body, now=emulator.clock(), policies=policies)
 
 

@@ -14,8 +14,9 @@ from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.partition_keys import steps_of
 from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.fulltext import LANGUAGES
-from cosmos_emulator.query.given import DEFAULT_DISTANCE, DEFAULT_LANGUAGE, SearchPolicies
+from cosmos_emulator.query.given import DEFAULT_DISTANCE, DEFAULT_LANGUAGE, ContainerPolicies
 from cosmos_emulator.query.parser import parse
+from cosmos_emulator.query.syntax import Select
 from cosmos_emulator.query.vectors import DISTANCES, MAX_DIMENSIONS
 
 _DATA_TYPES: Final = frozenset({"float32", "float16", "int8", "uint8"})
@@ -87,7 +88,7 @@ def check_policies(body: JsonObject) -> None:
                 f"The Full Text Indexing Policy's path::{text.path} is not a path of the "
                 f"fullTextPolicy: add it there."
             )
-    _check_computed(_shaped("computedProperties", body, list[_Computed], []))
+    _check_computed(_computed(body))
 
 
 def check_replaced(old: JsonObject, new: JsonObject) -> None:
@@ -104,10 +105,10 @@ def check_replaced(old: JsonObject, new: JsonObject) -> None:
         )
 
 
-def search_policies(properties: JsonObject) -> SearchPolicies:
-    """Return what the searches of a container go by."""
+def policies_of(properties: JsonObject) -> ContainerPolicies:
+    """Return what the queries of a container go by."""
     texts = _texts(properties)
-    return SearchPolicies(
+    return ContainerPolicies(
         distances={
             steps_of(x.path): x.distance_function.lower() for x in _embeddings(properties)
         },
@@ -115,11 +116,16 @@ def search_policies(properties: JsonObject) -> SearchPolicies:
             steps_of(x.path): x.language for x in texts.full_text_paths or () if x.language
         },
         language=texts.default_language,
+        computed={x.name: _query_of(x) for x in _computed(properties)},
     )
 
 
 def _indexes(body: JsonObject) -> _SearchIndexes:
     return _shaped("indexingPolicy", body, _SearchIndexes, {})  # type: ignore[no-any-return]
+
+
+def _computed(body: JsonObject) -> list[_Computed]:
+    return _shaped("computedProperties", body, list[_Computed], [])  # type: ignore[no-any-return]
 
 
 def _embeddings(body: JsonObject) -> list[_Embedding]:
@@ -206,7 +212,7 @@ def _check_computed(properties: Sequence[_Computed]) -> None:
         if not one.name or one.name in _SYSTEM:
             raise bad_request(f"A computed property cannot be called {one.name!r}.")
         try:
-            select = parse(one.query, Budget(_SECONDS_OF_COMPUTED))
+            select = _query_of(one)
         except CosmosError as error:
             raise bad_request(
                 f"The query of the computed property {one.name!r} is wrong: {error.message}"
@@ -217,6 +223,10 @@ def _check_computed(properties: Sequence[_Computed]) -> None:
                 f"The query of the computed property {one.name!r} has to make one value of one "
                 f"item, by SELECT VALUE and FROM, without another clause."
             )
+
+
+def _query_of(one: _Computed) -> Select:
+    return parse(one.query, Budget(_SECONDS_OF_COMPUTED))
 
 
 def _check_path(policy: str, path: str) -> None:

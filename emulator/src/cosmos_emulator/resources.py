@@ -11,7 +11,7 @@ import msgspec
 from cosmos_emulator import rids
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, range_headers
 from cosmos_emulator.containers import new_etag
-from cosmos_emulator.errors import bad_request, not_supported
+from cosmos_emulator.errors import CosmosError, bad_request, not_supported
 from cosmos_emulator.items import Conditions
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
@@ -41,7 +41,8 @@ _QUERY_ENGINE: Final = json.dumps(
 
 
 def read_account(_: Emulator, call: Call) -> Answer:
-    here = [{"name": _REGION, "databaseAccountEndpoint": call.url}]
+    url = call.url.replace("//localhost:", "//127.0.0.1:")  # as Microsoft's emulators have it
+    here = [{"name": _REGION, "databaseAccountEndpoint": url}]
     return _json(
         {
             "_self": "",
@@ -165,6 +166,18 @@ def read_ranges(emulator: Emulator, call: Call) -> Answer:
     return _listed(call.within.rid, "PartitionKeyRanges", shown, headers=headers)
 
 
+def list_conflicts(_: Emulator, call: Call) -> Answer:
+    return listed(call, call.within.rid, "Conflicts", [])  # writes of one region have none
+
+
+async def query_conflicts(emulator: Emulator, call: Call) -> Answer:
+    return await queried(emulator, call, call.within.rid, "Conflicts", [])
+
+
+def read_conflict(_: Emulator, call: Call) -> Answer:
+    raise CosmosError(404, f"There is no conflict {call.address.item!r}: one region writes.")
+
+
 def list_offers(emulator: Emulator, call: Call) -> Answer:
     return listed(call, "", "Offers", [x.resource() for x in emulator.offers.all()])
 
@@ -191,7 +204,7 @@ def replace_offer(emulator: Emulator, call: Call) -> Answer:
     return _offer(changed)
 
 
-HANDLERS: Final[dict[str, Handler]] = {
+HANDLERS: Final[dict[str, Handler]] = {"delete_conflict": read_conflict} | {
     x.__name__: x
     for x in (
         read_account,
@@ -211,6 +224,9 @@ HANDLERS: Final[dict[str, Handler]] = {
         query_offers,
         read_offer,
         replace_offer,
+        list_conflicts,
+        query_conflicts,
+        read_conflict,
     )
 }
 

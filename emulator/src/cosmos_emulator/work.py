@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from cosmos_emulator.query import run as queries
 from cosmos_emulator.query.budget import Budget
-from cosmos_emulator.query.given import NO_POLICIES, SearchPolicies
+from cosmos_emulator.query.given import NO_POLICIES, ContainerPolicies
 from cosmos_emulator.query.run import Query, ResultPage
 from cosmos_emulator.store import Row
 
@@ -48,7 +48,7 @@ class Work:
         self._free = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def parsed(
-        self, body: Mapping[str, Any], *, now: float, policies: SearchPolicies = NO_POLICIES
+        self, body: Mapping[str, Any], *, now: float, policies: ContainerPolicies = NO_POLICIES
     ) -> Query:
         """Read the body of a query request."""
         budget = Budget(self._seconds)

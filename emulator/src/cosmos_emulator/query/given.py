@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from cosmos_emulator.errors import not_supported
 from cosmos_emulator.query.budget import Budget
+from cosmos_emulator.query.syntax import Select
 
 Path = tuple[str | int, ...]
 DEFAULT_DISTANCE: Final = "cosine"
@@ -14,15 +15,18 @@ DEFAULT_LANGUAGE: Final = "en-US"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPolicies:
-    """What a container says of its vectors and texts: a distance or a language by path."""
+class ContainerPolicies:
+    """What a container says of its vectors and texts, a distance or a language by path, and
+    the queries of its computed properties by their names.
+    """
 
     distances: Mapping[Path, str] = field(default_factory=dict)
     languages: Mapping[Path, str] = field(default_factory=dict)
     language: str = DEFAULT_LANGUAGE  # of every other path
+    computed: Mapping[str, Select] = field(default_factory=dict)
 
 
-NO_POLICIES: Final = SearchPolicies()
+NO_POLICIES: Final = ContainerPolicies()
 
 
 class Functions(Protocol):
@@ -58,7 +62,7 @@ class Given:
     parameters: Mapping[str, Any]
     now: float
     budget: Budget
-    policies: SearchPolicies = NO_POLICIES
+    policies: ContainerPolicies = NO_POLICIES
     words: dict[str, Any] = field(default_factory=dict)
     functions: Functions = NO_FUNCTIONS
 

@@ -24,7 +24,7 @@ from cosmos_emulator.partition_keys import PartitionKey
 from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.evaluate import GROUP, Compiler, Evaluated
 from cosmos_emulator.query.evaluate import Row as Names
-from cosmos_emulator.query.given import NO_POLICIES, Given, SearchPolicies
+from cosmos_emulator.query.given import NO_POLICIES, ContainerPolicies, Given
 from cosmos_emulator.query.parser import parse, parse_condition
 from cosmos_emulator.query.ranking import (
     fused,
@@ -97,7 +97,7 @@ def parsed(
     *,
     now: float,
     budget: Budget,
-    policies: SearchPolicies = NO_POLICIES,
+    policies: ContainerPolicies = NO_POLICIES,
 ) -> Query:
     """Read the body of a query request: its text and its parameters. ``now`` is the time
     of day.
@@ -172,6 +172,7 @@ def _behind(continuation: str | None, kind: str) -> int:
 
 def _streamed(rows: Rows, query: Query, limit: int | None, after: int) -> ResultPage:
     select, compiler = query.select, Compiler(query.given, _answer)
+    read = _reading(query.given)
     keeps = None if select.where is None else compiler.compiled(select.where)
     shown = None if select.is_whole else _shown(compiler, select)
     results: list[bytes] = []
@@ -185,7 +186,7 @@ def _streamed(rows: Rows, query: Query, limit: int | None, after: int) -> Result
             results.append(body)
             size += len(body)
             continue
-        row = {select.item: decoded_object(body)}
+        row = {select.item: read(body)}
         if keeps is not None and keeps(row) is not True:
             continue
         value = None if shown is None else shown(row)
@@ -195,6 +196,33 @@ def _streamed(rows: Rows, query: Query, limit: int | None, after: int) -> Result
     return ResultPage(results=results, looked_at=looked_at, continuation=None)
 
 
+class _Item(dict[str, Any]):
+    """An item as it is stored. Its computed properties are found by their names alone."""
+
+    def __init__(self, stored: Mapping[str, Any], computed: Mapping[str, Evaluated]) -> None:
+        super().__init__(stored)
+        self._stored, self._computed = stored, computed
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        if name in self or name not in self._computed:
+            return super().get(name, otherwise)
+        return self._computed[name](self._stored)
+
+
+def _reading(given: Given) -> Callable[[bytes], Mapping[str, Any]]:
+    """Return what makes an item of its text, with the computed properties of its container."""
+    computed = {name: _computed(x, given) for name, x in given.policies.computed.items()}
+    if not computed:  # the usual case
+        return decoded_object
+    return lambda body: _Item(decoded_object(body), computed)
+
+
+def _computed(select: Select, given: Given) -> Evaluated:
+    assert select.value is not None, "a container was made with it"
+    value = Compiler(given, _answer).compiled(select.value.expression)
+    return lambda item: value({select.item: item})
+
+
 def _is_full(results: Sequence[bytes], size: int, limit: int | None) -> bool:
     return limit is not None and (len(results) >= limit or size >= _LARGEST_PAGE)
 
@@ -202,13 +230,14 @@ def _is_full(results: Sequence[bytes], size: int, limit: int | None) -> bool:
 def _collected(rows: Rows, query: Query, limit: int | None, done: int) -> ResultPage:
     looked_at, size = 0, 0
     results: list[bytes] = []
+    read = _reading(query.given)
 
     def items() -> Iterator[Names]:
         nonlocal looked_at
         for _, body in rows(0):
             query.given.budget.row()
             looked_at += 1
-            yield {query.select.root: decoded_object(body)}
+            yield {query.select.root: read(body)}
 
     continuation = None
     select = query.select
