@@ -6,13 +6,16 @@ in any.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 import msgspec
+from azure.cosmos import DatabaseProxy, PartitionKey
 from hypothesis import strategies as st
+
+from cosmos_emulator.testing import Account
 
 _PATHS: Final = ("c.n", "c.s", "c.b", "c.o.x", "c.none")
 _CONDITIONS: Final = (
@@ -54,6 +57,24 @@ class Asked:
     text: str
     is_ordered: bool = False
     whole: str | None = None
+
+
+def fill(
+    account: Account,
+    database: DatabaseProxy,
+    name: str,
+    held: Iterable[dict[str, Any]],
+    ranges: int,
+    **policies: Any,
+) -> None:
+    """Make a container with these items, and split it until it has so many ranges."""
+    container = database.create_container(name, PartitionKey("/pk"), **policies)
+    for item in held:
+        container.create_item(item)
+    names = ["0"]
+    for _ in range(ranges - 1):
+        children = account.split(database.id, name, range=names.pop(0))
+        names += [x["id"] for x in children]
 
 
 def items(random: Random, count: int, share: float) -> Iterator[dict[str, Any]]:

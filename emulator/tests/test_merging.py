@@ -10,12 +10,12 @@ from typing import Any
 
 import hypothesis
 import pytest
-from azure.cosmos import CosmosClient, PartitionKey, aio
+from azure.cosmos import CosmosClient, aio
 from azure.cosmos.exceptions import CosmosHttpResponseError
 from hypothesis import strategies as st
 
 from cosmos_emulator.testing import Account, account_in_thread
-from emulator.tests.merging import Asked, differs, items, queries
+from emulator.tests.merging import Asked, differs, fill, items, queries
 
 _ITEMS = 50
 _RANGES = (2, 5, 9)
@@ -34,13 +34,8 @@ def filled_account() -> Iterator[Account]:
     with account_in_thread() as account, CosmosClient(account.url, account.key) as client:
         database = client.create_database("d")
         for (name, share), ranges in itertools.product(_SHARES.items(), (1, *_RANGES)):
-            container = database.create_container(f"{name}{ranges}", PartitionKey("/pk"))
-            for item in items(Random(1), _ITEMS, share):
-                container.create_item(item)
-            names = ["0"]
-            for _ in range(ranges - 1):
-                children = account.split("d", f"{name}{ranges}", range=names.pop(0))
-                names += [x["id"] for x in children]
+            held = items(Random(1), _ITEMS, share)
+            fill(account, database, f"{name}{ranges}", held, ranges)
         yield account
 
 

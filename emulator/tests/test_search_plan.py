@@ -8,11 +8,12 @@ from typing import Any
 
 import hypothesis
 import pytest
-from azure.cosmos import CosmosClient, PartitionKey, aio
+from azure.cosmos import CosmosClient, aio
 from hypothesis import strategies as st
 
 from cosmos_emulator.query.plan import FEATURES, plan
 from cosmos_emulator.testing import Account, account_in_thread
+from emulator.tests.merging import fill
 from emulator.tests.searching import Searched, searched_items, searches
 from emulator.tests.test_query_functions import query_of, results
 from emulator.tests.test_query_plan import FILTER
@@ -100,14 +101,8 @@ def filled_account() -> Iterator[Account]:
     with account_in_thread() as account, CosmosClient(account.url, account.key) as client:
         database = client.create_database("d")
         for ranges in (1, *RANGES):
-            key = PartitionKey("/pk")
-            container = database.create_container(f"c{ranges}", key, **POLICIES)
-            for item in HELD:
-                container.create_item({k: v for k, v in item.items() if k != "_rid"})
-            names = ["0"]
-            for _ in range(ranges - 1):
-                children = account.split("d", f"c{ranges}", range=names.pop(0))
-                names += [x["id"] for x in children]
+            held = ({k: v for k, v in x.items() if k != "_rid"} for x in HELD)
+            fill(account, database, f"c{ranges}", held, ranges, **POLICIES)
         yield account
 
 
