@@ -1,7 +1,7 @@
 """``/_explorer/``: a page that shows the account, and the certificate for clients.
 
 The page is one file. It asks the endpoints that everybody asks, and signs in the browser.
-Nothing but its own script runs in it, it talks to nobody else, and no other page may frame it.
+It runs its own script alone, connects to the emulator alone, and no other page may frame it.
 """
 
 import base64
