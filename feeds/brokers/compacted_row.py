@@ -95,15 +95,19 @@ class CompactedRow:
         ``kept_from`` is the row's: where it lies behind what is known some runs, or some
         objects that never were in one, are deleted. ``again``: something was missing.
         """
+        listed_for = self._listed_for
+        if not listed_for:
+            await self._list()  # a row may have thousands, which are not asked for one by one
         await self._follow()
-        behind = self.end + 1 < kept_from and self._listed_for != kept_from
-        if not self.final and (behind or again or not self._listed_for):
-            await self._list()
-            await self._follow()
+        behind = self.end + 1 < kept_from and listed_for != kept_from
+        if not self.final and (behind or again):
+            if listed_for:
+                await self._list()
+                await self._follow()
             if self.end + 1 < kept_from:
                 await self._ask(kept_from)
                 await self._follow()
-            self._listed_for = kept_from
+        self._listed_for = kept_from
         return self.end
 
     async def _follow(self) -> None:

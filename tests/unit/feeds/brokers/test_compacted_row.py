@@ -14,7 +14,7 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
 from changefeed.feeds.feed import RangeId
-from tests.support.watched_store import LateStore
+from tests.support.watched_store import Call, LateStore, WatchedStore
 
 P1 = RangeId("e1.p01.v00-ff")
 KEY = ("orders", P1)
@@ -88,3 +88,15 @@ async def test_runs_that_no_listing_shows_yet_are_found_where_objects_are_delete
     row = row_of(LateStore(), range(3, 9), objects)
     await row.look(8 * objects + 1)
     assert [await first_of(row, n) for n in range(3, 9)] == [*range(3, 9)]
+
+
+async def test_the_newest_of_a_thousand_runs_is_known_without_asking_for_each() -> None:
+    store, asked = WatchedStore(), list[Call]()
+
+    async def note(call: Call, _key: str) -> None:
+        asked.append(call)
+
+    row = row_of(store, range(1_000))
+    store.before = note
+    assert await row.look() == 4_000
+    assert asked == ["list", "get", "get"]
