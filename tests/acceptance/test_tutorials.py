@@ -172,10 +172,10 @@ async def test_the_program_of_the_page_of_processors_prints_what_is_written(
 ) -> None:
     program, *_ = re.findall(
         r"^```python\n(.*?)^```$",
-        (ROOT / "docs/processor.md").read_text(),
+        (ROOT / "docs/embedding.md").read_text(),
         re.DOTALL | re.MULTILINE,
     )
-    code = compile(program, "processor.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(program, "embedding.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     async with emulator_process(tmp_path) as (_, url):
         async with CosmosClient(url, DEVELOPMENT_KEY) as client:
             shop = await client.create_database("shop")
