@@ -86,11 +86,13 @@ async def test_deleting_by_key_leaves_other_keys_alone(items: ContainerProxy) ->
     await items.create_item({"id": "i0", "pk": "p"})
 
 
-async def bulk(by_hand: Hand, operations: list[Any], range_: str = "0") -> Reply:
+async def bulk(
+    by_hand: Hand, operations: list[Any], range_: str = "0", goes_on: str = "True"
+) -> Reply:
     headers = {
         "x-ms-cosmos-is-batch-request": "True",
         "x-ms-cosmos-batch-atomic": "False",
-        "x-ms-cosmos-batch-continue-on-error": "True",
+        "x-ms-cosmos-batch-continue-on-error": goes_on,
         "x-ms-documentdb-partitionkeyrangeid": range_,
     }
     return await by_hand.send("POST", DOCS, operations, headers)
@@ -110,6 +112,15 @@ async def test_in_bulk_each_operation_stands_for_itself(by_hand: Hand) -> None:
     assert done.body[0]["resourceBody"]["id"] == "a"
     assert (await by_hand.query("SELECT * FROM c")).ids == ["a", "b"]
     assert (await by_hand.feed()).body["Documents"][1]["_lsn"] == 2
+
+
+async def test_in_bulk_nothing_is_done_behind_an_error_if_the_client_says_so(
+    by_hand: Hand,
+) -> None:
+    several = [created("a", "p"), created("a", "p"), created("b", "q")]
+    done = await bulk(by_hand, several, goes_on="False")
+    assert [x["statusCode"] for x in done.body] == [201, 409, 424]
+    assert (await by_hand.query("SELECT * FROM c")).ids == ["a"]
 
 
 async def test_in_bulk_a_key_of_another_range_is_gone_and_so_is_a_range_that_split(

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_emulator import DEVELOPMENT_KEY
-from emulator.tests.by_hand import DOCS, Hand, signed
+from emulator.tests.by_hand import Hand
 
 
 async def container(by_hand: Hand, **more: Any) -> int:
@@ -89,13 +88,3 @@ async def test_a_batch_that_is_none_or_too_long_is_refused_whole(
     said = await by_hand.send("POST", "/dbs/d/colls/c/docs", operations, as_batch, key="p")
     assert (said.status, "1 to 100 operations" in str(said.body)) == (400, True)
     assert (await by_hand.feed()).status == 304
-
-
-async def test_a_batch_of_the_client_for_dotnet_is_refused_by_name(by_hand: Hand) -> None:
-    sent = signed("POST", DOCS, DEVELOPMENT_KEY) | {
-        "x-ms-cosmos-is-batch-request": "True",
-        "x-ms-documentdb-partitionkey": '["p"]',
-    }
-    url = by_hand.url.rstrip("/") + DOCS
-    async with by_hand.session.post(url, data=b"\x81\x01\x00", headers=sent) as got:
-        assert (got.status, "HybridRow" in await got.text()) == (400, True)

@@ -1,13 +1,16 @@
-"""Batches: many operations in one request, all or nothing, or each for itself (bulk)."""
+"""Batches: many operations in one request, all or nothing, or each for itself (bulk).
+
+They come, and are answered, as JSON or as HybridRow.
+"""
 
 from typing import Any, Final
 
 import msgspec
 
-from cosmos_emulator import charges
+from cosmos_emulator import charges, hybrid_rows
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, item_headers
 from cosmos_emulator.documents import patch_change, status_of
-from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request, not_supported
+from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request
 from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
 from cosmos_emulator.json_values import JsonObject, decoded
 from cosmos_emulator.partition_keys import PartitionKey, key_in_header
@@ -16,17 +19,16 @@ from cosmos_emulator.ranges import PhysicalRange
 _MAX_IN_BATCH: Final = 100
 _LARGEST_BATCH: Final = 2 * 1024 * 1024
 _FAILED: Final = 400
-_HYBRID_ROW: Final = b"\x81"  # the first byte of its version 1; no text of JSON begins with it
+_NOT_DONE: Final[JsonObject] = {"statusCode": 424, "requestCharge": 0}
 
 
 def batch(emulator: Emulator, call: Call) -> Answer:
     """Run up to 100 operations on one partition key under one LSN, or in bulk."""
-    if call.body.startswith(_HYBRID_ROW):
-        raise not_supported(
-            "A batch as HybridRow, as Azure's client for .NET sends it,",
-            "The other clients send JSON; from .NET, write the items one by one.",
-        )
-    operations: Any = decoded(call.body)
+    operations: Any = (
+        hybrid_rows.operations_of(call.body)
+        if hybrid_rows.are_rows(call.body)
+        else decoded(call.body)
+    )
     if not isinstance(operations, list) or not 1 <= len(operations) <= _MAX_IN_BATCH:
         raise bad_request(f"A batch is a list of 1 to {_MAX_IN_BATCH} operations.")
     if len(call.body) > _LARGEST_BATCH:
@@ -62,12 +64,16 @@ def _bulk(emulator: Emulator, call: Call, operations: list[Any]) -> Answer:
             "x-ms-documentdb-partitionkeyrangeid."
         )
     held = emulator.ranges.named(call.within.number, name)
+    stops = call.headers.get("x-ms-cosmos-batch-continue-on-error", "").lower() == "false"
     results: list[JsonObject] = []
     for operation in operations:
         try:
             results.append(_alone(emulator, call, held, operation))
         except CosmosError as error:
             results.append(_failed(error))
+            if stops:
+                break
+    results += [_NOT_DONE] * (len(operations) - len(results))
     return _answer(emulator, call, emulator.ranges.named(call.within.number, name), results)
 
 
@@ -90,10 +96,14 @@ def _answer(
     emulator.split_if_overgrown(held.pid)
     charge = sum(x["requestCharge"] for x in results)
     failed = any(x["statusCode"] >= _FAILED for x in results)
+    headers, body = item_headers(call, held, None), msgspec.json.encode(results)
+    if hybrid_rows.are_rows(call.body):
+        headers["Content-Type"] = hybrid_rows.CONTENT_TYPE
+        body = hybrid_rows.written(results)
     return Answer(
         status=207 if failed else 200,
-        body=msgspec.json.encode(results),
-        headers=item_headers(call, held, None),
+        body=body,
+        headers=headers,
         charge=round(max(charge, charges.OTHER), 2),
     )
 
@@ -112,7 +122,7 @@ def _done(
     items, container = emulator.items, call.within
     match kind:
         case "Read":
-            return _read_line(items.read(container, key, str(name)))
+            return _read_line(items.read(container, key, str(name)), conditions)
         case "Create":
             written = items.create(tx, container, key, _an_object(body))
         case "Upsert":
@@ -153,13 +163,11 @@ def _line(written: Written, *, wants_body: bool) -> JsonObject:
     return line
 
 
-def _read_line(found: Item) -> JsonObject:
-    return {
-        "statusCode": 200,
-        "requestCharge": charges.read(len(found.body)),
-        "eTag": found.etag,
-        "resourceBody": msgspec.Raw(found.body),
-    }
+def _read_line(found: Item, conditions: Conditions) -> JsonObject:
+    line: JsonObject = {"requestCharge": charges.read(len(found.body)), "eTag": found.etag}
+    if conditions.is_unmodified(found):
+        return line | {"statusCode": 304}
+    return line | {"statusCode": 200, "resourceBody": msgspec.Raw(found.body)}
 
 
 def _failed(error: CosmosError) -> JsonObject:
@@ -169,5 +177,4 @@ def _failed(error: CosmosError) -> JsonObject:
 
 def _failed_batch(done: int, total: int, error: CosmosError) -> list[JsonObject]:
     """Return the answer of a batch of which one operation failed: the others are 424."""
-    other = {"statusCode": 424, "requestCharge": 0}
-    return [_failed(error) if i == done else other for i in range(total)]
+    return [_failed(error) if i == done else _NOT_DONE for i in range(total)]

@@ -279,5 +279,5 @@ def _response(answer: Answer, activity: str, seconds: float) -> web.Response:
     }
     if answer.status in _NO_BODY:
         return web.Response(status=answer.status, headers=headers)
-    headers["Content-Type"] = "application/json"
+    headers.setdefault("Content-Type", "application/json")
     return web.Response(status=answer.status, body=answer.body, headers=headers)
