@@ -47,7 +47,7 @@ _AGGREGATES: Final = tuple(
     for name in ("COUNT", "SUM", "AVG", "MIN", "MAX")
     for of in ("1", "c.n", "c.s", "c.none", "c.n + c.o.x", "ARRAY_LENGTH(c.tags)")
 )
-_KEYS: Final = ("c.b", "c.s", "c.o.x", "c.none", "c.o")
+_KEYS: Final = ("c.n", "c.b", "c.s", "c.o.x", "c.none", "c.o")
 
 
 @dataclass(frozen=True, kw_only=True)

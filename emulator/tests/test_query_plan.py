@@ -47,6 +47,13 @@ def info(text: str, **parameters: Any) -> dict[str, Any]:
                 "ORDER BY c.pk ASC, c.n ASC"
             ),
         ),
+        (
+            "SELECT DISTINCT VALUE t FROM c JOIN t IN c.tags ORDER BY c.n",
+            (
+                'SELECT DISTINCT c._rid, [{"item": c.n}] AS orderByItems, t AS payload '
+                f"FROM c JOIN t IN c.tags WHERE IS_DEFINED(t) AND ({FILTER}) ORDER BY c.n ASC"
+            ),
+        ),
         ("SELECT VALUE COUNT(1) FROM c", 'SELECT VALUE [{"item": COUNT(1)}] FROM c'),
         (
             "SELECT VALUE AVG(c.n) FROM c",
@@ -103,8 +110,9 @@ def test_a_range_is_not_cut_short_before_the_client_has_dropped_what_is_twice(
     text: str,
 ) -> None:
     rewritten = info(text)["rewrittenQuery"].replace(FILTER, "true")
-    many = [{"id": str(x), "pk": "same", "n": x} for x in range(5)]
+    many = [{"_rid": str(x), "pk": "same", "n": x} for x in range(5)]
     assert len(results(rewritten, *many)) == 5
+    assert "top" not in info(text)  # a client that knows TOP reads no more rows of a range
 
 
 def test_extremes_are_plain_unless_the_client_announces_several_aggregates() -> None:

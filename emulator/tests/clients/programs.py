@@ -48,6 +48,11 @@ def node(program: str, *arguments: str) -> list[str]:
     return ["env", f"NODE_PATH={modules}", "node", program, *arguments]
 
 
+def go(program: str, *arguments: str) -> list[str]:
+    """Return the command that runs a program of the Go module; skip where it cannot be."""
+    return [str(_built_go() / program), *arguments]
+
+
 def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"emulator.tests.clients.{module}", *arguments]
 
@@ -105,6 +110,16 @@ def _built_java() -> Path:
         f"-DoutputDirectory={folder / 'lib'}",
     ]
     return made_once(folder, command, "Maven could not build the module for Java")
+
+
+def _built_go() -> Path:
+    compiler = shutil.which("go")
+    if compiler is None:
+        pytest.skip("Go is not installed: Azure's client for Go is missing")
+    module = HERE / "go"
+    folder = cache() / f"strangers-go-{digest(x for x in module.rglob('*') if x.is_file())}"
+    command = [compiler, f"-C={module}", "build", f"-o={folder}/", "./..."]
+    return made_once(folder, command, "Go could not build the module")
 
 
 def _installed_node() -> Path:

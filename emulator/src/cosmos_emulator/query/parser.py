@@ -13,6 +13,7 @@ from cosmos_emulator.query.budget import Budget
 from cosmos_emulator.query.cursor import is_plain_name, refused
 from cosmos_emulator.query.expressions import Expressions
 from cosmos_emulator.query.syntax import (
+    ROOT,
     Call,
     Column,
     Component,
@@ -29,7 +30,6 @@ from cosmos_emulator.query.syntax import (
 
 _COMPONENTS: Final = {"VECTORDISTANCE": (2, 4), "FULLTEXTSCORE": (2, 100)}
 """What ORDER BY RANK takes, and the fewest and most arguments of each."""
-_ROOT: Final = "\0item"  # what a query calls the item whose own name it does not say
 
 
 def parse(text: str, budget: Budget) -> Select:
@@ -100,9 +100,9 @@ class _Parser(Expressions):
             return self._joins(self._over(head), inner=inner)
         first = self._source(joined=False, inner=inner)
         sources: list[Source] = []
-        if inner or first.each or first.of != Property(root=_ROOT, steps=()):
+        if inner or first.each or first.of != Property(root=ROOT, steps=()):
             sources.append(first)
-        item = head.item if inner else (_ROOT if sources else first.name)
+        item = head.item if inner else (ROOT if sources else first.name)
         self.names = (first.name, *(self.names if inner else ()))
         return self._joins(replace(head, item=item, sources=tuple(sources)), inner=inner)
 
@@ -114,7 +114,7 @@ class _Parser(Expressions):
         if not isinstance(found, Subquery):
             raise self.unexpected()
         named = self.took("AS") or is_plain_name(self.peek())
-        name = self.name() if named else _ROOT
+        name = self.name() if named else ROOT
         self.names = (name,)
         return replace(head, item=name, over=found.select)
 
@@ -159,7 +159,7 @@ class _Parser(Expressions):
         """Read the path behind a name: one of this query's, or that of the container."""
         if known and name not in self.names:
             raise bad_request(f"Identifier {name!r} could not be resolved.")
-        return Property(root=name if known else _ROOT, steps=self.steps())
+        return Property(root=name if known else ROOT, steps=self.steps())
 
     def _projection(self, head: Select) -> Select:
         if self.took_sign("*"):

@@ -29,6 +29,7 @@ from cosmos_emulator.query.ranking import (
 from cosmos_emulator.query.run import Query, weights_of, whole_number
 from cosmos_emulator.query.syntax import (
     AGGREGATES,
+    ROOT,
     Call,
     Column,
     Expression,
@@ -95,8 +96,8 @@ def _needed(select: Select) -> Iterator[str]:
         "Distinct": select.distinct,
         "OrderBy": len(select.order) == 1,
         "MultipleOrderBy": len(select.order) > 1,
-        "Top": select.has_top,
-        "OffsetAndLimit": select.limit is not None and not select.has_top,
+        "Top": select.is_topped,
+        "OffsetAndLimit": select.limit is not None and not select.is_topped,
         "GroupBy": bool(select.group),
         "Aggregate": bool(aggregates) and select.value is not None,
         "NonValueAggregate": bool(aggregates) and not select.value and not select.group,
@@ -140,7 +141,7 @@ class _Plan:
             "hasSelectValue": select.value is not None,
             "hasNonStreamingOrderBy": any(x.is_by_score for x in select.order),
         }
-        if select.has_top:
+        if select.is_topped:
             info["top"] = self._number(select.limit, "TOP")
         elif select.limit is not None:
             info["offset"] = self._number(select.offset, "OFFSET")
@@ -177,22 +178,24 @@ class _Plan:
         Where the client drops what is there twice, after merging by order, it may need all.
         """
         select = self._select
-        dropped = select.distinct and select.order
-        return select.limit is not None and not select.is_aggregate and not dropped
+        return (
+            select.limit is not None and not select.is_aggregate and not select.drops_in_order
+        )
 
     def _head(self) -> str:
         select = self._select
         if select.is_aggregate:
             return self._aggregate_head()
         # a range that knows only its own first n would leave out what others have twice
-        unseen = "DISTINCT " if select.distinct and not select.order else ""
+        unseen = "DISTINCT " if select.distinct else ""
         cut = select.has_top and self._is_cut_short
         top = f"TOP {self._number(select.limit, 'TOP')} " if cut else ""
         if not select.order:
             return f"{unseen}{top}{self._projection()}"
         items = ", ".join(f'{{"item": {x.text}}}' for x in select.order)
-        owner = select.item if not select.sources else select.sources[0].name
-        return f"{top}{owner}._rid, [{items}] AS orderByItems, {self._payload()} AS payload"
+        owner = select.sources[0].name if select.item == ROOT else select.item
+        shown = f"{owner}._rid, [{items}] AS orderByItems, {self._payload()} AS payload"
+        return f"{unseen}{top}{shown}"
 
     def _projection(self) -> str:
         select = self._select

@@ -34,7 +34,7 @@ from cosmos_emulator.query.ranking import (
     with_statistics,
 )
 from cosmos_emulator.query.syntax import ArrayOf, Column, Expression, Rank, Select
-from cosmos_emulator.query.values import identity, is_number, sort_key
+from cosmos_emulator.query.values import canonical, identity, is_number, sort_key
 from cosmos_emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
@@ -294,6 +294,8 @@ def _answer(
     values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
     if select.distinct:
         values = _distinct(values, given.budget)
+    elif select.group:
+        values = map(canonical, values)
     return itertools.islice(values, first, last)
 
 
@@ -435,7 +437,7 @@ def _distinct(values: Iterable[Any], budget: Budget) -> Iterator[Any]:
         known = identity(value)
         if known not in seen:
             seen.add(known)
-            yield value
+            yield canonical(value)
 
 
 def _shown(compiler: Compiler, select: Select) -> Evaluated:

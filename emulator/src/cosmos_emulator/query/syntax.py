@@ -15,6 +15,8 @@ AGGREGATES: Final = {
 """The functions over a whole group, and what query plans call them."""
 SCORES: Final = frozenset({"_VECTORSCORE", "_FULLTEXTSCORE"})
 """The functions that say how well an item fits a search."""
+ROOT: Final = "\0item"
+"""What a query calls the item whose own name it does not say."""
 USER_DEFINED: Final = "udf."
 """What the name of a user-defined function begins with, where it is called."""
 
@@ -202,6 +204,16 @@ class Select:
     def is_aggregate(self) -> bool:
         """Whether a result represents many items."""
         return bool(self.group) or any(has_aggregate(x.expression) for x in self.shown)
+
+    @property
+    def drops_in_order(self) -> bool:
+        """Whether what is there twice is dropped behind the order."""
+        return self.distinct and bool(self.order)
+
+    @property
+    def is_topped(self) -> bool:
+        """Whether a plan says TOP, and not LIMIT: of TOP n, clients read n rows of a range."""
+        return self.has_top and not self.drops_in_order
 
     @property
     def is_simple(self) -> bool:

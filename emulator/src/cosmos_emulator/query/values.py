@@ -93,14 +93,15 @@ def same(left: Any, right: Any) -> bool:
 
 def identity(value: Any) -> bytes:
     """Return a text that the same values share: DISTINCT and GROUP BY go by it."""
-    return b"" if value is UNDEFINED else msgspec.json.encode(_canonical(value), order="sorted")
+    return b"" if value is UNDEFINED else msgspec.json.encode(canonical(value), order="sorted")
 
 
-def _canonical(value: Any) -> Any:
+def canonical(value: Any) -> Any:
+    """Spell each number in one way, a whole one without a fraction: clients compare texts."""
     if isinstance(value, dict):
-        return {k: _canonical(v) for k, v in value.items()}
+        return {k: canonical(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [_canonical(x) for x in value]
+        return [canonical(x) for x in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
