@@ -15,7 +15,7 @@ from emulator.tests.process import ended
 ORDERS = {
     "id": "orders",
     "partitionKey": "/customer",
-    "throughput": 20_000,
+    "throughput": 12_000,
     "items": [{"id": "1", "customer": "anna", "price": 1.0}, {"id": "2"}],
 }
 SHOP = {"databases": [{"id": "shop", "containers": [ORDERS]}]}

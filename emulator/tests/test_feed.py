@@ -16,7 +16,6 @@ from cosmos_emulator.calls import Emulator
 from cosmos_emulator.feed import FeedRequest, read_page
 from cosmos_emulator.hashing import HIGHEST, LOWEST
 from cosmos_emulator.items import Conditions, Transaction
-from cosmos_emulator.partition_keys import partition_key_of
 
 STEPS = 150
 KEYS = [f"key-{i}" for i in range(12)]
@@ -36,7 +35,7 @@ class World:
         self.random = Random(seed)
         self.emulator = Emulator(EmulatorSettings(), clock=lambda: 1_700_000_000.0)
         self.emulator.containers.create_database({"id": "d"})
-        body = {"id": "c", "partitionKey": {"paths": ["/pk"]}}
+        body = {"id": "c", "partitionKey": {"paths": ["/pk"], "version": 1 + seed % 2}}
         self.container = self.emulator.containers.create_container("d", body)
         self.all_versions = all_versions
         self.parts = [Section(LOWEST, HIGHEST, 0)]
@@ -53,7 +52,7 @@ class World:
                 self._change(tx, key)
 
     def _change(self, tx: Transaction, pk: str) -> None:
-        name, key = f"{pk}/{self.random.randint(0, 1)}", partition_key_of(pk)
+        name, key = f"{pk}/{self.random.randint(0, 1)}", self.container.keys.key(pk)
         body: dict[str, Any] = {"id": name.replace("/", "-"), "pk": pk}
         items = self.emulator.items
         if name in self.now and self.random.random() < 0.2:
@@ -70,7 +69,8 @@ class World:
         ranges = self.emulator.ranges.current(self.container.number)
         if len(ranges) < 8:
             chosen = self.random.choice(ranges)
-            await self.emulator.ranges.split(self.container.number, chosen.id)
+            hashing = self.container.keys.hashing
+            await self.emulator.ranges.split(self.container.number, chosen.id, hashing)
 
     async def merge(self) -> None:
         ranges = self.emulator.ranges.current(self.container.number)

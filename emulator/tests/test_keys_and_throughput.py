@@ -49,7 +49,7 @@ async def test_an_item_without_a_unique_value_has_null_there(client: CosmosClien
 async def nested(client: CosmosClient, ranges: int = 2) -> ContainerProxy:
     database = await client.create_database_if_not_exists("d")
     key = PartitionKey(["/tenant", "/user"], kind="MultiHash")
-    made = await database.create_container("nested", key, offer_throughput=ranges * 10_000)
+    made = await database.create_container("nested", key, offer_throughput=ranges * 6_000)
     for i in range(12):
         await made.create_item({"id": f"i{i}", "tenant": f"t{i % 2}", "user": i % 3})
     return made
@@ -139,11 +139,11 @@ async def test_autoscale_counts_by_its_highest_throughput(client: CosmosClient) 
     scaled = await container(
         client,
         "scaled",
-        offer_throughput=ThroughputProperties(auto_scale_max_throughput=20_000),
+        offer_throughput=ThroughputProperties(auto_scale_max_throughput=30_000),
     )
     found = await scaled.get_throughput()
-    assert found.auto_scale_max_throughput == 20_000
-    assert len([x async for x in scaled.read_feed_ranges()]) == 2
+    assert found.auto_scale_max_throughput == 30_000
+    assert len([x async for x in scaled.read_feed_ranges()]) == 5
     wanted = ThroughputProperties(auto_scale_max_throughput=1500)
     assert await refusal(scaled.replace_throughput(wanted)) == 400
 

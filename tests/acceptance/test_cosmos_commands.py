@@ -66,7 +66,7 @@ async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
 async def test_leases_of_a_stopped_fleet_are_imported_where_they_stand(tmp_path: Path) -> None:
     async with emulator_process(tmp_path) as (_, url):
         async with CosmosClient(url, DEVELOPMENT_KEY) as client:
-            await container(client, "orders", "/pk", offer_throughput=20_000)
+            await container(client, "orders", "/pk", offer_throughput=12_000)
             theirs = await container(client, "theirs", "/id", default_ttl=-1)
             ranges = await ranges_of(url, "orders")
             dotnet = DotNetHost(theirs, "p", "net-1")

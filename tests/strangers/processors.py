@@ -184,7 +184,7 @@ async def a_world(cwd: Path) -> AsyncIterator[World]:
         database = await client.create_database(name)
         try:
             await database.create_container(
-                "orders", PartitionKey("/customer"), offer_throughput=20_000
+                "orders", PartitionKey("/customer"), offer_throughput=12_000
             )
             await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
             yield World(cwd, where, database)

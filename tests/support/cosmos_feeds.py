@@ -20,7 +20,7 @@ from cosmos_emulator.testing import running
 from emulator.tests.by_hand import DOCS, Hand
 from tests.support.four_methods import FourMethods
 
-THROUGHPUT_OF_A_RANGE = 10_000
+THROUGHPUT_OF_A_RANGE = 6_000
 _UPSERT = {"x-ms-documentdb-is-upsert": "True"}
 
 

@@ -13,7 +13,7 @@ from cosmos_emulator.documents import patch_change, status_of
 from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request
 from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
 from cosmos_emulator.json_values import JsonObject, decoded
-from cosmos_emulator.partition_keys import PartitionKey, key_in_header
+from cosmos_emulator.partition_keys import PartitionKey
 from cosmos_emulator.ranges import PhysicalRange
 
 _MAX_IN_BATCH: Final = 100
@@ -81,7 +81,7 @@ def _alone(emulator: Emulator, call: Call, held: PhysicalRange, operation: Any) 
     given = operation.get("partitionKey") if isinstance(operation, dict) else None
     if not isinstance(given, str):
         raise bad_request('An operation in bulk has its partition key, such as "[\\"p1\\"]".')
-    key = call.whole_key(key_in_header(given, len(call.within.paths)))
+    key = call.whole_key(call.within.keys.in_header(given))
     if not held.low <= key.epk < held.high:
         raise CosmosError(
             410, f"The key {key.text} is not in the range {held.id!r}.", RANGE_GONE

@@ -18,7 +18,7 @@ from cosmos_emulator.errors import (
 from cosmos_emulator.hashing import HIGHEST, LOWEST
 from cosmos_emulator.items import Item, Items
 from cosmos_emulator.offers import Offers
-from cosmos_emulator.partition_keys import PartitionKey, key_in_header
+from cosmos_emulator.partition_keys import PartitionKey
 from cosmos_emulator.permissions import Principals
 from cosmos_emulator.query.run import Scope
 from cosmos_emulator.ranges import PhysicalRange, Ranges
@@ -135,7 +135,7 @@ class Call:
                 "The header x-ms-documentdb-partitionkey is missing: a request about an item "
                 'needs its partition key, as a JSON array such as ["p1"].'
             )
-        return key_in_header(header, len(self.within.paths))
+        return self.within.keys.in_header(header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

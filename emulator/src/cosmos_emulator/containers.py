@@ -13,6 +13,7 @@ from cosmos_emulator.definitions import checked_container, checked_id, unique_pa
 from cosmos_emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.offers import Offers, Throughput
+from cosmos_emulator.partition_keys import KeyDefinition
 from cosmos_emulator.policies import check_replaced, policies_of
 from cosmos_emulator.query.given import ContainerPolicies
 from cosmos_emulator.ranges import Ranges
@@ -60,11 +61,15 @@ class Container:
     properties: JsonObject
     ts: int
     etag: str
-    paths: tuple[str, ...]
+    keys: KeyDefinition
     unique: tuple[tuple[str, ...], ...]
     default_ttl: int | None
     indexed: IndexedPaths
     policies: ContainerPolicies
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.keys.paths
 
     @property
     def link(self) -> str:
@@ -143,7 +148,7 @@ class Containers:
     def create_container(
         self, database: str, body: JsonObject, throughput: Throughput | None = None
     ) -> Container:
-        """Make a container; every 10,000 RU/s of throughput give it one more range.
+        """Make a container; every 6,000 RU/s of throughput give it one more range.
 
         Without a throughput it shares its database's, or has the least.
         """
@@ -169,7 +174,8 @@ class Containers:
                 ),
             )
             assert row is not None
-            self._ranges.create(row[0], throughput.ranges if throughput else 1)
+            hashing = KeyDefinition.of(properties["partitionKey"]).hashing
+            self._ranges.create(row[0], throughput.ranges if throughput else 1, hashing)
             if throughput is not None:
                 link = f"{owner.link}colls/{rid}/"
                 self._offers.create(rid, link, throughput, new_etag())
@@ -195,16 +201,16 @@ class Containers:
             found = self._cache[database, name] = _container(row)
         return found
 
-    def number(self, rid: str) -> int | None:
-        """Return the number of a container by its resource id, if it is one."""
-        row = self._store.row("SELECT number FROM containers WHERE rid = ?", (rid,))
-        return None if row is None else int(row[0])
+    def of_rid(self, rid: str) -> Container | None:
+        row = self._store.row(_COLUMNS + "WHERE rid = ?", (rid,))
+        return None if row is None else _container(row)
 
     def replace_container(self, old: Container, body: JsonObject) -> Container:
         """Change a container's properties; its id and partition key stay."""
-        properties = checked_container(
-            {x: old.properties[x] for x in _KEPT if x in old.properties} | body
-        )
+        kept = {x: old.properties[x] for x in _KEPT if x in old.properties} | body
+        if isinstance(kept["partitionKey"], dict):
+            kept["partitionKey"] = old.properties["partitionKey"] | kept["partitionKey"]
+        properties = checked_container(kept)
         for name in ("id", "partitionKey"):
             if properties[name] != old.properties[name]:
                 raise bad_request(f"The {name} of a container cannot be changed.")
@@ -273,7 +279,7 @@ def _container(row: Row) -> Container:
         properties=properties,
         ts=ts,
         etag=etag,
-        paths=tuple(properties["partitionKey"]["paths"]),
+        keys=KeyDefinition.of(properties["partitionKey"]),
         unique=unique_paths(properties),
         default_ttl=properties.get("defaultTtl"),
         indexed=indexed_paths(properties["indexingPolicy"]),

@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from cosmos_emulator import auth
+from cosmos_emulator.containers import Container
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.gateway import Gateway
 from cosmos_emulator.json_values import decoded
@@ -91,20 +92,21 @@ class Control:
     async def split(self, request: web.Request) -> Any:
         """Cut a range in two and return its children."""
         wanted = await _asked(request, SplitRequest)
-        ranges, number = self._emulator.ranges, self._number(wanted)
+        ranges, container = self._emulator.ranges, self._container(wanted)
+        number, hashing = container.number, container.keys.hashing
         current = ranges.current(number)
         if wanted.range is None and len(current) > 1:
             names = ", ".join(x.id for x in current)
             raise bad_request(f"Say which range to split; there are {names}.")
         name = current[0].id if wanted.range is None else wanted.range
         seconds = _allowed(wanted.seconds)
-        children = await ranges.split(number, name, at=wanted.at, seconds=seconds)
+        children = await ranges.split(number, name, hashing, at=wanted.at, seconds=seconds)
         return [_shown(x) for x in children]
 
     async def merge(self, request: web.Request) -> Any:
         """Join neighbours and return what they became."""
         wanted = await _asked(request, MergeRequest)
-        number, seconds = self._number(wanted), _allowed(wanted.seconds)
+        number, seconds = self._container(wanted).number, _allowed(wanted.seconds)
         ranges = self._emulator.ranges
         return _shown(await ranges.merge(number, wanted.ranges, seconds=seconds))
 
@@ -212,8 +214,8 @@ class Control:
         names = [y.id for x in within for y in ranges.everything(x.number)]
         _check_is_there("range", named.get("range"), names)
 
-    def _number(self, where: _Where) -> int:
-        return self._emulator.containers.container(where.database, where.container).number
+    def _container(self, where: _Where) -> Container:
+        return self._emulator.containers.container(where.database, where.container)
 
 
 def _check_is_there(kind: str, name: Any, known: Sequence[str]) -> None:

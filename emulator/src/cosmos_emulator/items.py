@@ -16,7 +16,7 @@ from cosmos_emulator.containers import Container, new_etag
 from cosmos_emulator.definitions import MAX_TTL, checked_item_id
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
-from cosmos_emulator.partition_keys import PartitionKey, check_same_container, key_in_item
+from cosmos_emulator.partition_keys import PartitionKey, check_same_container
 from cosmos_emulator.ranges import Ranges
 from cosmos_emulator.store import Row, Store
 from cosmos_emulator.unique_keys import UniqueKeys
@@ -222,7 +222,7 @@ class Items:
         body: JsonObject,
         before: Item | None,
     ) -> Written:
-        check_same_container(key, key_in_item(body, container.paths))
+        check_same_container(key, container.keys.in_item(body))
         held = self._ranges.holding(container.number, key.epk)
         seq, ts = self._store.next_number(), int(self._clock())
         number = before.number if before else seq

@@ -1,7 +1,8 @@
 """Throughput: what was provisioned for a container or a database, as offers hold it.
 
-It decides how many ranges a container has (10,000 RU/s for each), and is not enforced:
-``/_emulator/throttle`` does that.
+It decides how many ranges a container has, and is not enforced: ``/_emulator/throttle`` does
+that. As in an account, a new container has one for each 6,000 RU/s, rounded, so that there is
+room to grow, and one that is given more later has at least one for each 10,000.
 """
 
 import math
@@ -16,8 +17,9 @@ from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.store import Row, Store
 
+_RU_OF_A_NEW_RANGE: Final = 6_000
 _RU_OF_A_RANGE: Final = 10_000  # what one physical partition of Cosmos DB can do
-_MAX_THROUGHPUT: Final = 10_000_000  # a thousand ranges
+_MAX_THROUGHPUT: Final = 10_000_000
 _MIN_MANUAL, _STEP_OF_MANUAL = 400, 100
 _MIN_AUTOSCALE, _STEP_OF_AUTOSCALE = 1_000, 1_000
 _COLUMNS: Final = "SELECT rid, owner, link, throughput, autoscale, ts, etag FROM offers "
@@ -32,6 +34,12 @@ class Throughput:
 
     @property
     def ranges(self) -> int:
+        """Return how many a new container has: a half is rounded up."""
+        return max(1, (self.units + _RU_OF_A_NEW_RANGE // 2) // _RU_OF_A_NEW_RANGE)
+
+    @property
+    def least_ranges(self) -> int:
+        """Return how many can do so much."""
         return math.ceil(self.units / _RU_OF_A_RANGE)
 
     @property

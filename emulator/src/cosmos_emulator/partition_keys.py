@@ -1,26 +1,25 @@
 """Partition keys: where a container says they are, and what a request or an item says.
 
 One path (kind Hash), or two or three (kind MultiHash: a hierarchical key), hashed by
-version 2. The hash of a hierarchical key is those of its components, one behind the other,
+version 1 or 2. The hash of a hierarchical key is those of its components, one behind the other,
 so that a prefix of the key is a prefix of the hash. Two keys are the same if their
 canonical text is: ``1`` and ``1.0`` are one key, as they are for Cosmos DB.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from cosmos_emulator.errors import PARTITION_KEY_MISMATCH, bad_request, not_supported
-from cosmos_emulator.hashing import effective_partition_key
+from cosmos_emulator.errors import PARTITION_KEY_MISMATCH, bad_request
+from cosmos_emulator.hashing import V1, V2, Hashing
 from cosmos_emulator.json_values import UNDEFINED, JsonObject, value_at
 
 _STEP = re.compile(r'/(?:"([^"]+)"|([^/"]+))')
 _EXACT_INTEGERS = 2**53  # beyond this, a double cannot distinguish neighbours
 _MAX_PATHS: Final = 3
-_VERSIONS: Final = (2, "V2")  # the second is how Java says it
+_VERSIONS: Final = {1: V1, "V1": V1, 2: V2, "V2": V2}  # the texts are how Java says it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +50,17 @@ def checked_definition(definition: Any) -> JsonObject:
         )
     if len(paths) > _MAX_PATHS or len(set(paths)) < len(paths):
         raise bad_request(f"A hierarchical key has up to {_MAX_PATHS} different paths.")
-    if definition.get("version", 2) not in _VERSIONS:
-        raise not_supported(
-            "Partition key hashing version 1", 'Say "version": 2, the default of today.'
+    stored = {"paths": paths, "kind": kind}
+    version = definition.get("version", 2 if kind == "MultiHash" else None)
+    if version is None:  # it stays unsaid, and means 1
+        return stored
+    hashing = _VERSIONS.get(version) if isinstance(version, int | str) else None
+    if hashing is None or (kind == "MultiHash" and hashing is V1):
+        raise bad_request(
+            f"A partition key is hashed by version 1 or 2, a hierarchical one by 2, not by "
+            f"{version!r}."
         )
-    return {"paths": paths, "kind": kind, "version": 2}
+    return stored | {"version": hashing.version}
 
 
 def steps_of(path: str) -> tuple[str, ...]:
@@ -65,37 +70,49 @@ def steps_of(path: str) -> tuple[str, ...]:
     return tuple(x.group(1) or x.group(2) for x in _STEP.finditer(path))
 
 
-def partition_key_of(*components: Any) -> PartitionKey:
-    """Return the key of one JSON value for each path; 400 for arrays and objects."""
-    plain = [_component(x) for x in components]
-    shown = [{} if x is UNDEFINED else x for x in plain]
-    return PartitionKey(
-        components=len(plain),
-        text=msgspec.json.encode(shown).decode(),
-        epk="".join(effective_partition_key(x) for x in plain),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDefinition:
+    """How a container makes a key of an item or of a header."""
 
+    paths: tuple[str, ...]
+    hashing: Hashing = V2
 
-def key_in_header(header: str, paths: int = 1) -> PartitionKey:
-    """Read ``["p1"]``, with up to one value for each path of the container.
+    @classmethod
+    def of(cls, stored: JsonObject) -> "KeyDefinition":
+        """Read a definition that was checked."""
+        hashing = _VERSIONS[stored.get("version", 1)]
+        return cls(paths=tuple(stored["paths"]), hashing=hashing)
 
-    ``[{}]``, and ``[]`` where there is one path, mean an item without the property.
-    """
-    try:
-        components = msgspec.json.decode(header)
-    except msgspec.DecodeError:
-        components = None
-    if not isinstance(components, list) or len(components) > paths:
-        raise bad_request(
-            f"The header x-ms-documentdb-partitionkey must be a JSON array with one value "
-            f'for each of {paths} paths, such as ["p1"]; it is {header!r}.'
+    def key(self, *components: Any) -> PartitionKey:
+        """Return the key of one JSON value for each path; 400 for arrays and objects."""
+        plain = [_component(x) for x in components]
+        shown = [{} if x is UNDEFINED else x for x in plain]
+        return PartitionKey(
+            components=len(plain),
+            text=msgspec.json.encode(shown).decode(),
+            epk="".join(map(self.hashing.of, plain)),
         )
-    given = components or [UNDEFINED] * paths
-    return partition_key_of(*(UNDEFINED if x == {} else x for x in given))
 
+    def in_header(self, header: str) -> PartitionKey:
+        """Read ``["p1"]``, with up to one value for each path of the container.
 
-def key_in_item(item: JsonObject, paths: Sequence[str]) -> PartitionKey:
-    return partition_key_of(*(value_at(item, steps_of(x)) for x in paths))
+        ``[{}]``, and ``[]`` where there is one path, mean an item without the property.
+        """
+        paths = len(self.paths)
+        try:
+            components = msgspec.json.decode(header)
+        except msgspec.DecodeError:
+            components = None
+        if not isinstance(components, list) or len(components) > paths:
+            raise bad_request(
+                f"The header x-ms-documentdb-partitionkey must be a JSON array with one value "
+                f'for each of {paths} paths, such as ["p1"]; it is {header!r}.'
+            )
+        given = components or [UNDEFINED] * paths
+        return self.key(*(UNDEFINED if x == {} else x for x in given))
+
+    def in_item(self, item: JsonObject) -> PartitionKey:
+        return self.key(*(value_at(item, steps_of(x)) for x in self.paths))
 
 
 def check_same_container(in_header: PartitionKey, in_item: PartitionKey) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from cosmos_emulator.errors import RANGE_GONE, SPLIT_RUNNING, CosmosError, bad_request
-from cosmos_emulator.hashing import HIGHEST, LOWEST, even_cuts, middle, width
+from cosmos_emulator.hashing import HIGHEST, LOWEST, Hashing
 from cosmos_emulator.store import Row, Store
 
 _COLUMNS: Final = (
@@ -76,9 +76,9 @@ class Ranges:
         self._changing: set[int] = set()  # lost in a crash, as is the change itself
         self._settled = asyncio.Event()
 
-    def create(self, container: int, parts: int) -> None:
+    def create(self, container: int, parts: int, hashing: Hashing) -> None:
         """Cut the space of a new container into equal parts."""
-        bounds = [LOWEST, *even_cuts(parts), HIGHEST]
+        bounds = [LOWEST, *hashing.even_cuts(parts), HIGHEST]
         for i in range(parts):
             self._insert(container, low=bounds[i], high=bounds[i + 1])
 
@@ -138,11 +138,17 @@ class Ranges:
         )
 
     async def split(
-        self, container: int, name: str, *, at: str | None = None, seconds: float = 0.0
+        self,
+        container: int,
+        name: str,
+        hashing: Hashing,
+        *,
+        at: str | None = None,
+        seconds: float = 0.0,
     ) -> list[PhysicalRange]:
         """Cut a range in two, in the middle of its hashes or ``at`` one of them."""
         parent = self.named(container, name)
-        cut = middle(parent.low, parent.high) if at is None else at.upper()
+        cut = hashing.middle(parent.low, parent.high) if at is None else at.upper()
         if not parent.low < cut < parent.high:
             raise bad_request(
                 f"The range {name!r} holds [{parent.low}, {parent.high}) and cannot be cut at "
@@ -161,11 +167,11 @@ class Ranges:
             high = self._inherit([parent], low=cut, high=parent.high, version=parent.version)
         return [x for x in self.current(parent.container) if x.pid in {low, high}]
 
-    def grow(self, container: int, parts: int) -> None:
+    def grow(self, container: int, parts: int, hashing: Hashing) -> None:
         """Cut the widest ranges until there are as many as a throughput needs."""
         while len(current := self.current(container)) < parts:
-            widest = max(current, key=lambda x: width(x.low, x.high))
-            self.split_now(widest.pid, middle(widest.low, widest.high))
+            widest = max(current, key=lambda x: hashing.width(x.low, x.high))
+            self.split_now(widest.pid, hashing.middle(widest.low, widest.high))
 
     async def merge(
         self, container: int, names: Sequence[str], *, seconds: float = 0.0

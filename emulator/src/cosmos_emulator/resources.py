@@ -198,9 +198,9 @@ def replace_offer(emulator: Emulator, call: Call) -> Answer:
     body = decoded_object(call.body)
     wanted = throughput_in_offer(body, old.throughput, call.headers)
     changed = emulator.offers.replace(old, wanted, new_etag())
-    number = emulator.containers.number(old.owner)
-    if number is not None:
-        emulator.ranges.grow(number, wanted.ranges)
+    owner = emulator.containers.of_rid(old.owner)
+    if owner is not None:
+        emulator.ranges.grow(owner.number, wanted.least_ranges, owner.keys.hashing)
     return _offer(changed)
 
 

@@ -21,7 +21,6 @@ from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.items import Transaction
 from cosmos_emulator.json_values import JsonObject
 from cosmos_emulator.offers import Throughput, checked_throughput
-from cosmos_emulator.partition_keys import key_in_item
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,5 +133,5 @@ def _completed(definition: JsonObject) -> JsonObject:
 
 def _put(emulator: Emulator, database: str, name: str, item: JsonObject) -> None:
     container = emulator.containers.container(database, name)
-    key = key_in_item(item, container.paths)
+    key = container.keys.in_item(item)
     emulator.items.create(Transaction(emulator.ranges), container, key, item)

@@ -10,7 +10,6 @@ from cosmos_emulator.calls import Answer, Call, Emulator, Handler
 from cosmos_emulator.containers import Database
 from cosmos_emulator.errors import NOT_FOR_ENTRA, CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
-from cosmos_emulator.partition_keys import key_in_header
 from cosmos_emulator.permissions import Definition, Principal, token_for
 from cosmos_emulator.resources import listed, queried
 
@@ -106,9 +105,9 @@ def _is_of_key(
     given = headers.get("x-ms-documentdb-partitionkey")
     if given is None:
         return False
-    paths = len(emulator.containers.container(address.database, address.container).paths)
+    keys = emulator.containers.container(address.database, address.container).keys
     wanted = msgspec.json.encode(key).decode()
-    return key_in_header(given, paths).text == key_in_header(wanted, paths).text
+    return keys.in_header(given).text == keys.in_header(wanted).text
 
 
 def list_users(emulator: Emulator, call: Call) -> Answer:

@@ -13,7 +13,7 @@ class Items(Trial):
     """Items one by one."""
 
     def run(self) -> None:  # noqa: C901 - one function for each operation
-        items = self.made("items", offer_throughput=20_000)
+        items = self.made("items", offer_throughput=12_000)
 
         def create() -> None:
             items.create_item(item("a", "p", 1))

@@ -115,7 +115,7 @@ class Queries(Trial):
             "includedPaths": [{"path": "/*"}],
             "compositeIndexes": [order],
         }
-        items = self.made("queried", offer_throughput=20_000, indexing_policy=indexing)
+        items = self.made("queried", offer_throughput=12_000, indexing_policy=indexing)
         for i in range(30):
             tags = [f"t{i % 2}", f"t{i % 3}"]
             body = item(f"i{i:02}", f"k{i % 7}", None if i == 13 else i, tags=tags)
@@ -161,7 +161,7 @@ class Feeds(Trial):
     """The change feed, pulled."""
 
     def run(self) -> None:
-        items = self.made("fed", offer_throughput=20_000)
+        items = self.made("fed", offer_throughput=12_000)
         for i in range(20):
             items.create_item(item(f"i{i}", f"k{i}", i))
         read = items.query_items_change_feed

@@ -85,7 +85,7 @@ async function resources() {
 }
 
 async function single() {
-  const made = await container("items", { throughput: 20_000 });
+  const made = await container("items", { throughput: 12_000 });
   const { items } = made;
   const get = (id) => made.item(id, "p").read();
   await of("create an item", async () => {
@@ -247,7 +247,7 @@ async function queries() {
     [{ path: "/pk", order: "descending" }, { path: "/n", order: "ascending" }],
   ];
   const made = await container("queried", {
-    throughput: 20_000,
+    throughput: 12_000,
     indexingPolicy: { compositeIndexes },
   });
   const { items } = made;
@@ -295,7 +295,7 @@ async function queries() {
 }
 
 async function feeds() {
-  const made = await container("fed", { throughput: 20_000 });
+  const made = await container("fed", { throughput: 12_000 });
   for (let i = 0; i < 20; i++) await made.items.create({ id: `i${i}`, pk: `k${i}`, n: i });
   const drain = async (options, found = []) => {
     const iterator = made.items.getChangeFeedIterator(options);

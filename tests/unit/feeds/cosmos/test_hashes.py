@@ -10,18 +10,18 @@ from changefeed.feeds.cosmos.hashes import even_parts
 from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
-from cosmos_emulator.hashing import effective_partition_key, even_cuts, middle, width
+from cosmos_emulator.hashing import V2
 
 WHOLE = FeedRange(id=RangeId("0"), low="", high="FF")
-HASHES = st.text(min_size=1, max_size=40).map(effective_partition_key)
+HASHES = st.text(min_size=1, max_size=40).map(V2.of)
 
 
 def test_it_is_cut_where_cosmos_db_would_cut_it() -> None:
-    for parts in (2, 3, 7, 256):
-        bounds = list(even_parts(WHOLE, parts))
-        assert [high for _, high in bounds] == [*even_cuts(parts), "FF"]
-    (half, _) = even_parts(part_between(WHOLE, *even_cuts(3)), 2)
-    assert half[1] == middle(*even_cuts(3))
+    whole = part_between(WHOLE, "", "FF")
+    third = part_between(WHOLE, *V2.even_cuts(3))
+    for x in (whole, third):
+        (half, _) = even_parts(x, 2)
+        assert half[1] == V2.middle(x.low, x.high)
 
 
 @given(bounds=st.sets(HASHES, min_size=2, max_size=2), into=st.integers(2, 300))
@@ -32,7 +32,7 @@ def test_parts_cover_all_keys_once_and_have_as_many_hashes_each(
     parts = list(even_parts(part_between(WHOLE, low, high), into))
     assert [parts[0][0], parts[-1][1], len(parts)] == [low, high, into]
     assert all(a[1] == b[0] for a, b in pairwise(parts))
-    sizes = [width(*x) for x in parts]
+    sizes = [V2.width(*x) for x in parts]
     assert max(sizes) - min(sizes) <= 2
     assert min(sizes) > 0
 

@@ -33,7 +33,7 @@ final class Queries {
     wanted.setIndexingPolicy(new IndexingPolicy().setCompositeIndexes(List.of(List.of(
         new CompositePath().setPath("/pk").setOrder(CompositePathSortOrder.DESCENDING),
         new CompositePath().setPath("/n").setOrder(CompositePathSortOrder.ASCENDING)))));
-    database.createContainer(wanted, ThroughputProperties.createManualThroughput(20_000));
+    database.createContainer(wanted, ThroughputProperties.createManualThroughput(12_000));
     this.items = database.getContainer("queried");
     for (int i = 0; i < 30; i++) {
       Map<String, Object> item =
