@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Final
 
 from changefeed.cli.streams import discard_output, prepare_streams, write_error
+from changefeed.runtime.garbage import pause_collections
 
 _FAILED = 1
 _received: Final = [signal.SIGINT]
@@ -21,6 +22,7 @@ def main() -> None:
             # An exception would be lost if it came while a module is imported, now and then.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         prepare_streams()
+        pause_collections()
         from changefeed.cli.app import app  # noqa: PLC0415 - it takes a while
 
         try:

@@ -14,6 +14,7 @@ from changefeed.cli import interrupted_code, raise_interrupts
 from changefeed.cli.streams import discard_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
+from changefeed.runtime.garbage import resume_collections
 from changefeed.runtime.printable import printable
 
 _KNOWN = (UserError, Failure, OSError)
@@ -53,6 +54,7 @@ def exit_on_error() -> Iterator[None]:
     A command has imported what does its work by now.
     """
     raise_interrupts()
+    resume_collections()
     try:
         yield
     except (typer.Exit, typer.Abort, BrokenPipeError):

@@ -6,20 +6,18 @@ traces. Each of those it has a link to, where the bodies say their contexts. The
 while the observer works, so that what it calls is below it. What it raises, and the dead letter
 of a change, are events of it.
 
-Limits: a span has 128 links, unless ``OTEL_SPAN_LINK_COUNT_LIMIT`` says more, and no more
-bodies are read than it takes to find so many. Links are added to a span that is recorded only,
-so that a sampler does not see them.
+Limits: a span has ``OTEL_SPAN_LINK_COUNT_LIMIT`` links, 128 if unset, and no more bodies are
+read than it takes to find those. A sampler sees none: a span gets them once it is recorded.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from opentelemetry.context import Context as TraceContext
-from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_span
 
 from changefeed.feeds.feed import Change
@@ -29,18 +27,22 @@ from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.observers.errors import ObserverError
 from changefeed.observers.trace_context import TraceContextPointer
 
-_MAX_LINKS = 128
 _CUT_OFF = "cut off: the host stops, or has lost the lease"
 
 _batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
 """The span of the batch that is being handled here: the current one may be the user's own."""
 
 
+def _links_kept() -> int:
+    from opentelemetry.sdk.trace import SpanLimits  # noqa: PLC0415 - only where spans are made
+
+    return SpanLimits().max_links or 128
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTracing:
     """Makes the spans of one host. ``system`` is the kind of its feed, ``feed`` its address,
     and ``pointer`` where bodies say the contexts of those that made them, if they do.
-    ``most_links`` is what OpenTelemetry keeps of a span.
     """
 
     tracer: Tracer
@@ -48,7 +50,6 @@ class BatchTracing:
     feed: str
     host: str
     pointer: TraceContextPointer | None = None
-    most_links: int = field(default_factory=lambda: SpanLimits().max_links or _MAX_LINKS)
 
     @contextmanager
     def batch(self, context: RangeContext, changes: Sequence[Change]) -> Iterator[None]:
@@ -71,7 +72,7 @@ class BatchTracing:
             },
         )
         if self.pointer is not None and span.is_recording():
-            for producer in islice(self.pointer.producers(changes), self.most_links):
+            for producer in islice(self.pointer.producers(changes), _links_kept()):
                 span.add_link(producer)
         token = _batch.set(span)
         try:

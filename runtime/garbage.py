@@ -1,6 +1,23 @@
-"""What Python's garbage collector is asked to leave alone."""
+"""When Python's garbage collector runs, and what it is asked to leave alone."""
 
 import gc
+
+
+def pause_collections() -> None:
+    """Collect no garbage until ``resume_collections``: imports make next to none of it, and
+    collections among them take a tenth of the time until a host reads.
+    """
+    gc.disable()
+
+
+def resume_collections() -> None:
+    """Collect garbage again after a pause, but not among what was made in it.
+
+    Where there was no pause, as in tests, do nothing.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def freeze_startup_objects() -> None:

@@ -86,7 +86,11 @@ class Section(BaseModel):
     """A section, or all of them."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+        defer_build=True,  # of all sections, one process validates the outermost
     )
 
     @field_validator("*", mode="before")

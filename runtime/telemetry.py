@@ -13,7 +13,6 @@ program.
 """
 
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,22 +20,22 @@ from functools import partial
 from importlib.metadata import entry_points
 from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
-from opentelemetry._logs import SeverityNumber
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableGauge
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry
 
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.telemetry_variables import odd_variables
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from changefeed.runtime.pushed_logs import PushedLogs
 
 _FLUSH_MILLIS = 3000
 _MAX_RANGES_OF_A_HOST = 100_000
@@ -52,7 +51,7 @@ class Telemetry:
 
     meters: MeterProvider
     registry: CollectorRegistry
-    tracers: TracerProvider | None
+    tracers: "TracerProvider | None"
     log_handlers: tuple[logging.Handler, ...]
 
 
@@ -70,22 +69,16 @@ def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterat
         readers = list(_readers(registry, environ))
         meters = MeterProvider(readers, resource, shutdown_on_exit=False)
         tracers = _tracers(resource, environ)
-        loggers = LoggerProvider(resource, shutdown_on_exit=False)
-        exporters = _pushed("logs", environ)
-        for exporter in exporters:
-            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
+        logs = _pushed_logs(resource, environ)
     metrics.set_meter_provider(meters)
     if tracers is not None:
         trace.set_tracer_provider(tracers)
-    handlers = (_PushedLogs(loggers),) if exporters else ()
     try:
-        yield Telemetry(
-            meters=meters, registry=registry, tracers=tracers, log_handlers=handlers
-        )
+        yield Telemetry(meters=meters, registry=registry, tracers=tracers, log_handlers=logs)
     finally:
         ends: list[Callable[[], object]] = [
             partial(meters.shutdown, timeout_millis=_FLUSH_MILLIS),
-            loggers.shutdown,
+            *(x.push_the_rest for x in logs),
         ]
         if tracers is not None:
             ends.append(tracers.shutdown)
@@ -120,14 +113,28 @@ def _refusing_odd_variables(environ: Mapping[str, str]) -> Iterator[None]:
         ) from error
 
 
-def _tracers(resource: Resource, environ: Mapping[str, str]) -> TracerProvider | None:
+def _tracers(resource: Resource, environ: Mapping[str, str]) -> "TracerProvider | None":
     exporters = _pushed("traces", environ)
     if not exporters:
         return None
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - few processes push
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
+
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     for exporter in exporters:
         tracers.add_span_processor(BatchSpanProcessor(exporter))
     return tracers
+
+
+def _pushed_logs(
+    resource: Resource, environ: Mapping[str, str]
+) -> "tuple[()] | tuple[PushedLogs]":
+    exporters = _pushed("logs", environ)
+    if not exporters:
+        return ()
+    from changefeed.runtime.pushed_logs import PushedLogs  # noqa: PLC0415 - few processes push
+
+    return (PushedLogs(resource, exporters),)
 
 
 def _end_within(seconds: float, ends: Sequence[Callable[[], object]]) -> None:
@@ -200,51 +207,3 @@ def _exporter(signal: str, name: str, environ: Mapping[str, str]) -> Any:
         f"OTEL_{signal.upper()}_EXPORTER asks for {name!r}, which is not installed: install "
         f"{package}, or set the variable to none"
     )
-
-
-class _PushedLogs(logging.Handler):
-    """Hands log lines to OpenTelemetry: the event as the body, the rest as attributes, and an
-    exception with its traceback as the attributes ``exception.*`` of OpenTelemetry.
-    """
-
-    def __init__(self, provider: LoggerProvider) -> None:
-        super().__init__()
-        self._provider = provider
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # A line of structlog is still a mapping here; any other is text.
-        values: dict[str, Any] = (
-            {k: v for k, v in record.msg.items() if not k.startswith("_")}
-            if isinstance(record.msg, dict)
-            else {"event": record.getMessage()}
-        )
-        error = _exception(values.pop("exc_info", None) or record.exc_info)
-        self._provider.get_logger(record.name).emit(
-            timestamp=int(record.created * 1e9),
-            severity_number=_severity(record.levelno),
-            severity_text=record.levelname,
-            body=str(values.pop("event", "")),
-            attributes={k: _plain(v) for k, v in values.items() if v is not None},
-            exception=error,
-        )
-
-
-def _exception(exc_info: object) -> BaseException | None:
-    """Find it in what ``logging`` and structlog take for ``exc_info``."""
-    match exc_info:
-        case BaseException() as error:
-            return error
-        case (_, BaseException() as error, _):
-            return error
-        case True:  # structlog leaves looking to who writes the line
-            return sys.exception()
-    return None
-
-
-def _severity(level: int) -> SeverityNumber:
-    """OpenTelemetry counts debug 5, info 9, warning 13, error 17, fatal 21."""
-    return SeverityNumber(max(1, min(level // 10, 5) * 4 + 1))
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | bool | int | float) else str(value)

@@ -19,11 +19,13 @@ def run(
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
     With --processes, a host that dies is started again, and the worst code is that of all.
     """
-    from changefeed.cli.hosts import run_several
-    from changefeed.host.run import run_hosts
+    if processes is None:
+        from changefeed.host.run import run_hosts
 
-    with exit_on_error():
-        if processes is None:
+        with exit_on_error():
             run_hosts(flags.each_settings(), stop_at_eof=stop_at_eof)
-        else:
+    else:
+        from changefeed.cli.hosts import run_several
+
+        with exit_on_error():
             run_several(flags, flags.each_settings(), processes)

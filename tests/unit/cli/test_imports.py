@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from changefeed import open_sync_producer
 
 HEAVY = {
     *("aiohttp", "aiosqlite", "azure", "mmh3", "msgspec", "opentelemetry", "pyarrow"),
@@ -60,6 +63,40 @@ def test_no_client_of_azure_is_imported_for_other_feeds_and_stores() -> None:
     code = "import sys, changefeed.cli.status_tables; print('azure' in sys.modules)"
     line = [sys.executable, "-P", "-c", code]
     assert subprocess.run(line, capture_output=True, check=True).stdout == b"False\n"
+
+
+_NOT_FOR_A_LOG = {
+    *("changefeed.cli.supervisor", "changefeed.feeds.cosmos.feed", "changefeed.pipeline"),
+    *("opentelemetry.sdk._logs", "opentelemetry.sdk.trace"),
+    *("asyncpg", "azure", "deltalake", "obstore", "pyarrow", "pyspark", "redis"),
+}
+
+_OBSERVER = """
+import gc, os, sys
+
+class First:
+    async def process(self, context, changes):
+        print(*sys.modules, gc.isenabled(), gc.get_stats()[0]["collections"], flush=True)
+        os._exit(0)
+"""
+
+
+def test_a_host_over_a_log_imports_what_that_takes(tmp_path: Path) -> None:
+    log, leases = tmp_path / "log", tmp_path / "leases.db"
+    with open_sync_producer(log) as producer:
+        producer.send("k")
+    (tmp_path / "first.py").write_text(_OBSERVER, "utf-8")
+    places = (f"--feed=eventlog:{log}", f"--leases=sqlite:{leases}", "--observer=first:First")
+    line = [sys.executable, "-m", "changefeed", "run", *places]
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
+    )
+    *modules, is_collecting, collections = done.stdout.split()
+    assert _NOT_FOR_A_LOG & {*modules} == set()
+    ours = [x for x in modules if x.startswith("changefeed.")]
+    assert len(ours) <= 231, sorted(ours)
+    assert is_collecting == "True"
+    assert int(collections) < 120, "garbage was looked for among what was imported"
 
 
 def test_a_host_imports_no_spark() -> None:
