@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,12 @@ async def test_it_keeps_its_data_and_ends_in_order(tmp_path: Path) -> None:
         ("--host=2001:db8::1", "cannot listen at [2001:db8::1]:"),
         ("--host=nowhere.invalid", "cannot listen at nowhere.invalid:"),
         ("--data=file/below", "cannot be used"),
+        ("--region=", "have different names"),
+        ("--region=East:lag", "is no region"),
+        ("--region=East:lag=-1", "is no region"),
+        ("--region=East:lag=700", "is 0 to 600 seconds"),
+        ("--region=East;West", "of letters, digits and spaces"),
+        ("--consistency=Absolute", "there are Strong, BoundedStaleness"),
     ],
 )
 def test_what_it_cannot_use_is_told(tmp_path: Path, argument: str, advice: str) -> None:
@@ -57,6 +64,18 @@ def test_options_are_taken_from_the_environment(
     monkeypatch.setenv("COSMOS_EMULATOR_KEY", "%%%")
     code, said = ended(tmp_path, "--port=0")
     assert (code, "must be base64" in said) == (2, True)
+
+
+def test_regions_have_the_ports_behind_the_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COSMOS_EMULATOR_REGION", "WestUS EastUS:lag=500ms")
+    code, said = ended(tmp_path, "--port=65534")
+    assert (code, "2 regions have no ports behind 65534" in said) == (2, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = ended(tmp_path, f"--port={port - 2}")
+    assert (code, f"one of the ports {port - 2} to {port} is taken" in said) == (2, True)
 
 
 def test_its_help_imports_no_server() -> None:

@@ -1,12 +1,15 @@
 """One request and its answer, apart from HTTP; and what every request works on."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cosmos_emulator import charges
 from cosmos_emulator.address import Address
 from cosmos_emulator.auth import key_bytes
+from cosmos_emulator.consistency import Consistency
 from cosmos_emulator.containers import Container, Containers
 from cosmos_emulator.errors import (
     COLLECTION_RID_MISMATCH,
@@ -27,6 +30,9 @@ from cosmos_emulator.scripts import Scripts
 from cosmos_emulator.settings import EmulatorSettings
 from cosmos_emulator.store import Store
 from cosmos_emulator.work import Work
+
+if TYPE_CHECKING:
+    from cosmos_emulator.regions import Regions
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 10_000
@@ -50,6 +56,14 @@ class Emulator:
         self.scripts = Scripts(self.store, clock)
         self.sandboxes = Sandboxes()
         self.work = Work(settings.query_seconds)
+
+    def over(self, store: Store) -> "Emulator":
+        """Return the account with its items as another store has them, to be read there."""
+        other = copy(self)
+        other.store = store
+        other.ranges = self.ranges.over(store)
+        other.items = Items(store, other.ranges, self.clock)
+        return other
 
     def split_if_overgrown(self, pid: int) -> None:
         """Cut a range that has grown beyond the limits of the settings."""
@@ -92,6 +106,8 @@ class Call:
     body: bytes
     url: str  # of the emulator itself, as the client sees it
     container: Container | None
+    consistency: Consistency
+    regions: "Regions"
 
     @property
     def within(self) -> Container:
@@ -188,7 +204,9 @@ def item_headers(call: Call, held: PhysicalRange, item: Item | None) -> dict[str
 
 
 def check_session(call: Call, held: PhysicalRange) -> None:
-    """Raise 404/1002 if the client has seen more of a range than it now has."""
+    """Raise 404/1002 if a session has seen more of a range than it now has."""
+    if call.consistency is not Consistency.SESSION:
+        return
     for part in call.headers.get("x-ms-session-token", "").split(","):
         name, _, progress = part.partition(":")
         version, _, lsn = progress.partition("#")
@@ -198,7 +216,8 @@ def check_session(call: Call, held: PhysicalRange) -> None:
             raise CosmosError(
                 404,
                 f"The read session is not available: the client has seen LSN {known} of range "
-                f"{held.id!r}, and it is at {held.lsn}. Its data was lost or recreated.",
+                f"{held.id!r}, and it is at {held.lsn}. The region is behind, or its data was "
+                f"lost or recreated.",
                 READ_SESSION_NOT_AVAILABLE,
             )
 

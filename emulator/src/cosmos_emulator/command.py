@@ -9,17 +9,23 @@ import errno
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from cosmos_emulator import __version__
-from cosmos_emulator.settings import DEVELOPMENT_KEY, EmulatorSettings
+from cosmos_emulator.settings import (
+    DEVELOPMENT_KEY,
+    USUAL_REGION,
+    EmulatorSettings,
+    RegionSettings,
+)
 from cosmos_emulator.store import DirectoryInUse
 from cosmos_emulator.trust import advice_on_trust
 
@@ -97,6 +103,17 @@ def emulator(
         list[str] | None,
         typer.Option("--cors", help="An origin whose pages may ask, or *; may be repeated."),
     ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region",
+            metavar="NAME[:lag=SECONDS]",
+            help="A region; the first one writes. Several have the ports behind --port.",
+        ),
+    ] = None,
+    consistency: Annotated[
+        str, typer.Option("--consistency", help="Strong … Eventual: the account's level.")
+    ] = "Session",
     log_requests: Annotated[
         bool,
         typer.Option("--log-requests", help="A line of JSON on stderr for each request."),
@@ -117,6 +134,10 @@ def emulator(
         return
     if log_requests:
         _log_requests()
+    try:
+        regions = tuple(_region(x) for x in region or (USUAL_REGION,))
+    except ValueError as error:
+        _refuse(str(error), error)
     settings = EmulatorSettings(
         host=host,
         port=port,
@@ -130,6 +151,8 @@ def emulator(
         query_seconds=query_seconds,
         host_names=tuple(host_name or ()),
         cors=tuple(cors or ()),
+        regions=regions,
+        consistency=consistency,
     )
     try:
         asyncio.run(_serve_until_stopped(settings))
@@ -137,6 +160,17 @@ def emulator(
         _refuse(str(error), error)
     except OSError as error:
         _refuse(_advice(settings, error), error)
+
+
+def _region(text: str) -> RegionSettings:
+    """Read ``East US:lag=2s``; ``ValueError`` for what is none."""
+    name, colon, lag = text.partition(":")
+    found = re.fullmatch(r"lag=(\d+(?:\.\d+)?)(s|ms)?", lag)
+    if not colon:
+        return RegionSettings(name=name)
+    if found is None:
+        raise ValueError(f"{text!r} is no region: it is a name, or a name and :lag=2s.")
+    return RegionSettings(name=name, lag=float(found[1]) / (1000 if found[2] == "ms" else 1))
 
 
 def trust(
@@ -211,7 +245,7 @@ def _say_ready(url: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refuse(text: str, cause: Exception) -> None:
+def _refuse(text: str, cause: Exception) -> NoReturn:
     typer.echo(f"cosmos-emulator: {text}", err=True)
     raise typer.Exit(_REFUSED) from cause
 
@@ -219,9 +253,14 @@ def _refuse(text: str, cause: Exception) -> None:
 def _advice(settings: EmulatorSettings, error: OSError) -> str:
     """Say whether the address or the directory cannot be used."""
     if error.errno == errno.EADDRINUSE:
+        ports = f"port {settings.port}"
+        if len(settings.regions) > 1:
+            ports = (
+                f"one of the ports {settings.port} to {settings.port + len(settings.regions)}"
+            )
         return (
-            f"port {settings.port} is taken, perhaps by another emulator; stop that one, or "
-            f"choose another port with --port (0 for any that is free)"
+            f"{ports} is taken, perhaps by another emulator; stop that one, or choose another "
+            f"port with --port (0 for any that is free)"
         )
     from cosmos_emulator.server import host_and_port  # noqa: PLC0415 - as above
 

@@ -6,7 +6,7 @@ the master key: as a request about the account is, over the path.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -41,6 +41,15 @@ class MergeRequest(_Where, frozen=True, kw_only=True, forbid_unknown_fields=True
     seconds: float = 0.0
 
 
+class RegionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be of a region; left out, it stays."""
+
+    region: str
+    lag: float | None = None
+    down: bool | None = None
+    writes: Literal[True] | None = None
+
+
 class Control:
     """The handlers of ``/_emulator``."""
 
@@ -60,6 +69,8 @@ class Control:
             ("GET", "/throttle", self.throttle),
             ("POST", "/throttle", self.set_throttle),
             ("DELETE", "/throttle", self.clear_throttle),
+            ("GET", "/regions", self.regions),
+            ("POST", "/regions", self.change_region),
             ("GET", "/requests", self.requests),
             ("DELETE", "/requests", self.clear_requests),
             ("POST", "/snapshot", self.snapshot),
@@ -137,6 +148,34 @@ class Control:
         self._gateway.throttle.set(body, now)
         return self._gateway.throttle.report()
 
+    async def regions(self, _: web.Request) -> Any:
+        """Return every region, and how many transactions it has yet to take."""
+        return [
+            {
+                "region": x.name,
+                "port": x.port,
+                "writes": x.writes,
+                "lag": x.lag,
+                "down": x.is_down,
+                "transactions_behind": x.replica.transactions_behind if x.replica else 0,
+            }
+            for x in self._gateway.regions
+        ]
+
+    async def change_region(self, request: web.Request) -> Any:
+        """Let a region lag, go down, come back, or write; in this order."""
+        wanted = await _asked(request, RegionRequest)
+        regions = self._gateway.regions
+        _check_is_there("region", wanted.region, [x.name for x in regions])
+        region = next(x for x in regions if x.name == wanted.region)
+        if wanted.lag is not None:
+            regions.set_lag(region, wanted.lag)
+        if wanted.down is not None:
+            await regions.set_down(region, is_down=wanted.down)
+        if wanted.writes:
+            regions.let_write(region)
+        return await self.regions(request)
+
     async def requests(self, _: web.Request) -> Any:
         """Return how often each operation was answered with each status; 0 is a drop."""
         counts: dict[str, dict[str, int]] = {}
@@ -213,6 +252,8 @@ class Control:
         within = [x for x in there if named.get("container") in (None, x.id)]
         names = [y.id for x in within for y in ranges.everything(x.number)]
         _check_is_there("range", named.get("range"), names)
+        regions = [x.name for x in self._gateway.regions]
+        _check_is_there("region", named.get("region"), regions)
 
     def _container(self, where: _Where) -> Container:
         return self._emulator.containers.container(where.database, where.container)

@@ -30,7 +30,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     ``when`` is before the operation, or after it took effect: the client then never
     learns that its write was made. ``container`` is its id, ``range`` the id of a
-    physical range; left out, every one is struck.
+    physical range, ``region`` a name; left out, every one is struck.
     """
 
     effect: Literal["error", "drop", "delay"]
@@ -38,6 +38,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     when: Literal["before", "after"] = "before"
     container: str | None = None
     range: str | None = None
+    region: str | None = None
     status: int = 503
     substatus: int = 0
     retry_after_ms: int | None = None
@@ -74,8 +75,9 @@ class Target:
     """What a request is about, as far as faults distinguish requests."""
 
     operation: str
-    container: str | None
-    range: str | None
+    region: str
+    container: str | None = None
+    range: str | None = None
 
 
 class Faults:
@@ -123,6 +125,7 @@ class Faults:
             and target.operation in rule.operations
             and fault.container in {None, target.container}
             and fault.range in {None, target.range}
+            and fault.region in {None, target.region}
             and rule.left != 0
         )
         if not fits or self._random.random() >= fault.probability:

@@ -13,6 +13,7 @@ import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Final, Literal
 from urllib.parse import unquote
 
@@ -37,10 +38,12 @@ from cosmos_emulator.calls import (
     check_incarnation,
     range_headers,
 )
+from cosmos_emulator.consistency import consistency_asked
 from cosmos_emulator.containers import Container
 from cosmos_emulator.errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
 from cosmos_emulator.faults import Faults, Target
 from cosmos_emulator.procedures import has_triggers, write_with_triggers
+from cosmos_emulator.regions import Region, Regions
 from cosmos_emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
@@ -66,8 +69,9 @@ class ConnectionDropped(Exception):
 class Gateway:
     """Answers everything but ``/_emulator``; counts what it was asked."""
 
-    def __init__(self, emulator: Emulator) -> None:
+    def __init__(self, emulator: Emulator, regions: Regions) -> None:
         self.emulator = emulator
+        self.regions = regions
         self.faults = Faults(emulator.settings.fault_seed)
         self.throttle = Throttle()
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -102,27 +106,40 @@ class Gateway:
         return answered
 
     async def _answered(self, request: web.Request, address: Address, operation: str) -> Answer:
+        region = self._region(request, operation)
         self._check_may(request, address, operation)
         body = await _body(request)
         call = self._call(request, address, operation, body)
-        target = self._target(call)
+        target = self._target(call, region)
         await _strike(self.faults, target, "before")
         if call.container is not None:
             self.throttle.admit(call.container.id, asyncio.get_running_loop().time())
         check_incarnation(call)
-        answer = await self._run(call)
+        answer = await self._run(call, region)
         if call.container is not None:
             self.throttle.spend(call.container.id, answer.charge)
         await _strike(self.faults, target, "after")
         return answer
 
-    async def _run(self, call: Call) -> Answer:
+    def _region(self, request: web.Request, operation: str) -> Region:
+        """Return the region that a request came to.
+
+        One that is down answers on no connection that it had; but at the account's own address,
+        where clients find the other regions, the account can be read.
+        """
+        port = request.get_extra_info("sockname", ("", 0))[1]
+        region = self.regions.at(port)
+        if region.is_down and (region.port == port or operation != "read_account"):
+            raise ConnectionDropped
+        return region
+
+    async def _run(self, call: Call, region: Region) -> Answer:
         """Run an operation; if it met a split that it did not name, wait and run it again."""
         named = "x-ms-documentdb-partitionkeyrangeid" in call.headers
         give_up = asyncio.get_running_loop().time() + _MAX_WAIT
         while True:
             try:
-                return await self._run_once(call)
+                return await self._run_once(call, region)
             except CosmosError as error:
                 left = give_up - asyncio.get_running_loop().time()
                 met_a_split = (error.status, error.substatus) == (410, SPLIT_RUNNING)
@@ -132,14 +149,15 @@ class Gateway:
                     async with asyncio.timeout(left):
                         await self.emulator.ranges.settled()
 
-    async def _run_once(self, call: Call) -> Answer:
+    async def _run_once(self, call: Call, region: Region) -> Answer:
+        account = self.regions.account_in(region, call.operation, call.consistency)
         if call.container is not None and call.container.default_ttl is not None:
             self.emulator.items.expire(call.container)
         try:
-            answer = _handler(call)(self.emulator, call)
+            answer = _handler(call)(account, call)
             return await answer if isinstance(answer, Awaitable) else answer
         except CosmosError as error:
-            error.headers = self._told_of(call, error.status)
+            error.headers = _told_of(account, call, error.status)
             raise
         except RecursionError:
             raise bad_request("The request is nested too deeply.") from None
@@ -149,14 +167,6 @@ class Gateway:
             raise CosmosError(
                 507, "The disk of the emulator is full: nothing of this was stored."
             ) from error
-
-    def _told_of(self, call: Call, status: int) -> dict[str, str]:
-        """Return the range and the session of an item that an error is about."""
-        has_key = "x-ms-documentdb-partitionkey" in call.headers
-        if call.container is None or not has_key or status not in _OF_AN_ITEM:
-            return {}
-        held = self.emulator.ranges.holding(call.container.number, call.some_key().epk)
-        return range_headers(call, held)
 
     def _check_may(self, request: web.Request, address: Address, operation: str) -> None:
         """Raise 401 or 403 unless a request is signed, or has a token that allows it."""
@@ -197,6 +207,10 @@ class Gateway:
             body=body,
             url=f"{request.scheme}://{request.host}/",
             container=container,
+            consistency=consistency_asked(
+                request.headers.get("x-ms-consistency-level"), self.regions.consistency
+            ),
+            regions=self.regions,
         )
 
     def _container(self, address: Address) -> Container:
@@ -207,19 +221,29 @@ class Gateway:
                 raise
             raise CosmosError(404, error.message, OWNER_NOT_FOUND) from None
 
-    def _target(self, call: Call) -> Target:
+    def _target(self, call: Call, region: Region) -> Target:
+        at = Target(operation=call.operation, region=region.name)
         if call.container is None:
-            return Target(operation=call.operation, container=None, range=None)
+            return at
         held = call.headers.get("x-ms-documentdb-partitionkeyrangeid")
         if held is None and "x-ms-documentdb-partitionkey" in call.headers:
             epk = call.some_key().epk
             ranges = self.emulator.ranges.current(call.container.number)
             held = next(x.id for x in ranges if x.low <= epk < x.high)
-        return Target(operation=call.operation, container=call.container.id, range=held)
+        return replace(at, container=call.container.id, range=held)
 
 
 def _handler(call: Call) -> Handler:
     return write_with_triggers if has_triggers(call) else _HANDLERS[call.operation]
+
+
+def _told_of(account: Emulator, call: Call, status: int) -> dict[str, str]:
+    """Return the range and the session of an item that an error is about."""
+    has_key = "x-ms-documentdb-partitionkey" in call.headers
+    if call.container is None or not has_key or status not in _OF_AN_ITEM:
+        return {}
+    held = account.ranges.holding(call.container.number, call.some_key().epk)
+    return range_headers(call, held)
 
 
 async def _strike(faults: Faults, target: Target, when: Literal["before", "after"]) -> None:

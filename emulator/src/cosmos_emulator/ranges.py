@@ -13,6 +13,7 @@ afterwards 410/1002. Who names a partition key waits, as at a real gateway.
 
 import asyncio
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,6 +76,12 @@ class Ranges:
         self._store = store
         self._changing: set[int] = set()  # lost in a crash, as is the change itself
         self._settled = asyncio.Event()
+
+    def over(self, store: Store) -> "Ranges":
+        """Return the ranges as another store has them; they change at the same time."""
+        other = copy(self)
+        other._store = store  # noqa: SLF001 - its own kind
+        return other
 
     def create(self, container: int, parts: int, hashing: Hashing) -> None:
         """Cut the space of a new container into equal parts."""

@@ -4,12 +4,13 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from cosmos_emulator import rids
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, range_headers
+from cosmos_emulator.consistency import MOST_BEHIND, MOST_SECONDS
 from cosmos_emulator.containers import new_etag
 from cosmos_emulator.errors import CosmosError, bad_request, not_supported
 from cosmos_emulator.items import Conditions
@@ -17,11 +18,11 @@ from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
 from cosmos_emulator.query.limits import MAX_COUNTS, MAX_LENGTH
 from cosmos_emulator.ranges import PhysicalRange
+from cosmos_emulator.regions import Region
 
 _MAX_ETAG: Final = 19  # digits
 _ACCOUNT: Final = "localhost"
-_REGION: Final = "South Central US"
-"""By these, clients know an emulator, and keep the address that they were given."""
+"""By it, and the usual region, clients know an emulator, and keep their address."""
 _NO_MEDIA: Final = {
     "x-ms-max-media-storage-usage-mb": "2048",
     "x-ms-media-storage-usage-mb": "0",
@@ -42,7 +43,7 @@ _QUERY_ENGINE: Final = json.dumps(
 
 def read_account(_: Emulator, call: Call) -> Answer:
     url = call.url.replace("//localhost:", "//127.0.0.1:")  # as Microsoft's emulators have it
-    here = [{"name": _REGION, "databaseAccountEndpoint": url}]
+    readable = [_location(url, x) for x in call.regions]
     return _json(
         {
             "_self": "",
@@ -51,17 +52,29 @@ def read_account(_: Emulator, call: Call) -> Answer:
             "media": "//media/",
             "addresses": "//addresses/",
             "_dbs": "//dbs/",
-            "writableLocations": here,
-            "readableLocations": here,
+            "writableLocations": [_location(url, call.regions.writer)],
+            "readableLocations": readable,
             "enableMultipleWriteLocations": False,
             "enablePerPartitionFailoverBehavior": False,
             "userReplicationPolicy": {"asyncReplication": False, "maxReplicasetSize": 1},
-            "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
+            "userConsistencyPolicy": {
+                "defaultConsistencyLevel": call.regions.consistency,
+                "maxStalenessPrefix": MOST_BEHIND,
+                "maxStalenessIntervalInSeconds": MOST_SECONDS,
+            },
             "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
             "queryEngineConfiguration": _QUERY_ENGINE,
         },
         headers=_NO_MEDIA,
     )
+
+
+def _location(url: str, region: Region) -> JsonObject:
+    """Return where clients reach a region; the only one is where the account is."""
+    if region.port:
+        host = urlsplit(url).netloc.rpartition(":")[0]
+        url = f"{urlsplit(url).scheme}://{host}:{region.port}/"
+    return {"name": region.name, "databaseAccountEndpoint": url}
 
 
 def create_database(emulator: Emulator, call: Call) -> Answer:

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 _FORMAT = 4  # lower numbers were never released
 _SCHEMA = """
@@ -74,6 +74,17 @@ CREATE TABLE scripts (
 _EMPTY = f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;"
 _WITHOUT_WAL = b"\x01\x01"  # at 18 and 19 of a file: memory cannot read one with a WAL
 Row = tuple[Any, ...]
+Statement = tuple[str, Sequence[Any]]
+
+
+class Follower(Protocol):
+    """Hears of all that a store commits, in its order."""
+
+    def begin(self, leader: "Store") -> None:
+        """Take over all that is there; nothing of what came before counts any more."""
+
+    def take(self, committed: Sequence[Statement]) -> None:
+        """Take what one transaction wrote: statements that do the same to the same rows."""
 
 
 class DirectoryInUse(Exception):
@@ -101,6 +112,8 @@ class Store:
                 f"one another directory."
             ) from error
         self._snapshot: sqlite3.Connection | None = None
+        self._followers: list[Follower] = []
+        self._written: list[Statement] = []  # by the transaction that is under way
         last = self.row("SELECT ifnull(max(seq), 0) FROM log")
         self._numbers = numbers or itertools.count(last[0] + 1 if last else 1)
 
@@ -127,10 +140,15 @@ class Store:
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """Return how many rows it changed."""
-        return self._db.execute(statement, values).rowcount
+        changed = self._db.execute(statement, values).rowcount
+        if self._followers:
+            self._tell(statement, values)
+        return changed
 
     def row(self, statement: str, values: Sequence[Any] = ()) -> Row | None:
         found: Row | None = self._db.execute(statement, values).fetchone()
+        if self._followers and not statement.startswith("SELECT"):
+            self._tell(statement, values)
         return found
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[Row]:
@@ -151,11 +169,37 @@ class Store:
             yield
             self._db.execute("COMMIT")
         except BaseException:
+            self._written.clear()
             if (
                 self._db.in_transaction
             ):  # not after some failures of a commit, as of a full disk
                 self._db.execute("ROLLBACK")
             raise
+        self._publish()
+
+    def follow(self, follower: Follower) -> None:
+        """Tell somebody of all that is committed from now on."""
+        follower.begin(self)
+        self._followers.append(follower)
+
+    def copy_to(self, other: "Store") -> None:
+        """Put all that is there in the place of what another store has."""
+        self._db.backup(other._db)  # noqa: SLF001 - its own kind
+
+    def _tell(self, statement: str, values: Sequence[Any]) -> None:
+        self._written.append((statement, values))
+        if not self._db.in_transaction:
+            self._publish()
+
+    def _publish(self) -> None:
+        if self._written:
+            committed, self._written = self._written, []
+            for follower in self._followers:
+                follower.take(committed)
+
+    def _begin_followers(self) -> None:
+        for follower in self._followers:
+            follower.begin(self)
 
     def snapshot(self) -> None:
         """Keep all that is there now in memory, in the place of what was kept before."""
@@ -177,6 +221,7 @@ class Store:
         last = self.row("SELECT ifnull(max(seq), 0) FROM log")
         assert last is not None
         self._numbers = itertools.count(max(last[0] + 1, next(self._numbers)))
+        self._begin_followers()
 
     def _in_memory(self) -> sqlite3.Connection:
         kept = sqlite3.connect(":memory:")
@@ -189,6 +234,7 @@ class Store:
             self._snapshot = sqlite3.connect(":memory:", isolation_level=None)
             self._snapshot.executescript(_EMPTY)
         self._snapshot.backup(self._db)
+        self._begin_followers()
 
     def _forget_snapshot(self) -> None:
         if self._snapshot is not None:

@@ -59,6 +59,11 @@ class Account:
         """End all faults."""
         self.control("DELETE", "faults")
 
+    def region(self, name: str, **what: Any) -> list[dict[str, Any]]:
+        """Let a region write (``writes=True``), go down (``down=True``), lag (``lag=2.0``)."""
+        now: list[dict[str, Any]] = self.control("POST", "regions", region=name, **what)
+        return now
+
     def snapshot(self) -> None:
         """Keep the account as it is now, for ``reset``."""
         self.control("POST", "snapshot")
