@@ -87,6 +87,12 @@ def test_there_are_no_more_events_in_the_log() -> None:
     assert len(events) <= 45, sorted(events)
 
 
+def test_there_are_no_more_pages_and_words() -> None:
+    pages = list((ROOT / "docs").rglob("*.md"))
+    assert len(pages) <= 24
+    assert sum(len(x.read_text("utf-8").split()) for x in pages) <= 35_000
+
+
 class Walk:
     """The files and functions of the product that run while it watches."""
 
