@@ -33,8 +33,9 @@ def main() -> None:
         sys.exit(interrupted_code())
     except OSError as error:
         discard_output(sys.stdout)
-        if error.errno != errno.EPIPE:  # who reads our output has enough of it
-            write_error(f"changefeed: {error}\n")
+        if error.errno == errno.EPIPE:  # the reader of our output has enough of it
+            sys.exit(128 + signal.SIGPIPE)
+        write_error(f"changefeed: {error}\n")
         sys.exit(_FAILED)
 
 

@@ -14,6 +14,7 @@ from changefeed.cli import interrupted_code, raise_interrupts
 from changefeed.cli.streams import discard_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
+from changefeed.runtime.file_errors import what_to_change
 from changefeed.runtime.garbage import resume_collections
 from changefeed.runtime.printable import printable
 
@@ -25,9 +26,18 @@ def exit_message(error: BaseException) -> tuple[str, int] | None:
     errors = list(_single(error))
     if not all(isinstance(x, _KNOWN) for x in errors):
         return None
-    texts = dict.fromkeys(": ".join((*_notes(x), str(x))) for x in errors)  # each once
-    by_person = any(isinstance(x, UserError) for x in errors)
+    texts = dict.fromkeys(": ".join((*_notes(x), _advised(x))) for x in errors)  # each once
+    by_person = any(isinstance(x, UserError) or _advice(x) is not None for x in errors)
     return "; ".join(texts), USER_ERROR if by_person else FAILED
+
+
+def _advised(error: BaseException) -> str:
+    advice = _advice(error)
+    return str(error) if advice is None else f"{error}; {advice}"
+
+
+def _advice(error: BaseException) -> str | None:
+    return what_to_change(error) if isinstance(error, OSError) else None
 
 
 def _notes(error: BaseException) -> list[str]:

@@ -78,6 +78,6 @@ def _check_type(name: str, key: str, annotation: Any, value: object) -> None:
         quoted = ", or write it in quotes" if annotation is str else ""
         kind = annotation.__origin__ if get_origin(annotation) is Annotated else annotation
         raise ObserverRefused(
-            f"{name} takes {key}: {inspect.formatannotation(kind)}, and {key}={value!r} "
+            f"option {key}={value!r} ({inspect.formatannotation(kind)}) of {name}: "
             f"{wrong}{quoted}"
         ) from None

@@ -61,6 +61,8 @@ def tables_status(settings: PipelineSettings) -> TablesStatus:
     """
     directory = settings.directory
     if "://" not in directory and not Path(directory).is_dir():
+        if Path(directory).exists():
+            raise PipelineRefused(f"{directory} is a file. Give the directory of the tables")
         raise PipelineRefused(
             f"there are no tables at {directory} yet: changefeed pipeline run makes the "
             "directory, or check the name"

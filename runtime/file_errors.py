@@ -1,4 +1,4 @@
-"""What of the errors of files and of SQLite may pass: by itself, or once somebody has acted."""
+"""What of the errors of files and of SQLite may pass, and what a person has to change."""
 
 import errno
 import os
@@ -28,6 +28,21 @@ _OF_FILES: Final[Mapping[int, str]] = {
     errno.EIO: _NO_ANSWER,
     **dict.fromkeys(_NONE_LEFT, OUT_OF_HANDLES),
 }
+_RIGHTS: Final = "give this user the right to it, or name another place"
+_OF_PLACES: Final[Mapping[int, str]] = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: "mount it so that it can be written, or name another place",
+    errno.ENOTDIR: "a part of this path is a file: name another place",
+    errno.EISDIR: "it is a directory: name a file",
+    errno.ELOOP: "its links lead in a circle: name another place",
+    errno.ENAMETOOLONG: "give it a shorter name",
+}
+
+
+def what_to_change(error: OSError) -> str | None:
+    """Return what a person has to do about a place, if asking again cannot help."""
+    return _OF_PLACES.get(error.errno or 0)
 
 
 def sqlite_code(error: sqlite3.Error) -> int:

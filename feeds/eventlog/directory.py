@@ -38,6 +38,7 @@ COLLECTION: Final = "log"
 WRITER: Final = "local"
 """What the process that writes is called in the catalog, in the place of a broker."""
 _BEFORE: Final = "catalog.db"
+_FILE: Final = "{} is a file. Give the directory of a log"
 
 
 async def create_log(path: str | Path, parts: int = DEFAULT_PARTS) -> None:
@@ -81,6 +82,8 @@ def _advised(home: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, StoreUnavailable, StoreRefused) as error:
+        if home.is_file():
+            raise FeedRefused(_FILE.format(home)) from error
         if home.is_dir() and any(home.iterdir()):
             advice = "There is something already: open it, or take another directory"
         else:
@@ -108,7 +111,7 @@ def _refuse_no_log(home: Path) -> None:
     except FileNotFoundError:
         names = set[str]()
     except NotADirectoryError as error:
-        raise FeedRefused(f"{home} is a file. Give the directory of a log") from error
+        raise FeedRefused(_FILE.format(home)) from error
     except OSError as error:
         raise FeedRefused(
             f"{home} cannot be read: {error}. Give this user the right to read it"

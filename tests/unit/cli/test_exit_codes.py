@@ -1,5 +1,7 @@
 """Which error ends a command with which code."""
 
+import errno
+
 import pytest
 
 from changefeed.cli.exit_codes import exit_message
@@ -31,6 +33,12 @@ def test_user_errors_exit_with_2_and_transient_errors_with_1(
     error: Exception, code: int
 ) -> None:
     assert exit_message(error) == (str(error), code)
+
+
+def test_a_place_that_this_user_may_not_use_is_for_a_person_to_change() -> None:
+    denied = PermissionError(errno.EACCES, "Permission denied", "data/log")
+    advice = "give this user the right to it, or name another place"
+    assert exit_message(denied) == (f"{denied}; {advice}", 2)
 
 
 def test_several_errors_are_each_printed_once_and_the_worst_sets_the_exit_code() -> None:

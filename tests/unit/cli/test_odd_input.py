@@ -131,6 +131,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("produce more notes.txt --key=k --parts=0", "a log has 1 to 4096 parts, not 0"),
         ("produce broker://h:1/o --key=k", "brokers://h:1/o?"),
         ("produce brokers://h:1/o - --key=k --parts=3", "log create"),
+        ("log create notes.txt", "notes.txt is a file. Give the directory of a log"),
+        ("pipeline status --feed=eventlog:log --directory=notes.txt", "notes.txt is a file"),
         ("log retain brokers://h:1/o --for=7w", "7d"),
         ("log split log nope", "'nope'"),
         ("log merge log nope", "'nope'"),

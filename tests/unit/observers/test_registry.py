@@ -244,17 +244,17 @@ class Inherits(Unresolved): ...
 
 made = functools.partial(Unresolved, every=2)
 """
-RATE = "rate: float, and rate='fast'"
-MANY = "many: list[int], and many=['x']"
+RATE = "rate='fast' (float)"
+MANY = "many=['x'] (list[int])"
 
 
 @pytest.mark.parametrize(
     ("name", "options", "wrong"),
     [
-        ("Typed", {"every": "many"}, "every: int, and every='many'"),
-        ("Typed", {"every": "5"}, "every: int, and every='5'"),
+        ("Typed", {"every": "many"}, "every='many' (int)"),
+        ("Typed", {"every": "5"}, "every='5' (int)"),
         ("Typed", {"rate": "fast"}, RATE),
-        ("Typed", {"names": [1]}, "names: list[str], and names=[1]"),
+        ("Typed", {"names": [1]}, "names=[1] (list[str])"),
         ("Typed", {"table": 5}, "table=5"),
         # An annotation that cannot be resolved leaves the others to be checked.
         ("Unresolved", {"every": "any", "rate": "fast"}, RATE),
