@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA: Final[Mapping[str, str]] = {
-    "spark.sql.extensions": EXTENSION,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _JAR: Final = "delta-spark"

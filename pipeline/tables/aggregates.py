@@ -2,14 +2,17 @@
 
 Spark keeps the running figures; each batch gives the groups that changed, whole, and these
 take the place of what the table has. A repeated batch gives the same figures again. Which
-columns name a group, Spark's own plan of the SELECT says.
+columns name a group, Spark's own plan of the SELECT says, in the text of EXPLAIN: Spark
+Connect has no other. Texts in it have no quotes; what cannot be told apart is refused.
 """
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import chain
+from typing import Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import AggregateSettings
@@ -17,7 +20,11 @@ from changefeed.pipeline.source.body_schema import spark_message
 from changefeed.pipeline.tables.merge import Merge
 
 _VIEW = "changes"
-_WINDOW = "struct<start:timestamp,end:timestamp>"
+_FIELDS: Final = "spark.sql.debug.maxToStringFields"
+_ALL: Final = "100000"
+_WANTED: Final = "it has to be one SELECT over changes with GROUP BY"
+_NUMBER: Final = r"#\d+L?(-T\d+ms)?"
+"""What a plan adds to the name of a column: its number, and its watermark."""
 
 
 def aggregated(changes: DataFrame, settings: AggregateSettings) -> tuple[DataFrame, Merge]:
@@ -32,42 +39,88 @@ def aggregated(changes: DataFrame, settings: AggregateSettings) -> tuple[DataFra
             )
         changes.createOrReplaceTempView(_VIEW)
         figures = changes.sparkSession.sql(settings.select)
+        names = figures.columns  # a client of Spark Connect is told here what is wrong
     except AnalysisException as error:
         raise _refused(settings, spark_message(error)) from error
-    return figures, Merge(keys=_group_columns(figures, settings), nullable=True)
+    if not figures.isStreaming:
+        raise _refused(settings, _WANTED)
+    groups = _group_columns(_analyzed(figures.sparkSession, settings.select), names, settings)
+    return figures, Merge(keys=groups, nullable=True)
 
 
-def _group_columns(figures: DataFrame, settings: AggregateSettings) -> Sequence[str]:
+def _group_columns(
+    plan: str, names: Sequence[str], settings: AggregateSettings
+) -> Sequence[str]:
     """Return the columns that name a group: one for each expression of GROUP BY."""
-    jvm: Any = figures._jdf  # noqa: SLF001 - nothing else has the plan
-    plan = jvm.queryExecution().analyzed()
-    if plan.nodeName() != "Aggregate" or not figures.isStreaming:
-        raise _refused(settings, "it has to be one SELECT over changes with GROUP BY")
-    columns = {y: x.name() for x in _each(plan.aggregateExpressions()) for y in _texts(x)}
+    figures, _, below = plan.partition("\n+- ")
+    node, _, lists = figures.lstrip("~").partition(" ")
+    if node != "Aggregate":
+        raise _refused(settings, _WANTED)
+    *grouped, selected = (_parts(x[1:-1]) for x in _parts(lists))
+    if len(selected) != len(names):
+        raise _refused(
+            settings,
+            "brackets in a text, or commas in a name, cannot be told from others in Spark's "
+            "plan: rename it, or compute it in FROM (SELECT ... FROM changes)",
+        )
+    columns = {
+        y: name for x, name in zip(selected, names, strict=True) for y in _texts(x, name)
+    }
     found = []
-    for group in _each(plan.groupingExpressions()):
-        is_window = group.dataType().simpleString() == _WINDOW
-        name = columns.get(f"{group.toString()}.start" if is_window else group.toString())
-        if name is None:
+    for group in chain.from_iterable(grouped):
+        text = f"{group}.start" if _is_window(group, below) else group
+        if text not in columns:
             raise _refused(
                 settings,
-                f"select {group.sql()}{'.start' if is_window else ''} as a column: each row "
-                f"has to say which group it is of",
+                f"select {re.sub(_NUMBER, '', text)} as a column: each row has to say which "
+                f"group it is of",
             )
-        found.append(name)
+        found.append(columns[text])
     if not found:
         raise _refused(settings, "it has no GROUP BY")
     return found
 
 
-def _texts(column: Any) -> Iterator[str]:
+def _analyzed(spark: SparkSession, select: str) -> str:
+    """Return Spark's plan, with all columns in it."""
+    before = spark.conf.get(_FIELDS)
+    spark.conf.set(_FIELDS, _ALL)
+    try:
+        rows = spark.sql(f"EXPLAIN EXTENDED {select}").collect()
+    finally:
+        spark.conf.set(_FIELDS, str(before))
+    found = str(rows[0][0]).partition("== Analyzed Logical Plan ==\n")[2]
+    return found[found.index("\n") + 1 :]  # the first line has the types of the columns
+
+
+def _parts(listed: str) -> Sequence[str]:
+    """Return what a plan lists, by the commas that are in no brackets."""
+    found: list[str] = []
+    depth = 0
+    for piece in listed.split(", "):
+        if depth:
+            found[-1] += f", {piece}"
+        else:
+            found.append(piece)
+        depth += sum(map(piece.count, "([{")) - sum(map(piece.count, ")]}"))
+    return found
+
+
+def _texts(column: str, name: str) -> Iterator[str]:
     """Yield a column as the plan has it, and what it is a name for."""
-    yield column.toString()
-    yield from (x.toString() for x in _each(column.children()))
+    yield column
+    named = re.fullmatch(f"(.*) AS {re.escape(name)}{_NUMBER}", column, re.DOTALL)
+    if named:
+        yield named[1]
 
 
-def _each(found: Any) -> Iterator[Any]:
-    return (found.apply(n) for n in range(found.size()))
+def _is_window(group: str, below: str) -> bool:
+    """Return whether Spark has made this column of a time window, by a function that no
+    SELECT can call, as the first column of a step of its plan.
+    """
+    made = (f" AS {group},", f"]], [{group},")
+    steps = below.split("\n")
+    return any("precisetimestampconversion(" in x and any(y in x for y in made) for x in steps)
 
 
 def _refused(settings: AggregateSettings, reason: str) -> PipelineRefused:

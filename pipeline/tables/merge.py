@@ -13,13 +13,12 @@ equality where none can be null.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from pyspark.sql import DataFrame, SparkSession
 
-from changefeed.pipeline.delta_jar import DELTA, EXTENSION
+from changefeed.pipeline.delta_jar import DELTA
 from changefeed.pipeline.tables.delta_table import Upkeep, compact, whole_hours
 
 
@@ -62,7 +61,7 @@ class MergedTable:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         spark, rows = batch.sparkSession, self.rows(batch)
-        if has_delta(spark):
+        if has_delta(spark, self.uri):
             merge_in_spark(self.uri, rows, self.merge)
             self.upkeep.maintain(self.uri, number, partial(compact_in_spark, spark))
         else:
@@ -107,15 +106,15 @@ def compact_in_spark(spark: SparkSession, uri: str, keep_files: float) -> None:
     spark.sql(f"VACUUM {_named(uri)} RETAIN {whole_hours(keep_files)} HOURS")
 
 
-def has_delta(spark: SparkSession) -> bool:
-    """Return whether a session has Delta: it is configured, and the jar is there."""
-    configured = all(
-        wanted in (spark.conf.get(name, "") or "") for name, wanted in DELTA.items()
-    )
-    if not configured:
+def has_delta(spark: SparkSession, uri: str) -> bool:
+    """Return whether a session has Delta: it is configured, and reads this table as such."""
+    if any(wanted not in (spark.conf.get(x, "") or "") for x, wanted in DELTA.items()):
         return False
-    jvm: Any = spark._jvm  # noqa: SLF001 - nothing else knows the class path
-    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(EXTENSION))
+    try:
+        spark.read.format("delta").load(uri).schema  # noqa: B018 - Connect asks here
+    except Exception:  # noqa: BLE001 - without the jar, each Spark raises something else
+        return False
+    return True
 
 
 def _named(uri: str) -> str:

@@ -104,12 +104,12 @@ def main(home: Path, jars: Sequence[str]) -> None:
     a_log(home / "log", {}, parts=2)
     without = patch("changefeed.pipeline.tables.merge.has_delta", return_value=False)
     with spark_session("delta", {**_CONF, "spark.jars": ",".join(jars)}) as spark:
-        assert has_delta(spark), "the jars were not found by Spark"
         for number, records in enumerate(rounds()):
             asyncio.run(append(home / "log", records))
             with without if number == 1 else nullcontext():
                 kept(spark, settings(home, "spark"))
         latest = settings(home, "spark").table("latest")
+        assert has_delta(spark, latest), "the jars were not found by Spark"
         rows = spark.read.format("delta").load(latest)
         merge_in_spark(latest, rows.withColumn("sequence", F.lit(0).cast("bigint")), MERGE)
         with without:

@@ -16,7 +16,9 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.settings import AggregateSettings, PipelineSettings
+from changefeed.pipeline.source.spark import stream
+from changefeed.pipeline.tables.aggregates import aggregated
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log
 from tests.support.spark_queries import run_to_end
@@ -221,6 +223,27 @@ def test_a_variant_is_for_figures_and_the_other_tables_keep_the_text(
         assert found == {"a": ('{"n": [5]}', None), "b": ("{", "{"), "c": ('{"n": "x"}', None)}
 
 
+def test_the_columns_that_name_a_group_are_told_from_all_others(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    changes = stream(spark, a_log(tmp_path / "log", {"a": 1}))
+    hours, text = "window(committed_at, '2 hours', '1 hour')", "concat(key, ', (', ')')"
+    many = ", ".join(f"sum(sequence + {n}) AS s{n}" for n in range(40))
+    for columns, groups, names in (
+        ("key, 'a\nb' AS t, range AS `x AS y`", "range, key", ["x AS y", "key"]),
+        (f"{many}, window.start AS s, key", f"key, {hours}", ["key", "s"]),
+        (
+            f"{text} AS t, id AS `k#1`, sum(if(id = '(', 1, 0)) AS n",
+            f"id, {text}",
+            ["k#1", "t"],
+        ),
+        ("id, 1 + 1 AS two, count(*) AS n", "ALL", ["id", "two"]),
+    ):
+        select = f"SELECT {columns} FROM changes GROUP BY {groups}"
+        _, merge = aggregated(changes, AggregateSettings(name="figures", select=select))
+        assert merge.keys == names, select
+
+
 WRONG_FIGURES: tuple[tuple[dict[str, str], str], ...] = (
     ({"select": by_day("sum(value.kin)")}, "'daily' cannot be kept: No such struct field"),
     ({"select": "SELECT value.("}, "cannot be kept: Syntax error"),
@@ -231,6 +254,14 @@ WRONG_FIGURES: tuple[tuple[dict[str, str], str], ...] = (
     ({"select": HOURLY.replace("window.start AS window_start, ", "")}, r"select window.start"),
     ({"select": f"{HOURLY}, value.kind"}, "select .*kind.* as a column"),
     ({"select": HOURLY.replace("1 hour", "1 hower")}, "cannot be kept"),
+    (
+        {
+            "select": "SELECT window.start AS s FROM "
+            "(SELECT named_struct('start', value.n) AS window FROM changes) GROUP BY window"
+        },
+        "select window as a column",
+    ),
+    ({"select": "SELECT key AS `a, b` FROM changes GROUP BY key"}, "commas in a name"),
 )
 
 
