@@ -21,7 +21,7 @@ mode an item of it that was written again has moved on, so the others may be cou
 when they are read again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat, starmap
@@ -42,6 +42,7 @@ _OPERATIONS = {
     "replace": Operation.REPLACE,
     "delete": Operation.DELETE,
 }
+_FIELDS = {"id": "id", "_lsn": "lsn", "_ts": "ts"}
 _MICROSECONDS = 1_000_000
 _ODD = (msgspec.DecodeError, UnicodeDecodeError)
 
@@ -59,10 +60,18 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     partition_key: Any = None
 
 
-class _Version(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Metadata
+class _RawImages(msgspec.Struct, frozen=True, gc=False):
     current: msgspec.Raw = msgspec.Raw(b"{}")
     previous: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _PageOfVersions(msgspec.Struct, frozen=True, gc=False):
+    documents: list[_RawImages] = msgspec.field(name="Documents")
+    container_rid: str = msgspec.field(name="_rid", default="")
+
+
+class _Version(_RawImages, frozen=True, gc=False, kw_only=True):
+    metadata: _Metadata
 
     @property
     def lsn(self) -> int:
@@ -117,9 +126,6 @@ class _Unreadable:
         )
 
 
-_FIELDS = {"id": "id", "_lsn": "lsn", "_ts": "ts"}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedPage:
     """The changes of a page, and of which container they are."""
@@ -151,7 +157,7 @@ class Changes:
         self._all_versions = all_versions
         self._paths = [[unquoted(y) for y in x.strip("/").split("/")] for x in key_paths]
         heads = [x[0] for x in self._paths]  # only the first step of each path is parsed
-        fields = {x: f"key_{n}" for n, x in enumerate(dict.fromkeys(heads))} | _FIELDS
+        fields = {x: f"key_{n}" for n, x in enumerate(heads)} | _FIELDS
         self._heads = [fields[x] for x in heads]
         self._first_head = attrgetter(self._heads[0])
         self._simple = len(self._paths) == 1 and len(self._paths[0]) == 1
@@ -162,10 +168,18 @@ class Changes:
         ]
         base = _Image if all_versions else _Item
         item: Any = msgspec.defstruct("Item", extra, bases=(base,), frozen=True, gc=False)
+        document: Any = item
+        if all_versions:
+            images = [(x, item, item()) for x in ("current", "previous")]
+            every: list[Any] = [("metadata", _Metadata), *images]
+            document = msgspec.defstruct("Version", every, frozen=True, gc=False)
         items = msgspec.defstruct(
-            "Items", [("items", list[item], msgspec.field(name="Documents"))], gc=False
+            "Items", [("items", list[document], msgspec.field(name="Documents"))], gc=False
         )
+        self._document = document
+        self._rows: Any = self._rows_of_versions if all_versions else self._rows_of_items
         self._page = msgspec.json.Decoder(_Page)
+        self._raws: Any = msgspec.json.Decoder(_PageOfVersions if all_versions else _Page)
         self._version = msgspec.json.Decoder(_Version)
         self._item_type = item
         self._item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(item)
@@ -186,29 +200,26 @@ class Changes:
         """
         named = named or range_id
         with _what_it_is(range_id):
-            page = self._page.decode(body)
-            items = self._decoded(body)
-            if items is None:
-                changes = self._one_by_one(named, page.documents, end)
-            else:
-                changes = self._of_items(named, page.documents, items)
-            return DecodedPage(changes=changes, container_rid=page.container_rid)
+            cut = self._columns(body)
+            if cut is None:
+                return self._one_by_one(named, body, end)
+            changes = _changes_of(named, cut.rows)
+            return DecodedPage(changes=changes, container_rid=cut.container_rid)
 
     def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:
-        """Read the same into columns: of the latest versions without an object for each.
+        """Read the same into columns, without an object for each change.
 
         Columns have no place for what cannot be read: raise ``RangeRefused`` for it.
         """
         with _what_it_is(range_id):
-            page = self._page.decode(body)
-            items = self._decoded(body)
-            if items is None:
-                changes = self._one_by_one(range_id, page.documents, end)
-                _refuse_unreadable(changes)
-                rows = Rows.of(changes)
-            else:
-                rows = self._rows(page.documents, items)
-            return CutPage(rows=rows, container_rid=page.container_rid)
+            cut = self._columns(body)
+            if cut is not None:
+                return cut
+            page = self._one_by_one(range_id, body, end)
+            for change in page.changes:
+                if change.unreadable is not None:
+                    raise RangeRefused(range_id, unreadable_text(change))
+            return CutPage(rows=Rows.of(page.changes), container_rid=page.container_rid)
 
     def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Head:
         """Return where a page begins. Raise ``RangeRefused`` where it is no change feed."""
@@ -218,27 +229,25 @@ class Changes:
             (lsn,) = _without_gaps(lsns or [None], end)
             return Head(lsn=lsn, container_rid=page.container_rid)
 
-    def _one_by_one(
-        self, range_id: RangeId, raws: Sequence[msgspec.Raw], end: int | None
-    ) -> Sequence[Change]:
-        found = [self._read(x) for x in raws]
+    def _one_by_one(self, range_id: RangeId, body: bytes, end: int | None) -> DecodedPage:
+        page = self._page.decode(body)
+        found = [self._read(x) for x in page.documents]
         numbers = sequences(_without_gaps([x.lsn for x in found], end))
-        return [
+        changes = [
             self._change(range_id, raw, one, sequence)
-            for raw, one, sequence in zip(raws, found, numbers, strict=True)
+            for raw, one, sequence in zip(page.documents, found, numbers, strict=True)
         ]
+        return DecodedPage(changes=changes, container_rid=page.container_rid)
 
-    def _decoded(self, body: bytes) -> Sequence[Any] | None:
-        """Return the items of a page of latest versions; ``None`` where each document is to be
-        read by itself: one of them is odd, or they are versions.
-        """
-        if self._all_versions:
-            return None
+    def _columns(self, body: bytes) -> CutPage | None:
+        """Read a page as a whole; return ``None`` where a document of it is odd."""
         try:
-            found: Sequence[Any] = self._items.decode(body).items
-        except _ODD:
+            items: Sequence[Any] = self._items.decode(body).items
+            raws = self._raws.decode(body)
+            rows = self._rows(raws.documents, items)
+            return CutPage(rows=rows, container_rid=raws.container_rid)
+        except (*_ODD, KeyError):  # of an operation that is not known
             return None
-        return found
 
     def _read(self, raw: msgspec.Raw) -> Any:
         """Read one item or version; return ``_Unreadable`` where it is neither."""
@@ -261,30 +270,27 @@ class Changes:
                 return _Unreadable.because(error, values)
 
     def _change(self, range_id: RangeId, raw: msgspec.Raw, found: Any, sequence: int) -> Change:
+        raws: Sequence[Any] = [raw]
+        if isinstance(found, _Version):
+            raws, found = [found], self._with_image(found)
         if isinstance(found, _Unreadable):
             return found.change(range_id, raw, sequence)
-        if isinstance(found, _Version):
-            return self._of_version(range_id, raw, found, sequence)
-        (change,) = self._of_items(range_id, [raw], [found])
+        (change,) = _changes_of(range_id, self._rows(raws, [found]))
         return msgspec.structs.replace(change, sequence=sequence)
 
-    def _of_items(
-        self, range_id: RangeId, raws: Sequence[msgspec.Raw], items: Sequence[Any]
-    ) -> Sequence[Change]:
-        rows = self._rows(raws, items)
-        fields = zip(
-            repeat(range_id, len(rows)),
-            rows.sequences,
-            rows.keys,
-            rows.ids,
-            rows.operations,
-            map(bytes, raws),
-            rows.committed_us,
-            strict=True,
-        )
-        return [*starmap(Change, fields)]
+    def _with_image(self, version: _Version) -> Any:
+        """Return a version with the image it is known by; or ``_Unreadable``."""
+        metadata = version.metadata
+        operation = _OPERATIONS.get(metadata.operation_type)
+        if operation is None:
+            reason = f"{metadata.operation_type!r} is not a known operation"
+            return _Unreadable(reason=reason, lsn=metadata.lsn, id=metadata.id or "")
+        deleted = operation is Operation.DELETE
+        image = self._item_of((deleted and bytes(version.previous)) or version.current)
+        odd = isinstance(image, _Unreadable)
+        return image if odd else self._document(metadata, image, image)
 
-    def _rows(self, raws: Sequence[msgspec.Raw], items: Sequence[Any]) -> Rows:
+    def _rows_of_items(self, raws: Sequence[msgspec.Raw], items: Sequence[Any]) -> Rows:
         return Rows(
             sequences=sequences([x.lsn for x in items]),
             keys=self._keys(items),
@@ -295,28 +301,27 @@ class Changes:
             committed_us=[x.ts * _MICROSECONDS for x in items],
         )
 
-    def _of_version(
-        self, range_id: RangeId, raw: msgspec.Raw, version: _Version, sequence: int
-    ) -> Change:
-        metadata = version.metadata
-        operation = _OPERATIONS.get(metadata.operation_type)
-        deleted = operation is Operation.DELETE
-        image = self._item_of((deleted and bytes(version.previous)) or version.current)
-        if operation is None:
-            reason = f"{metadata.operation_type!r} is not a known operation"
-            odd = _Unreadable(reason=reason, lsn=metadata.lsn, id=metadata.id or "")
-            return odd.change(range_id, raw, sequence)
-        if isinstance(image, _Unreadable):
-            return image.change(range_id, raw, sequence)
-        return Change(
-            range_id=range_id,
-            sequence=sequence,
-            key=self._key_of_deleted(metadata, image) if deleted else self._key(image),
-            id=image.id or metadata.id or "",
-            operation=operation,
-            body=b"" if deleted else bytes(version.current),
-            committed_us=metadata.crts * _MICROSECONDS,
-            previous=bytes(version.previous) or None,
+    def _rows_of_versions(self, raws: Sequence[_RawImages], versions: Sequence[Any]) -> Rows:
+        heads = [x.metadata for x in versions]
+        operations = [_OPERATIONS[x.operation_type] for x in heads]
+        gone = [n for n, x in enumerate(operations) if x is Operation.DELETE]
+        previous = [bytes(x.previous) or None for x in raws]
+        images = [x.current for x in versions]
+        bodies: list[bytes | msgspec.Raw] = [x.current for x in raws]
+        for n in gone:
+            images[n] = versions[n].previous if previous[n] else images[n]
+            bodies[n] = b""
+        keys = [*self._keys(images)]
+        for n in gone:
+            keys[n] = self._key_of_deleted(heads[n], images[n])
+        return Rows(
+            sequences=sequences([x.lsn for x in heads]),
+            keys=keys,
+            ids=[x.id or head.id or "" for x, head in zip(images, heads, strict=True)],
+            operations=operations,
+            bodies=bodies,
+            previous=previous,
+            committed_us=[x.crts * _MICROSECONDS for x in heads],
         )
 
     def _key_of_deleted(self, metadata: _Metadata, image: Any) -> str:
@@ -332,15 +337,27 @@ class Changes:
         return [*map(self._key, items)]
 
     def _key(self, item: Any) -> str:
-        first = self._first_head(item)
-        if self._simple and type(first) is str and not is_marked(first):  # nearly always
-            return first
         return key_text(
             [
                 walked(getattr(item, head), path[1:])
                 for head, path in zip(self._heads, self._paths, strict=True)
             ]
         )
+
+
+def _changes_of(range_id: RangeId, rows: Rows) -> Sequence[Change]:
+    fields = zip(
+        repeat(range_id, len(rows)),
+        rows.sequences,
+        rows.keys,
+        rows.ids,
+        rows.operations,
+        map(bytes, rows.bodies),
+        rows.committed_us,
+        rows.previous,
+        strict=True,
+    )
+    return [*starmap(Change, fields)]
 
 
 @contextmanager
@@ -354,12 +371,6 @@ def _what_it_is(range_id: RangeId) -> Iterator[None]:
             f"check that the address leads to a Cosmos DB account"
         )
         raise answered(RangeRefused(range_id, text)) from error
-
-
-def _refuse_unreadable(changes: Iterable[Change]) -> None:
-    for change in changes:
-        if change.unreadable is not None:
-            raise RangeRefused(change.range_id, unreadable_text(change))
 
 
 def _without_gaps(lsns: Sequence[int | None], end: int | None) -> list[int]:

@@ -43,12 +43,17 @@ def versions(*documents: Any, paths: Sequence[str] = ("/pk",)) -> Sequence[Chang
 
 
 def decoded(reader: Changes, body: bytes) -> Sequence[Change]:
-    """Decode a page, whose columns must say the same."""
-    one_by_one, cut = reader.decode(RANGE, body), reader.cut(RANGE, body)
-    assert cut.container_rid == one_by_one.container_rid
+    """Decode a page, whose columns must say the same, and its documents one by one, too."""
+    found, cut = reader.decode(RANGE, body), reader.cut(RANGE, body)
+    assert cut.container_rid == found.container_rid
     same = replace(cut.rows, bodies=[bytes(x) for x in cut.rows.bodies])
-    assert same == Rows.of(one_by_one.changes)
-    return one_by_one.changes
+    assert same == Rows.of(found.changes)
+    documents, _, rest = body.rpartition(b"]")
+    odd = b',{"_lsn":999999,"metadata":{"lsn":999999}}]'
+    with_odd = reader.decode(RANGE, documents + odd + rest)
+    assert with_odd.changes[-1].unreadable is not None
+    assert with_odd.changes[:-1] == found.changes
+    return found.changes
 
 
 def test_a_latest_version_is_a_replace_with_the_item_as_its_body_byte_for_byte() -> None:
