@@ -5,9 +5,13 @@ another thread would cost more than the work; and as nothing is awaited inside a
 transaction, the loop itself is the lock: transactions are serial. A query takes its rows in
 small portions (``work``). The price is that a split of a large range holds up everybody else.
 
-A commit hands its pages to the operating system (WAL, without fsync): what was
-acknowledged survives a kill -9 of the process, but not a power cut. A directory belongs
-to one process at a time.
+In a directory a commit hands its pages to the operating system (WAL, without fsync): what was
+acknowledged survives a kill -9 of the process, but not a power cut. A directory belongs to
+one process at a time, and its snapshot is a copy in memory.
+
+In memory nothing need be committed, so all since the last snapshot is one open transaction,
+and the way back is to undo it: SQLite has kept the pages that were changed. Both take as long
+as there are changed pages, however much there is besides.
 """
 
 import itertools
@@ -72,6 +76,9 @@ CREATE TABLE scripts (
 """
 
 _EMPTY = f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;"
+_ALONE = ("BEGIN IMMEDIATE", ("COMMIT",), ("ROLLBACK",))
+_WITHIN = ("SAVEPOINT one", ("RELEASE one",), ("ROLLBACK TO one", "RELEASE one"))
+"""How a transaction begins, ends well, and is undone: by itself, or within the open one."""
 _WITHOUT_WAL = b"\x01\x01"  # at 18 and 19 of a file: memory cannot read one with a WAL
 Row = tuple[Any, ...]
 Statement = tuple[str, Sequence[Any]]
@@ -111,7 +118,11 @@ class Store:
                 f"{directory} is in use by another emulator ({error}). Stop it, or give this "
                 f"one another directory."
             ) from error
-        self._snapshot: sqlite3.Connection | None = None
+        self._is_kept = directory is not None
+        self._bounds = _ALONE if self._is_kept else _WITHIN
+        self._in_transaction = False
+        self._snapshot: sqlite3.Connection | None = None  # of a directory
+        self._begin()
         self._followers: list[Follower] = []
         self._written: list[Statement] = []  # by the transaction that is under way
         last = self.row("SELECT ifnull(max(seq), 0) FROM log")
@@ -161,21 +172,32 @@ class Store:
 
         Inside of another one it is a part of that.
         """
-        if self._db.in_transaction:
+        if self._in_transaction:
             yield
             return
-        self._db.execute("BEGIN IMMEDIATE")
+        begin, end, undo = self._bounds
+        self._db.execute(begin)
+        self._in_transaction = True
         try:
             yield
-            self._db.execute("COMMIT")
+            self._run_each(end)
         except BaseException:
             self._written.clear()
-            if (
-                self._db.in_transaction
-            ):  # not after some failures of a commit, as of a full disk
-                self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # not after some failures, as of a full disk
+                self._run_each(undo)
             raise
+        finally:
+            self._in_transaction = False
         self._publish()
+
+    def _run_each(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            self._db.execute(statement)
+
+    def _begin(self) -> None:
+        """Begin what a ``restore`` undoes, in memory."""
+        if not self._is_kept:
+            self._db.execute("BEGIN")
 
     def follow(self, follower: Follower) -> None:
         """Tell somebody of all that is committed from now on."""
@@ -184,11 +206,22 @@ class Store:
 
     def copy_to(self, other: "Store") -> None:
         """Put all that is there in the place of what another store has."""
-        self._db.backup(other._db)  # noqa: SLF001 - its own kind
+        with closing(sqlite3.connect(":memory:")) as copied:
+            copied.deserialize(self.copy())
+            other._load(copied)  # noqa: SLF001 - its own kind
+
+    def _load(self, source: sqlite3.Connection) -> None:
+        """Take over all of another database, which nobody changes."""
+        if not self._is_kept:
+            self._db.execute("COMMIT")  # SQLite copies into nothing that is being changed
+        try:
+            source.backup(self._db)
+        finally:
+            self._begin()
 
     def _tell(self, statement: str, values: Sequence[Any]) -> None:
         self._written.append((statement, values))
-        if not self._db.in_transaction:
+        if not self._in_transaction:
             self._publish()
 
     def _publish(self) -> None:
@@ -202,22 +235,33 @@ class Store:
             follower.begin(self)
 
     def snapshot(self) -> None:
-        """Keep all that is there now in memory, in the place of what was kept before."""
-        kept = self._in_memory()
-        self._forget_snapshot()
-        self._snapshot = kept
+        """Let ``restore`` go back to what is there now, and not to what was there before."""
+        if self._is_kept:
+            kept = self._in_memory()
+            self._forget_snapshot()
+            self._snapshot = kept
+        else:
+            self._db.execute("COMMIT")
+            self._begin()
 
     def copy(self) -> bytes:
         """Return all that is there now, as a file of SQLite."""
+        if not self._is_kept:
+            return self._db.serialize()
         with closing(self._in_memory()) as kept:
             whole = kept.serialize()
         return whole[:18] + _WITHOUT_WAL + whole[20:]
 
     def replace(self, copy: bytes) -> None:
-        """Put what ``copy`` gave in the place of what is there; ``ValueError`` if it is not."""
+        """Put what ``copy`` gave in the place of what is there, as a snapshot, too.
+
+        Raise ``ValueError`` if it is none.
+        """
         with closing(sqlite3.connect(":memory:")) as brought:
             _check_copy(brought, copy)
-            brought.backup(self._db)
+            self._load(brought)
+        if self._is_kept:
+            self.snapshot()
         last = self.row("SELECT ifnull(max(seq), 0) FROM log")
         assert last is not None
         self._numbers = itertools.count(max(last[0] + 1, next(self._numbers)))
@@ -230,10 +274,14 @@ class Store:
 
     def restore(self) -> None:
         """Go back to what was kept, or to nothing. Numbers are not given again."""
-        if self._snapshot is None:
-            self._snapshot = sqlite3.connect(":memory:", isolation_level=None)
-            self._snapshot.executescript(_EMPTY)
-        self._snapshot.backup(self._db)
+        if self._is_kept:
+            if self._snapshot is None:
+                self._snapshot = sqlite3.connect(":memory:", isolation_level=None)
+                self._snapshot.executescript(_EMPTY)
+            self._snapshot.backup(self._db)
+        else:
+            self._db.execute("ROLLBACK")
+            self._begin()
         self._begin_followers()
 
     def _forget_snapshot(self) -> None:
