@@ -83,7 +83,7 @@ async def test_lists_come_in_pages(by_hand: Hand) -> None:
 
 
 async def test_an_indexing_policy_is_completed(by_hand: Hand) -> None:
-    given = {"includedPaths": [{"path": "/a/?"}]}
+    given = {"includedPaths": [{"path": "/a/?"}], "automatic": False}
     body = {"id": "i", "partitionKey": KEY, "indexingPolicy": given}
     made = (await by_hand.send("POST", COLLS, body)).body["indexingPolicy"]
     assert made == {

@@ -161,7 +161,7 @@ REFUSED = {
     "binaryId of an operation": stream([row(OPERATION, READ | {"binaryId": b"x"})]),
     "resources of type 1": stream([row(OPERATION, READ | {"resourceType": 1})]),
     "not valid JSON": stream([row(OPERATION, READ | {"resourceBody": b"{"})]),
-    "binary JSON is not supported": stream([row(OPERATION, READ | {"resourceBody": b"\x80"})]),
+    "not valid binary JSON": stream([row(OPERATION, READ | {"resourceBody": b"\x80"})]),
 }
 
 

@@ -156,6 +156,7 @@ async def test_an_offer_changes_its_kind_only_when_it_is_migrated(by_hand: Hand)
     migrate = {"x-ms-cosmos-migrate-offer-to-autopilot": "true"}
     done = await by_hand.send("PUT", path, offer, migrate)
     assert done.body["content"]["offerAutopilotSettings"] == {"maxThroughput": 1000}
+    assert done.body["content"]["offerThroughput"] == 100
     assert done.headers["x-ms-cosmos-min-throughput"] == "1000"
     back = {"x-ms-cosmos-migrate-offer-to-manual-throughput": "true"}
     done = await by_hand.send("PUT", path, offer, back)

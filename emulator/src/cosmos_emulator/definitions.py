@@ -78,10 +78,14 @@ def checked_container(body: JsonObject) -> JsonObject:
 
 
 def _completed(indexing: JsonObject) -> JsonObject:
-    """Return an indexing policy with what it leaves out: nothing has paths without an index."""
-    has_none = indexing.get("indexingMode") == "none"
-    left_out = _MODE if has_none else _MODE | _PATHS
-    return left_out | {k: v for k, v in indexing.items() if v is not None}
+    """Return an indexing policy with what it leaves out.
+
+    Nothing has paths without an index, and an index is automatic, whatever is asked for.
+    """
+    given = {k: v for k, v in indexing.items() if v is not None}
+    if indexing.get("indexingMode") == "none":
+        return _MODE | given
+    return _MODE | _PATHS | given | {"automatic": True}
 
 
 def unique_paths(properties: JsonObject) -> tuple[tuple[str, ...], ...]:

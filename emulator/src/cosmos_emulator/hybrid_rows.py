@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cosmos_emulator.errors import CosmosError, bad_request, not_supported
+from cosmos_emulator.errors import not_supported
 from cosmos_emulator.json_values import JsonObject, decoded
+from cosmos_emulator.reading import Bytes
 
 CONTENT_TYPE: Final = "application/octet-stream"
 _VERSION: Final = 0x81
@@ -27,7 +28,6 @@ _FALSE, _TRUE, _INT32, _UINT32, _FLOAT64, _UTF8, _BINARY = 2, 3, 7, 11, 16, 20, 
 _SIZED: Final = {_INT32: "<i", _UINT32: "<I", _FLOAT64: "<d"}
 _LONGEST_NUMBER: Final = 5  # bytes of 7 bits: a stream has far less than 4 GB
 _DOCUMENT: Final = 2
-_BINARY_JSON: Final = b"\x80"
 _OPERATIONS: Final[dict[Any, str]] = {
     0: "Create",
     1: "Patch",
@@ -99,31 +99,16 @@ def written(results: Sequence[JsonObject]) -> bytes:
     return b"".join(parts)
 
 
-class _Bytes:
-    """What of a body is still to be read."""
+class _Bytes(Bytes):
+    """What of a stream, or of a row, is still to be read."""
 
     def __init__(self, whole: bytes) -> None:
-        self._whole = whole
-        self._at = 0
-
-    def __bool__(self) -> bool:
-        return self._at < len(self._whole)
-
-    def take(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._whole):
-            raise self.wrong(f"{end - len(self._whole)} bytes are missing")
-        found = self._whole[self._at : end]
-        self._at = end
-        return found
-
-    def unpack(self, shape: struct.Struct) -> tuple[Any, ...]:
-        return shape.unpack(self.take(shape.size))
+        super().__init__(whole, form="The batch is no HybridRow")
 
     def schema(self) -> int:
         """Return the number of the schema that the next header names; it stays to be read."""
         version, number = self.unpack(_ROW_HEADER)
-        self._at -= _ROW_HEADER.size
+        self.at -= _ROW_HEADER.size
         if version != _VERSION:
             raise self.wrong(f"there is no row of version {_VERSION:#x}")
         return int(number)
@@ -141,19 +126,10 @@ class _Bytes:
         if kind in (_TRUE, _FALSE):
             return kind == _TRUE  # the type is the value
         if kind in (_UTF8, _BINARY):
-            found = self.take(self.number())
-            return self._text(found) if kind == _UTF8 else found
+            size = self.number()
+            return self.text(size) if kind == _UTF8 else self.take(size)
         (found,) = self.unpack(struct.Struct(_SIZED[kind]))
         return found
-
-    def _text(self, found: bytes) -> str:
-        try:
-            return found.decode()
-        except UnicodeDecodeError as error:
-            raise self.wrong(f"a text is not UTF-8 ({error})") from error
-
-    def wrong(self, what: str) -> CosmosError:
-        return bad_request(f"The batch is no HybridRow: at byte {self._at}, {what}.")
 
 
 def _records(body: _Bytes) -> Iterator[_Bytes]:
@@ -185,17 +161,8 @@ def _operation(row: _Bytes) -> JsonObject:
     kind = found.get("operationType")
     found["operationType"] = _OPERATIONS.get(kind, kind)
     if "resourceBody" in found:
-        found["resourceBody"] = _json(found["resourceBody"])
+        found["resourceBody"] = decoded(found["resourceBody"])
     return found
-
-
-def _json(body: bytes) -> Any:
-    if body.startswith(_BINARY_JSON):
-        raise not_supported(
-            "An item in binary JSON",
-            "Unset AZURE_COSMOS_BINARY_ENCODING_ENABLED for the client: it then sends texts.",
-        )
-    return decoded(body)
 
 
 def _fields(row: _Bytes, schema: _Schema) -> JsonObject:

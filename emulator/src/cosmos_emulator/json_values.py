@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from cosmos_emulator import binary_json
 from cosmos_emulator.errors import bad_request
 
 JsonObject = dict[str, Any]
@@ -24,7 +25,9 @@ UNDEFINED: Final = Undefined.UNDEFINED
 
 
 def decoded(text: bytes) -> Any:
-    """Parse JSON that came over the wire; 400 if it is none."""
+    """Parse JSON that came over the wire, as text or in binary form; 400 if it is none."""
+    if text.startswith(binary_json.PREAMBLE):
+        return binary_json.value_of(text)
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

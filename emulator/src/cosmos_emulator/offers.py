@@ -59,13 +59,13 @@ class Offer:
     etag: str
 
     def resource(self) -> JsonObject:
-        units = self.throughput.units
+        units, scales = self.throughput.units, self.throughput.autoscale
         content: JsonObject = {
-            "offerThroughput": units,
+            "offerThroughput": units // 10 if scales else units,  # what it scales down to
             "offerIsRUPerMinuteThroughputEnabled": False,
             "offerMinimumThroughputParameters": {"maxThroughputEverProvisioned": units},
         }
-        if self.throughput.autoscale:
+        if scales:
             content["offerAutopilotSettings"] = {"maxThroughput": units}
         return {
             "resource": self.link,

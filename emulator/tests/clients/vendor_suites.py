@@ -1,11 +1,12 @@
 """The vendors' own tests of their clients, as registries ship them, run against an emulator.
 
-Both suites know the port of Microsoft's emulator by heart, so a copy of each is told another.
+The suites know the port of Microsoft's emulator by heart, so a copy of each is told another.
 What they need is fetched once, into the user's cache.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,9 +21,11 @@ import pytest
 from emulator.tests.clients.programs import cache, made_once
 
 _PYTHON: Final = "4.17.1"
+_RUST: Final = "1.0.0"
 _GO: Final = "v1.5.0"
 _GO_MODULE: Final = "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 _KNOWN_BY_HEART: Final = ("localhost:8081", "127.0.0.1:8081")
+_SOURCES: Final = (".py", ".go", ".mod", ".sum", ".rs")
 _SECONDS: Final = 3000
 _MARKS: Final = "cosmosEmulator or cosmosQuery or cosmosSearchQuery"
 _SUITE: Final = f"azure-cosmos=={_PYTHON}"
@@ -30,6 +33,18 @@ _PACKAGES: Final = (
     f"{_SUITE} aiohttp azure-identity packaging pytest pytest-asyncio "
     "pytest-timeout requests setuptools wheel"
 )
+_RUST_MANIFEST: Final = f"""[package]
+name = "suite"
+version = "0.0.0"
+edition = "2021"
+
+[dependencies]
+azure_data_cosmos = "={_RUST}"
+
+[lib]
+path = "none.rs"
+"""
+_RUST_FEATURES: Final = "key_auth,control_plane,fault_injection,unstable_patch"
 _OF_MICROSOFT: Final = {
     "azure_recorded_testcase.py": "def get_credential(**_):\n    raise NotImplementedError\n",
     "helpers.py": "def is_live():\n    return True\n",
@@ -65,7 +80,7 @@ def results_of(suite: Suite, port: int, certificate: Path, folder: Path) -> Resu
 def _sources(folder: Path) -> Iterator[Path]:
     for here, _, names in os.walk(folder):
         Path(here).chmod(0o755)
-        yield from (Path(here) / x for x in names if x.endswith((".py", ".go", ".mod", ".sum")))
+        yield from (Path(here) / x for x in names if x.endswith(_SOURCES))
 
 
 def _python_folder() -> Path:
@@ -130,6 +145,40 @@ def _ran_go(copy: Path, certificate: Path) -> Results:
     return found
 
 
+def _fetched_rust() -> Path:
+    if shutil.which("cargo") is None:
+        pytest.skip("Cargo is not installed: the suite of azure_data_cosmos is missing")
+    folder = _rust_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Cargo.toml").write_text(_RUST_MANIFEST)
+    fetch = "touch none.rs && cargo metadata --quiet --format-version 1 > metadata.json"
+    made_once(folder, ["sh", "-ec", fetch], "Cargo could not fetch azure_data_cosmos")
+    packages = json.loads((folder / "metadata.json").read_text())["packages"]
+    manifest = next(x["manifest_path"] for x in packages if x["name"] == "azure_data_cosmos")
+    return Path(manifest).parent
+
+
+def _rust_folder() -> Path:
+    return cache() / f"suite-rust-{_RUST}"
+
+
+def _ran_rust(copy: Path, certificate: Path) -> Results:
+    command = ["cargo", "test", f"--features={_RUST_FEATURES}", "--test=emulator", "--jobs=2"]
+    settings = {
+        "AZURE_COSMOS_CONNECTION_STRING": "emulator",
+        "CARGO_PROFILE_TEST_DEBUG": "0",
+        "CARGO_TARGET_DIR": str(_rust_folder() / "target"),
+        "RUSTFLAGS": '--cfg=test_category="emulator"',
+        "RUST_BACKTRACE": "0",
+    }
+    built = _run([*command, "--no-run"], copy, settings)
+    trusted = {"SSL_CERT_FILE": str(certificate)}  # from now on: Cargo asks its registry before
+    said = _run([*command, "--", "--test-threads=4"], copy, settings | trusted)
+    ended = re.findall(r"^test (\S+) \.\.\. (ok|FAILED)$", said, re.MULTILINE)
+    assert ended, built + said[-2000:]
+    return {name: result == "ok" for name, result in ended}
+
+
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
     done = subprocess.run(
         command,
@@ -146,4 +195,5 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> st
 SUITES: Final = {
     "python": Suite(fetch=_fetched_python, run=_ran_python),
     "go": Suite(fetch=_fetched_go, run=_ran_go),
+    "rust": Suite(fetch=_fetched_rust, run=_ran_rust),
 }
