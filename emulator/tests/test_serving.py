@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,7 +14,7 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, create_app
 from cosmos_emulator.testing import running
-from emulator.tests.by_hand import DOCS, container, hand
+from emulator.tests.by_hand import DOCS, Hand, container, hand
 from emulator.tests.process import ended, process
 
 
@@ -150,3 +151,31 @@ async def test_a_certificate_without_the_name_is_refused_and_kept(tmp_path: Path
     )
     assert (code, "emulator.pem" in said, "'emulator.example'" in said) == (2, True, True)
     assert (tmp_path / "emulator.pem").read_bytes() == made
+
+
+@pytest.mark.parametrize("how", ["by key", "by time to live"])
+async def test_others_have_their_turn_while_many_items_are_deleted(
+    by_hand: Hand, client: CosmosClient, how: str
+) -> None:
+    ttl = {"ttl": 3} if how == "by time to live" else {}
+    await by_hand.send("PUT", "/dbs/d/colls/c", {"id": "c", "defaultTtl": -1})
+    for first in range(0, 3_000, 100):
+        bodies = [{"id": str(first + x), "pk": "p", **ttl} for x in range(100)]
+        writes = [{"operationType": "Upsert", "resourceBody": x} for x in bodies]
+        sent = {"x-ms-cosmos-is-batch-request": "true"}
+        assert (await by_hand.send("POST", DOCS, writes, sent, key="p")).status == 200
+    items = client.get_database_client("d").get_container_client("c")
+    deleting: asyncio.Future[Any]
+    if how == "by key":
+        deleting = asyncio.ensure_future(items.delete_all_items_by_partition_key("p"))
+    else:
+        await asyncio.sleep(5)
+        deleting = asyncio.ensure_future(by_hand.send("GET", f"{DOCS}/0", key="p"))
+    seen = set[int]()
+    while not deleting.done() or not seen:
+        (told,) = await by_hand.control("GET", "")
+        seen.add(told["ranges"][0]["items"])
+    await asyncio.wait({deleting})
+    (told,) = await by_hand.control("GET", "")
+    assert told["ranges"][0]["items"] == 0
+    assert any(0 < x < 3_000 for x in seen)

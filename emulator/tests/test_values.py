@@ -253,6 +253,28 @@ def test_the_most_specific_path_says_whether_a_value_is_indexed(
     assert charges.indexed_paths(policy).count(item) == count
 
 
+JSON = st.recursive(
+    st.none() | st.integers(0, 1) | st.sampled_from("ab"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("xyz"), inner),
+)
+
+
+def values_in(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(values_in, value.values()))
+    return sum(map(values_in, value)) if isinstance(value, list) else 1
+
+
+@hypothesis.given(st.dictionaries(st.sampled_from("pqr"), JSON))
+def test_a_policy_that_excludes_nothing_that_is_there_counts_as_one_that_excludes_nothing(
+    item: dict[str, Any],
+) -> None:
+    everything = {"includedPaths": [{"path": "/*"}]}
+    odd = everything | {"excludedPaths": [{"path": "/nothing/*"}]}
+    counts = [charges.indexed_paths(x).count(item) for x in (everything, odd)]
+    assert counts == [values_in(item)] * 2
+
+
 def test_charges_are_those_of_the_table_in_their_module() -> None:
     kilobyte = 1024
     assert charges.read(kilobyte) == 1

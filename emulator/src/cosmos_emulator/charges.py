@@ -36,8 +36,8 @@ class IndexedPaths:
     def count(self, item: JsonObject) -> int:
         """Return how many values of the item are indexed."""
         if self.everything:
-            return sum(1 for _ in _leaves(item, ()))
-        return sum(1 for path in _leaves(item, ()) if self._includes(path))
+            return _size(item)
+        return sum(number for path, number in _leaves(item) if self._includes(path))
 
     def _includes(self, path: tuple[str, ...]) -> bool:
         fitting = [x for x in self.rules if path[: len(x[0])] == x[0]]
@@ -79,12 +79,35 @@ def _prefix(path: str) -> tuple[str, ...]:
     return steps[:-1] if steps and steps[-1] in {"*", "?"} else steps
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(inner, (*path, name))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner, (*path, "[]"))
-    else:
-        yield path
+def _size(item: JsonObject) -> int:
+    """Return how many values there are. Each write asks, also of items of 2 MB."""
+    number, left = 0, [iter(item.values())]
+    while left:
+        for value in left.pop():
+            if type(value) is dict:
+                left.append(iter(value.values()))
+            elif type(value) is list:
+                left.append(iter(value))
+            else:
+                number += 1
+    return number
+
+
+def _leaves(item: JsonObject) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Give the path of each value; of the values of one list, once with their number."""
+    left: list[tuple[tuple[str, ...], Any]] = [((), item)]
+    while left:
+        path, holder = left.pop()
+        in_list = (*path, "[]")
+        named = holder.items() if type(holder) is dict else ((None, x) for x in holder)
+        number = 0
+        for name, value in named:
+            inside = in_list if name is None else (*path, name)
+            if type(value) in (dict, list):
+                left.append((inside, value))
+            elif name is None:
+                number += 1
+            else:
+                yield inside, 1
+        if number:
+            yield in_list, number

@@ -91,9 +91,9 @@ def delete_item(emulator: Emulator, call: Call) -> Answer:
     )
 
 
-def delete_items_of_key(emulator: Emulator, call: Call) -> Answer:
+async def delete_items_of_key(emulator: Emulator, call: Call) -> Answer:
     """Delete all items of a partition key, each in a transaction of its own."""
-    emulator.items.delete_all(call.within, call.key())
+    await emulator.items.delete_all(call.within, call.key())
     return Answer()
 
 

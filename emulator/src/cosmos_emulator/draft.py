@@ -144,9 +144,9 @@ class Draft:
         old = [x for name in {x[_LOG_ID] for x in log} if (x := self._seen[name]) is not None]
         with store.transaction():
             self._check_unchanged()
-            for item in old:
-                store.run("DELETE FROM items WHERE number = ?", (item.number,))
-                store.run("DELETE FROM unique_values WHERE number = ?", (item.number,))
+            numbers = [(x.number,) for x in old]
+            store.run_many("DELETE FROM items WHERE number = ?", numbers)
+            store.run_many("DELETE FROM unique_values WHERE number = ?", numbers)
             lsn = self._account.ranges.advance(pid, items=added[0], size=added[1])
             _insert(store, "items", [_moved(x, {_PID: pid, _LSN: lsn}) for x in items])
             _insert(store, "log", [_moved(x, {_LOG_PID: pid, _LOG_LSN: lsn}) for x in log])
@@ -171,9 +171,9 @@ class Draft:
 
 
 def _insert(store: Store, table: str, rows: list[Row]) -> None:
-    for row in rows:
-        places = ", ".join("?" * len(row))
-        store.run(f"INSERT INTO {table} VALUES ({places})", row)  # noqa: S608 - ours
+    if rows:
+        places = ", ".join("?" * len(rows[0]))
+        store.run_many(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - ours
 
 
 def _moved(row: Row, changes: dict[int, int]) -> Row:

@@ -152,7 +152,7 @@ class Gateway:
     async def _run_once(self, call: Call, region: Region) -> Answer:
         account = self.regions.account_in(region, call.operation, call.consistency)
         if call.container is not None and call.container.default_ttl is not None:
-            self.emulator.items.expire(call.container)
+            await self.emulator.items.expire(call.container)
         try:
             answer = _handler(call)(account, call)
             return await answer if isinstance(answer, Awaitable) else answer

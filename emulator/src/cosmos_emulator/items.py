@@ -5,6 +5,7 @@ written; only ``_lsn`` is added on the way out of a feed. Writes are made inside
 transaction of the store, and all writes of one transaction share one LSN.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,7 @@ from cosmos_emulator.unique_keys import UniqueKeys
 
 SYSTEM_PROPERTIES: Final = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 _LARGEST_ITEM: Final = 2 * 1024 * 1024
+_DELETED_AT_ONCE: Final = 100  # within a few milliseconds
 _COLUMNS: Final = (
     "SELECT number, pid, epk, pk, id, lsn, seq, ts, etag, ttl, expires, body FROM items "
 )
@@ -186,33 +188,39 @@ class Items:
             item=None, created=False, charge=charges.write(len(before.body), indexed)
         )
 
-    def expire(self, container: Container) -> None:
-        """Delete what is past its time to live, each item in a transaction of its own.
+    async def expire(self, container: Container) -> None:
+        """Delete what is past its time to live.
 
         Called before every request on a container with a TTL, so that no client sees an
         expired item; its delete is dated to that request.
         """
-        due = list(
-            self._store.rows(
-                _COLUMNS + "WHERE container = ? AND expires <= ? ORDER BY expires, seq",
-                (container.number, int(self._clock())),
-            )
-        )
-        for row in due:
-            with self._store.transaction():
-                self._remove(Transaction(self._ranges), container, _item(row), expired=True)
+        due = "container = ? AND expires <= ? ORDER BY expires, number"
+        values = (container.number, int(self._clock()))
+        await self._remove_all(container, due, values, expired=True)
 
-    def delete_all(self, container: Container, key: PartitionKey) -> None:
-        """Delete all items of a partition key, each in a transaction of its own."""
-        found = list(
-            self._store.rows(
-                _COLUMNS + "WHERE container = ? AND epk = ? AND pk = ? ORDER BY seq",
-                (container.number, key.epk, key.text),
-            )
-        )
-        for row in found:
-            with self._store.transaction():
-                self._remove(Transaction(self._ranges), container, _item(row), expired=False)
+    async def delete_all(self, container: Container, key: PartitionKey) -> None:
+        """Delete all items of a partition key that are there now."""
+        mine = "container = ? AND epk = ? AND pk = ? AND seq < ?"
+        values = (container.number, key.epk, key.text, self._store.next_number())
+        await self._remove_all(container, mine, values, expired=False)
+
+    async def _remove_all(
+        self, container: Container, which: str, values: Row, *, expired: bool
+    ) -> None:
+        """Delete each item in a transaction of its own; others have their turn in between.
+
+        They come in the order of an index: nothing has to look at all of them at once.
+        """
+        text = f"{_COLUMNS}WHERE {which} LIMIT {_DELETED_AT_ONCE}"
+        while found := list(self._store.rows(text, values)):
+            for row in found:
+                with self._store.transaction():
+                    self._remove(
+                        Transaction(self._ranges), container, _item(row), expired=expired
+                    )
+            if len(found) < _DELETED_AT_ONCE:
+                return
+            await asyncio.sleep(0)
 
     def _put(
         self,

@@ -156,6 +156,13 @@ class Store:
             self._tell(statement, values)
         return changed
 
+    def run_many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once for each row of values."""
+        self._db.executemany(statement, values)
+        if self._followers:
+            for row in values:
+                self._tell(statement, row)
+
     def row(self, statement: str, values: Sequence[Any] = ()) -> Row | None:
         found: Row | None = self._db.execute(statement, values).fetchone()
         if self._followers and not statement.startswith("SELECT"):
