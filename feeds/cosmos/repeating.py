@@ -32,6 +32,9 @@ from changefeed.feeds.cosmos.topology import Place
 _KEPT_FOR: Final = 60.0
 """Seconds. A signature is good for a quarter of an hour."""
 POSITION: Final = "If-None-Match"
+CONDITION: Final = "If-Match"
+_LENGTH: Final = "Content-Length"
+_OF_ONE: Final = {POSITION, CONDITION}
 _LIMIT: Final = "x-ms-max-item-count"
 _ID: Final = "x-ms-activity-id"
 _OF_TRANSPORT: Final = (
@@ -47,6 +50,7 @@ _OF_TRANSPORT: Final = (
 class Signed:
     """A request as the client has sent it, until it is too old."""
 
+    method: str
     url: str
     headers: Mapping[str, str]
     transport: AsyncHttpTransport[HttpRequest, Any]
@@ -57,16 +61,24 @@ class Signed:
     def by_client(cls, request: PipelineRequest[Any]) -> "Signed":
         options, sent = request.context.options, request.http_request.headers
         return cls(
+            method=request.http_request.method,
             url=request.http_request.url,
-            headers={x: y for x, y in sent.items() if x != POSITION},
+            headers={x: y for x, y in sent.items() if x not in _OF_ONE},
             transport=cast("Any", request.context.transport),  # of an async client
             options={x: options[x] for x in _OF_TRANSPORT if x in options},
             until=asyncio.get_running_loop().time() + _KEPT_FOR,
         )
 
-    async def sent_again(self, after: Mapping[str, str], limit: int) -> Answer:
-        headers = {**self.headers, **after, _LIMIT: str(limit), _ID: str(uuid4())}
-        request = HttpRequest("GET", self.url, headers=headers)
+    @property
+    def is_fresh(self) -> bool:
+        return asyncio.get_running_loop().time() <= self.until
+
+    async def sent_again(self, own: Mapping[str, str], body: bytes | None = None) -> Answer:
+        """Send it with headers and a body of its own."""
+        headers = {**self.headers, **own, _ID: str(uuid4())}
+        if body is not None:
+            headers[_LENGTH] = str(len(body))
+        request = HttpRequest(self.method, self.url, headers=headers, data=body)
         return Answer.of(await self.transport.send(request, **self.options))
 
 
@@ -82,10 +94,10 @@ class Repeated:
         the first; return ``None`` where the client has to ask.
         """
         signed = self._signed.pop(place, None)  # there again once it is answered
-        if signed is None or signed.until < asyncio.get_running_loop().time():
+        if signed is None or not signed.is_fresh:
             return None
         try:
-            answer = await signed.sent_again(after, limit)
+            answer = await signed.sent_again({**after, _LIMIT: str(limit)})
         except (AzureError, ValueError):  # the latter where the client was closed
             return None
         if answer.is_page:
@@ -94,14 +106,15 @@ class Repeated:
 
     def keep(self, place: Place, signed: Signed, answer: Answer) -> None:
         """Ask for the next page by this request of the client, if its answer was one."""
-        if not answer.is_page or self._is_watched():
+        if not answer.is_page or is_watched(self._container):
             return
         now = asyncio.get_running_loop().time()  # places go as ranges are split
         self._signed = {x: y for x, y in self._signed.items() if y.until >= now}
         self._signed[place] = signed
 
-    def _is_watched(self) -> bool:
-        """Whether each request is to be seen, or may go to other regions."""
-        breaker = os.environ.get("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "").lower() == "true"
-        hedging = self._container.client_connection.availability_strategy is not None
-        return breaker or hedging or settings.tracing_enabled()
+
+def is_watched(container: ContainerProxy) -> bool:
+    """Whether each request is to be seen, or may go to other regions."""
+    breaker = os.environ.get("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "").lower() == "true"
+    hedging = container.client_connection.availability_strategy is not None
+    return breaker or hedging or settings.tracing_enabled()

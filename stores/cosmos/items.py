@@ -17,6 +17,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 from changefeed.feeds.cosmos.client import forget_deleted
 from changefeed.stores.bounded import Bounds, Calls
 from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.repeating import RepeatedChanges
 
 Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]
@@ -44,6 +45,7 @@ class Items:
         self.partitioned_by_id = partitioned_by_id
         self._keys: dict[str, str] = {}  # of items whose key is not their id
         self._calls: Calls | None = None
+        self._repeated = RepeatedChanges(proxy)
 
     def bounded(self, bounds: Bounds) -> "Items":
         """Return the same, asked within bounds."""
@@ -85,15 +87,14 @@ class Items:
 
     async def patch(self, name: str, operations: Operations, etag: str) -> str | None:
         """Change parts of an item if its etag is unchanged. Return the new etag."""
-        answer = await self._patched(name, operations, etag, no_response=True)
-        return None if answer is None else _etag_in(answer)
+        answer = await self._patched(name, operations, etag, whole=False)
+        return None if answer is None else str(answer["_etag"])
 
     async def patch_whole(
         self, name: str, operations: Operations, etag: str
     ) -> Document | None:
         """Change parts of an item if its etag is unchanged. Return all of it."""
-        answer = await self._patched(name, operations, etag, no_response=False)
-        return None if answer is None else dict(answer)
+        return await self._patched(name, operations, etag, whole=True)
 
     async def delete(self, name: str, etag: str) -> bool:
         """Delete an item if its etag is unchanged, and say whether that is so."""
@@ -139,20 +140,26 @@ class Items:
         return found[0] if found else None
 
     async def _patched(
-        self, name: str, operations: Operations, etag: str, *, no_response: bool
-    ) -> Any:
+        self, name: str, operations: Operations, etag: str, *, whole: bool
+    ) -> Document | None:
+        """Return the whole item, or what has its new etag."""
         assert 0 < len(operations) <= _MAX_OPERATIONS, f"{len(operations)} changes to {name!r}"
-        return await self._written(
-            "patch",
-            etag,
-            lambda condition: self._proxy.patch_item(
+
+        async def patched(condition: Mapping[str, Any]) -> Document:
+            made = await self._repeated.make(name, operations, etag, whole=whole)
+            if made is not None:
+                return made
+            answer = await self._proxy.patch_item(
                 name,
                 self._key(name),
                 [dict(x) for x in operations],
                 **condition,
-                no_response=no_response,
-            ),
-        )
+                no_response=not whole,
+                raw_request_hook=lambda x: self._repeated.keep(name, x, whole=whole),
+            )
+            return dict(answer) if whole else {"_etag": _etag_in(answer)}
+
+        return await self._written("patch", etag, patched)
 
     async def _written(
         self, kind: str, etag: str, write: Callable[[Mapping[str, Any]], Awaitable[T]]

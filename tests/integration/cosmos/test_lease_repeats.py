@@ -1,0 +1,189 @@
+"""Changes to leases that are made by a request that the client has made for an earlier one."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pytest
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+
+from changefeed.feeds.cosmos import repeating
+from changefeed.feeds.cosmos.answers import Answer
+from changefeed.stores.cosmos.items import Items
+from changefeed.stores.cosmos.opening import opened_over
+from cosmos_emulator.settings import DEVELOPMENT_KEY
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+OF_ONE_REQUEST = {
+    *("x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"),
+    *("If-Match", "Content-Length"),
+}
+SESSION = "x-ms-session-token"
+
+
+class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
+    """Keeps what is sent, and answered to changes. ``by_client`` is called for those changes
+    that the client made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, Mapping[str, str], Any, Any]] = []
+        self.sessions: list[str] = []
+        self.by_client = Mock()
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        body = json.loads(request.data) if request.method == "PATCH" else None
+        self.sent.append((request.method, dict(request.headers), body, config))
+        answer = await super().send(request, **config)
+        if request.method == "PATCH":
+            self.sessions.append(answer.headers.get(SESSION, ""))
+        return answer
+
+    @property
+    def changes(self) -> list[tuple[Mapping[str, str], Any, Any]]:
+        return [(x, body, how) for method, x, body, how in self.sent if method == "PATCH"]
+
+
+@asynccontextmanager
+async def seen_items(world: CosmosWorld, **options: Any) -> AsyncIterator[tuple[Items, Seeing]]:
+    """Yield the items of a container, with one that is called ``l``."""
+    seeing = Seeing()
+    async with CosmosClient(world.url, DEVELOPMENT_KEY, transport=seeing, **options) as client:
+        database = client.get_database_client("d")
+        container = await database.create_container_if_not_exists("l", PartitionKey("/id"))
+        change = container.patch_item
+        with patch.object(container, change.__name__, side_effect=change) as seeing.by_client:
+            items = (await opened_over(container, "l", "p")).items
+            if await items.read("l") is None:
+                await items.create({"id": "l", "n": -1})
+            yield items, seeing
+
+
+async def changed(items: Items, *numbers: int, whole: bool = False) -> str:
+    """Set the number of the item to each of these. Return the last etag."""
+    found = await items.read("l")
+    assert found is not None
+    etag = str(found["_etag"])
+    for n in numbers:
+        set_n = [{"op": "set", "path": "/n", "value": n}]
+        made = (
+            await items.patch_whole("l", set_n, etag)
+            if whole
+            else await items.patch("l", set_n, etag)
+        )
+        assert made is not None
+        assert isinstance(made, str) or made["n"] == n
+        etag = made if isinstance(made, str) else str(made["_etag"])
+    return etag
+
+
+async def number(items: Items) -> Any:
+    found = await items.read("l")
+    return None if found is None else found["n"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_is_sent_again_is_what_the_client_would_send(
+    *, world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    async with seen_items(world) as (items, seeing):
+        await changed(items, 1, 2_000, 3, whole=whole)
+        assert await number(items) == 3
+    monkeypatch.setattr(repeating, "_KEPT_FOR", -1.0)
+    async with seen_items(world) as (items, anew):
+        await changed(items, 1, 2_000, 3, whole=whole)
+    assert (seeing.by_client.call_count, anew.by_client.call_count) == (1, 3)
+    assert [_of_all(*x) for x in seeing.changes] == [_of_all(*x) for x in anew.changes]
+    ids = {sent["x-ms-activity-id"] for sent, _, _ in seeing.changes}
+    etags = {sent["If-Match"] for sent, _, _ in seeing.changes}
+    assert (len(ids), len(etags)) == (3, 3)
+
+
+def _of_all(sent: Mapping[str, str], body: Any, how: Any) -> Any:
+    return {x: y for x, y in sent.items() if x not in OF_ONE_REQUEST}, body, how
+
+
+async def test_what_the_client_reads_next_has_each_change_in_it(world: CosmosWorld) -> None:
+    async with seen_items(world, consistency_level="Session") as (items, seeing):
+        await changed(items, 1, 2, 3)
+        await items.read("l")
+        _, asked, _, _ = seeing.sent[-1]
+        assert seeing.by_client.call_count == 1
+        assert len({*seeing.sessions}) == 3
+        assert asked[SESSION] == seeing.sessions[-1]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"effect": "error", "status": 503, "times": 1},
+        {"effect": "error", "status": 401, "times": 1},
+        {"effect": "error", "status": 403, "substatus": 3, "times": 1},
+        {"effect": "drop", "times": 1},
+    ],
+)
+async def test_after_any_other_answer_the_client_makes_the_change(
+    world: CosmosWorld, fault: dict[str, Any]
+) -> None:
+    async with seen_items(world) as (items, seeing):
+        await changed(items, 1, 2)
+        await world.fault(operation="patch_item", **fault)
+        await changed(items, 3)
+        assert await number(items) == 3
+        assert seeing.by_client.call_count == 2
+        await changed(items, 4, 5)
+        assert seeing.by_client.call_count == 2
+
+
+@pytest.mark.parametrize(("status", "whole"), [(502, False), (502, True), (200, True)])
+async def test_after_an_answer_that_nobody_can_read_the_client_makes_the_change(
+    *, world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, status: int, whole: bool
+) -> None:
+    async def answered(*_: Any) -> Answer:
+        return Answer(status=status, headers={"etag": "e"}, body=b"<html>")
+
+    async with seen_items(world) as (items, seeing):
+        await changed(items, 1, whole=whole)
+        monkeypatch.setattr(repeating.Signed, "sent_again", answered)
+        await changed(items, 2, whole=whole)
+    assert seeing.by_client.call_count == 2
+
+
+async def test_a_change_whose_answer_was_lost_is_made_once(world: CosmosWorld) -> None:
+    """Who made it finds it by what it wrote: see ``Items``."""
+    async with seen_items(world) as (items, seeing):
+        etag = await changed(items, 1, 2)
+        await world.fault(operation="patch_item", effect="drop", when="after", times=1)
+        add_one = [{"op": "incr", "path": "/n", "value": 1}]
+        assert await items.patch("l", add_one, etag) is None
+        assert (await number(items), seeing.by_client.call_count) == (3, 2)
+
+
+async def test_an_etag_of_before_another_change_is_refused(world: CosmosWorld) -> None:
+    async with seen_items(world) as (items, _), seen_items(world) as (others, _):
+        before = await changed(items, 1, 2)
+        await changed(others, 3)
+        refused = await items.patch("l", [{"op": "set", "path": "/n", "value": 4}], before)
+        assert (refused, await number(items)) == (None, 3)
+
+
+@pytest.mark.parametrize("how", ["old", "traced", "hedged", "broken"])
+async def test_where_requests_are_old_or_watched_the_client_makes_all_of_them(
+    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    hedged: Any = how == "hedged"
+    if how == "old":
+        monkeypatch.setattr(repeating, "_KEPT_FOR", -1.0)
+    if how == "traced":
+        monkeypatch.setenv("AZURE_TRACING_ENABLED", "True")
+    if how == "broken":
+        monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
+    async with seen_items(world, availability_strategy=hedged) as (items, seeing):
+        await changed(items, 1, 2, 3)
+    assert seeing.by_client.call_count == 3
