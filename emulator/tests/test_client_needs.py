@@ -175,8 +175,11 @@ async def test_one_region_has_no_conflicts(by_hand: Hand) -> None:
     listed = await by_hand.send("GET", feed)
     assert (listed.status, listed.body["Conflicts"], listed.body["_count"]) == (200, [], 0)
     asked = {"x-ms-documentdb-isquery": "True", "Content-Type": "application/query+json"}
-    queried = await by_hand.send("POST", feed, {"query": "SELECT * FROM c"}, asked)
+    everywhere = asked | {"x-ms-documentdb-query-enablecrosspartition": "True"}
+    queried = await by_hand.send("POST", feed, {"query": "SELECT * FROM c"}, everywhere)
     assert (queried.status, queried.body["Conflicts"]) == (200, [])
+    refused = await by_hand.send("POST", feed, {"query": "SELECT * FROM c"}, asked)
+    assert (refused.status, "required but disabled" in str(refused.body)) == (400, True)
     assert (await by_hand.send("GET", f"{feed}/x")).status == 404
 
 

@@ -151,7 +151,7 @@ REFUSED = {
     "another CRC-32": WHOLE[:-1] + b"b",
     "no row of version": WHOLE + b"\x80xxxx",
     "neither a segment nor a record": b"\x81" + b"\x00" * 40,
-    "1 to 100 operations": WHOLE[:10],
+    "has no operations": WHOLE[:10],
     "2145473648 was due": stream([row(RESULT, {"statusCode": 200})]),
     "ifMatch is there twice": stream([row(OPERATION, READ) + b"\x14\x09\x01x" * 2]),
     "'y' of type 20 is not known": stream([row(OPERATION, READ) + b"\x14\x0ey\x01x"]),

@@ -1,10 +1,12 @@
 """Requests that no careful client sends: refused with a text, and nothing is stored."""
 
+import io
 from typing import Any
 
 import pytest
 
-from emulator.tests.by_hand import Hand
+from cosmos_emulator import DEVELOPMENT_KEY
+from emulator.tests.by_hand import DOCS, Hand, signed
 
 
 async def container(by_hand: Hand, **more: Any) -> int:
@@ -80,11 +82,31 @@ async def test_a_fault_out_of_its_bounds_is_refused(
     assert await by_hand.control("GET", "faults") == []
 
 
-@pytest.mark.parametrize("operations", [5, {}, [], [{}] * 101], ids=["5", "{}", "[]", "101"])
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [
+        (5, "1 to 100 operations"),
+        ({}, "1 to 100 operations"),
+        ([], "Batch request has no operations."),
+        ([{}] * 101, "Batch request has more operations than what is supported."),
+    ],
+    ids=["5", "{}", "[]", "101"],
+)
 async def test_a_batch_that_is_none_or_too_long_is_refused_whole(
-    by_hand: Hand, operations: object
+    by_hand: Hand, operations: object, says: str
 ) -> None:
     as_batch = {"x-ms-cosmos-is-batch-request": "True"}
     said = await by_hand.send("POST", "/dbs/d/colls/c/docs", operations, as_batch, key="p")
-    assert (said.status, "1 to 100 operations" in str(said.body)) == (400, True)
+    assert (said.status, says in str(said.body)) == (400, True)
     assert (await by_hand.feed()).status == 304
+
+
+@pytest.mark.parametrize(("letters", "status"), [(300_000, 201), (350_000, 413)])
+async def test_an_item_may_have_2_mb_as_it_is_sent_escapes_counted(
+    by_hand: Hand, letters: int, status: int
+) -> None:
+    body = b'{"id": "long", "pk": "p", "text": "%b"}' % (rb"\u00e4" * letters)
+    sent = signed("POST", DOCS, DEVELOPMENT_KEY) | {"x-ms-documentdb-partitionkey": '["p"]'}
+    url = by_hand.url.rstrip("/") + DOCS
+    async with by_hand.session.post(url, data=io.BytesIO(body), headers=sent) as got:
+        assert got.status == status

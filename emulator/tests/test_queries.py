@@ -100,6 +100,7 @@ async def test_a_condition_finds_what_cosmos_db_would_find(
         ("SELECT VALUE COUNT(1) FROM c", [5]),
         ("SELECT COUNT(c.n) AS n FROM c", [{"n": 4}]),
         ("SELECT VALUE COUNT(1) FROM c WHERE false", [0]),
+        ("SELECT VALUE COUNT(1) FROM c ORDER BY c.n", [5]),
         ("SELECT VALUE x.id FROM root AS x ORDER BY x.n", ["c", "a2", "b2", "a1", "b1"]),
         ("SELECT VALUE r.id FROM r ORDER BY r.n DESC", ["b1", "a1", "b2", "a2", "c"]),
         ("SELECT VALUE c.id FROM c ORDER BY c.pk DESC, c.id", ["c", "b1", "b2", "a1", "a2"]),

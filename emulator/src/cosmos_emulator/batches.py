@@ -29,8 +29,15 @@ def batch(emulator: Emulator, call: Call) -> Answer:
         if hybrid_rows.are_rows(call.body)
         else decoded(call.body)
     )
-    if not isinstance(operations, list) or not 1 <= len(operations) <= _MAX_IN_BATCH:
+    if not isinstance(operations, list):
         raise bad_request(f"A batch is a list of 1 to {_MAX_IN_BATCH} operations.")
+    if not operations:
+        raise bad_request("Batch request has no operations.")
+    if len(operations) > _MAX_IN_BATCH:
+        raise bad_request(
+            f"Batch request has more operations than what is supported. There are "
+            f"{len(operations)}; {_MAX_IN_BATCH} is the limit."
+        )
     if len(call.body) > _LARGEST_BATCH:
         raise CosmosError(413, "A batch may have 2 MB.")
     if call.headers.get("x-ms-cosmos-batch-atomic", "true").lower() == "true":

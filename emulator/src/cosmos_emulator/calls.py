@@ -137,8 +137,10 @@ class Call:
         """Return a key; 400/1001 if it is only the prefix of a hierarchical one."""
         if key.components < len(self.within.paths):
             raise bad_request(
-                f"The partition key {key.text} has {key.components} values, and the container "
-                f"has the paths {', '.join(self.within.paths)}.",
+                f"Partition key provided either doesn't correspond to definition in the "
+                f"collection or doesn't match partition key field values specified in the "
+                f"document. {key.text} has {key.components} values, and the paths are "
+                f"{', '.join(self.within.paths)}.",
                 PARTITION_KEY_MISMATCH,
             )
         return key
@@ -165,6 +167,16 @@ class Answer:
 
 
 Handler = Callable[[Emulator, Call], Answer | Awaitable[Answer]]
+
+
+def check_everywhere(call: Call) -> None:
+    """Raise 400 unless the client allows a query over all ranges."""
+    if "x-ms-documentdb-query-enablecrosspartition" not in call.headers:
+        raise bad_request(
+            "Cross partition query is required but disabled. Set "
+            "x-ms-documentdb-query-enablecrosspartition to true, give a partition key, or "
+            "compare the partition key with a value."
+        )
 
 
 def check_incarnation(call: Call) -> None:

@@ -11,6 +11,7 @@ from cosmos_emulator.policies import check_policies
 
 MAX_TTL: Final = 2**31 - 1  # seconds
 _MAX_ID: Final = 1023
+_LARGEST_ITEM: Final = 2 * 1024 * 1024
 _FORBIDDEN_IN_IDS: Final = frozenset("/\\?#")
 _MODE: Final[JsonObject] = {"indexingMode": "consistent", "automatic": True}
 _PATHS: Final[JsonObject] = {
@@ -54,6 +55,12 @@ def checked_item_id(value: Any) -> str:
     if len(value.encode()) > _MAX_ID:
         raise bad_request(f"The id {value[:64]!r}… is longer than {_MAX_ID} bytes.")
     return value
+
+
+def check_size(size: int) -> None:
+    """Raise 413 for an item of too many bytes."""
+    if size > _LARGEST_ITEM:
+        raise CosmosError(413, f"The item has {size:,} bytes; 2 MB is the limit.")
 
 
 def checked_container(body: JsonObject) -> JsonObject:

@@ -15,17 +15,25 @@ from cosmos_emulator.calls import (
     Call,
     Emulator,
     Handler,
+    check_everywhere,
     check_session,
     item_headers,
     range_headers,
     reach_of,
 )
+from cosmos_emulator.definitions import check_size
 from cosmos_emulator.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,
     CosmosError,
     bad_request,
 )
-from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
+from cosmos_emulator.items import (
+    Conditions,
+    Item,
+    Transaction,
+    Written,
+    replaced_by,
+)
 from cosmos_emulator.json_values import JsonObject, decoded, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey, steps_of
 from cosmos_emulator.query import run as queries
@@ -56,7 +64,7 @@ _NO_INDEXES: Final = base64.b64encode(
 
 
 def create_item(emulator: Emulator, call: Call) -> Answer:
-    body = decoded_object(call.body)
+    body = _sent_item(call)
     return _write(
         emulator,
         call,
@@ -65,7 +73,7 @@ def create_item(emulator: Emulator, call: Call) -> Answer:
 
 
 def upsert_item(emulator: Emulator, call: Call) -> Answer:
-    body, conditions = decoded_object(call.body), _conditions(call)
+    body, conditions = _sent_item(call), _conditions(call)
     return _write(
         emulator,
         call,
@@ -74,7 +82,7 @@ def upsert_item(emulator: Emulator, call: Call) -> Answer:
 
 
 def replace_item(emulator: Emulator, call: Call) -> Answer:
-    change = replaced_by(decoded_object(call.body))
+    change = replaced_by(_sent_item(call))
     return _change(emulator, call, change)
 
 
@@ -125,12 +133,7 @@ async def query_items(emulator: Emulator, call: Call) -> Answer:
 
 def _check_servable(emulator: Emulator, call: Call, query: Query) -> None:
     """Raise 400, with a plan, where a query of all ranges is the client's to merge."""
-    if "x-ms-documentdb-query-enablecrosspartition" not in call.headers:
-        raise bad_request(
-            "Cross partition query is required but disabled. Set "
-            "x-ms-documentdb-query-enablecrosspartition to true, give a partition key, or "
-            "compare the partition key with a value."
-        )
+    check_everywhere(call)
     if emulator.settings.lenient or query.select.is_simple:
         return
     raise CosmosError(
@@ -224,6 +227,12 @@ def _change(emulator: Emulator, call: Call, change: Callable[[Item], JsonObject]
             tx, call.within, key, name, change=change, conditions=conditions
         ),
     )
+
+
+def _sent_item(call: Call) -> JsonObject:
+    """Return the item of a request; 413 if it was too long as it was sent, escapes counted."""
+    check_size(len(call.body))
+    return decoded_object(call.body)
 
 
 def status_of(written: Written) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from cosmos_emulator import charges, rids
 from cosmos_emulator.containers import Container, new_etag
-from cosmos_emulator.definitions import MAX_TTL, checked_item_id
+from cosmos_emulator.definitions import MAX_TTL, check_size, checked_item_id
 from cosmos_emulator.errors import CosmosError, bad_request
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.partition_keys import PartitionKey, check_same_container
@@ -23,7 +23,6 @@ from cosmos_emulator.store import Row, Store
 from cosmos_emulator.unique_keys import UniqueKeys
 
 SYSTEM_PROPERTIES: Final = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
-_LARGEST_ITEM: Final = 2 * 1024 * 1024
 _DELETED_AT_ONCE: Final = 100  # within a few milliseconds
 _COLUMNS: Final = (
     "SELECT number, pid, epk, pk, id, lsn, seq, ts, etag, ttl, expires, body FROM items "
@@ -238,8 +237,7 @@ class Items:
         self._unique.take(container, key, number, body)
         rid = rids.item_rid(container.rid, number)
         text = _text(body, rid=rid, link=container.link, etag=etag, ts=ts)
-        if len(text) > _LARGEST_ITEM:
-            raise CosmosError(413, f"The item has {len(text):,} bytes; 2 MB is the limit.")
+        check_size(len(text))
         grown = len(text) - (len(before.body) if before else 0)
         item = Item(
             number=number,

@@ -9,7 +9,14 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from cosmos_emulator import rids
-from cosmos_emulator.calls import Answer, Call, Emulator, Handler, range_headers
+from cosmos_emulator.calls import (
+    Answer,
+    Call,
+    Emulator,
+    Handler,
+    check_everywhere,
+    range_headers,
+)
 from cosmos_emulator.consistency import MOST_BEHIND, MOST_SECONDS
 from cosmos_emulator.containers import new_etag
 from cosmos_emulator.errors import CosmosError, bad_request, not_supported
@@ -184,6 +191,8 @@ def list_conflicts(_: Emulator, call: Call) -> Answer:
 
 
 async def query_conflicts(emulator: Emulator, call: Call) -> Answer:
+    if "x-ms-documentdb-partitionkey" not in call.headers:
+        check_everywhere(call)
     return await queried(emulator, call, call.within.rid, "Conflicts", [])
 
 

@@ -291,8 +291,10 @@ def _checked(select: Select) -> Select:
         outside.append(select.where)
     if any(has_aggregate(x) for x in outside):
         raise bad_request("An aggregate may only be selected, not be a condition or an order.")
-    if select.is_aggregate and select.order:
-        raise refused("ORDER BY beside GROUP BY or an aggregate")
+    if select.group and select.order:
+        raise refused("ORDER BY beside GROUP BY")
+    if select.is_aggregate:  # one result is in any order
+        select = replace(select, order=())
     if len(select.order) > 1 and any(x.is_by_score for x in select.order):
         raise bad_request("ORDER BY VectorDistance takes no other value beside it.")
     if select.rank and (select.sources or select.distinct or select.is_aggregate):
