@@ -28,8 +28,9 @@ from cosmos_emulator.ranges import PhysicalRange
 from cosmos_emulator.regions import Region
 
 _MAX_ETAG: Final = 19  # digits
-_ACCOUNT: Final = "localhost"
+_KNOWN_EMULATOR: Final = "localhost"
 """By it, and the usual region, clients know an emulator, and keep their address."""
+_ACCOUNT: Final = "emulator"
 _NO_MEDIA: Final = {
     "x-ms-max-media-storage-usage-mb": "2048",
     "x-ms-media-storage-usage-mb": "0",
@@ -51,11 +52,12 @@ _QUERY_ENGINE: Final = json.dumps(
 def read_account(_: Emulator, call: Call) -> Answer:
     url = call.url.replace("//localhost:", "//127.0.0.1:")  # as Microsoft's emulators have it
     readable = [_location(url, x) for x in call.regions]
+    name = _KNOWN_EMULATOR if len(readable) == 1 else _ACCOUNT  # Node's would see no regions
     return _json(
         {
             "_self": "",
-            "id": _ACCOUNT,
-            "_rid": _ACCOUNT,
+            "id": name,
+            "_rid": name,
             "media": "//media/",
             "addresses": "//addresses/",
             "_dbs": "//dbs/",
