@@ -4,8 +4,14 @@ from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
-from changefeed.feeds.cosmos.address import AddressWrong, read_address
-from changefeed.feeds.cosmos.opening import MODES, open_cosmos
+from changefeed.feeds.cosmos.address import (
+    AddressWrong,
+    CosmosAccess,
+    CosmosAddress,
+    read_address,
+)
+from changefeed.feeds.cosmos.items import CosmosItems
+from changefeed.feeds.cosmos.opening import MODES, open_cosmos, open_items
 from changefeed.feeds.cosmos.positions import last_sequence, position_after
 from changefeed.feeds.cosmos.snapshot import beside, lsn_at, snapshot_end
 from changefeed.feeds.cosmos.spending import OPTIONS, Shares
@@ -14,12 +20,24 @@ from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address
 
 
-def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
+def open_items_at(
+    address: Address, access: CosmosAccess
+) -> AbstractAsyncContextManager[CosmosItems]:
+    """Open the items of the container at an address. Raise what ``open_items`` raises."""
+    read, shares = _read(address, set(OPTIONS))
+    return open_items(read, access, shares=shares)
+
+
+def _read(address: Address, known: set[str]) -> tuple[CosmosAddress, Shares]:
     try:
-        read = read_address(address.scheme, address.place, known={"mode", *OPTIONS})
-        shares = Shares.of(read.options)
+        read = read_address(address.scheme, address.place, known=known)
+        return read, Shares.of(read.options)
     except AddressWrong as error:
         raise FeedRefused(str(error)) from error
+
+
+def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
+    read, shares = _read(address, {"mode", *OPTIONS})
     mode = read.options.get("mode", "latest-version")
     if mode not in MODES:
         raise FeedRefused(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")

@@ -31,6 +31,20 @@ def key_text(values: Sequence[Any]) -> str:
     return f"={msgspec.json.encode(_plain(value)).decode()}"
 
 
+def key_values(text: str, levels: int) -> list[Any]:
+    """Read what ``key_text`` has written of a key of so many levels: ``{}`` for what the item
+    does not have. Raise ``ValueError`` for another text.
+    """
+    if levels > 1:
+        values = msgspec.json.decode(text)
+        if not isinstance(values, list) or len(values) != levels:
+            raise ValueError(f"it has {levels} levels")
+        return values
+    if not is_marked(text):
+        return [text]
+    return [text[1:] if is_marked(text[1:]) else msgspec.json.decode(text[1:])]
+
+
 def is_marked(text: str) -> bool:
     return text.startswith("=")
 

@@ -1,4 +1,5 @@
-"""Opening the change feed of a container: by its address, or over a client that is open."""
+"""Opening the change feed of a container: by its address, or over a client that is open; or
+its items."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,6 +10,7 @@ from azure.cosmos.aio import ContainerProxy
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, account_of
 from changefeed.feeds.cosmos.client import client_of, require_async
 from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
+from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.requests import Requests, answering
 from changefeed.feeds.cosmos.snapshot import VersionsFeed
 from changefeed.feeds.cosmos.spending import ANY_SHARE, Budgets, Shares
@@ -36,6 +38,37 @@ async def open_cosmos(
     ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable``
     if it does not answer.
     """
+    async with _opened(
+        address, access, timeout, shares, {} if budgets is None else budgets
+    ) as requests:
+        yield await _feed_of(requests, mode)
+
+
+@asynccontextmanager
+async def open_items(
+    address: CosmosAddress,
+    access: CosmosAccess,
+    *,
+    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
+    shares: Shares = ANY_SHARE,
+) -> AsyncIterator[CosmosItems]:
+    """Open the items of a container to queries, as long as the block lasts.
+
+    Otherwise as ``open_cosmos``.
+    """
+    async with _opened(address, access, timeout, shares, {}) as requests:
+        found = await requests.container()
+        yield CosmosItems(requests, found["_rid"], found["partitionKey"]["paths"])
+
+
+@asynccontextmanager
+async def _opened(
+    address: CosmosAddress,
+    access: CosmosAccess,
+    timeout: float,  # noqa: ASYNC109 - of each request, not of this function
+    shares: Shares,
+    budgets: Budgets,
+) -> AsyncIterator[Requests]:
     async with answering(str(address), timeout):
         account = account_of(address, access)
     where = f"{account.endpoint}{address.database}/{address.container}"
@@ -44,9 +77,8 @@ async def open_cosmos(
             client = await stack.enter_async_context(client_of(account, **shares.options))
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
-        budget = shares.budget(where, {} if budgets is None else budgets)
-        requests = Requests(container, where=where, timeout=timeout, budget=budget)
-        yield await _feed_of(requests, mode)
+        budget = shares.budget(where, budgets)
+        yield Requests(container, where=where, timeout=timeout, budget=budget)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from azure.cosmos.aio import ContainerProxy
@@ -33,6 +33,7 @@ from changefeed.feeds.cosmos.errors import (
     problem_in,
     problem_of,
 )
+from changefeed.feeds.cosmos.positions import client_range
 from changefeed.feeds.cosmos.repeating import Repeated, Signed
 from changefeed.feeds.cosmos.spending import Budget, Spending
 from changefeed.feeds.cosmos.topology import Place
@@ -41,9 +42,13 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
+_CONTINUATION: Final = "x-ms-continuation"
 _SPLITTING: Final = 1007
 _TRIES: Final = 3
 _PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
+
+PartitionKeyValue: TypeAlias = Any
+"""A partition key as the client takes it."""
 
 
 class RequestRefused(FeedRefused):
@@ -137,17 +142,68 @@ class Requests:
             pay(answer.headers)
             return self._judged(answer)
 
+    async def found(
+        self, at: Place | PartitionKeyValue, after: str, *, limit: int, **query: Any
+    ) -> Answer:
+        """Ask for one page of what a query finds at a place, or under a partition key.
+
+        ``after`` is the continuation of the page before; ``query`` goes to the client. It
+        would begin again, without a word, where it finds that a place has moved meanwhile.
+        """
+
+        def check(request: Any) -> None:
+            sent = request.http_request.headers
+            where = (sent.get(_RANGE_HEADER), sent.get(_CONTINUATION) or "")
+            if isinstance(at, Place) and where != (at.physical, after):
+                raise RangeMoved
+
+        if isinstance(at, Place):
+            query["feed_range"] = client_range(at.bounds.low, at.bounds.high)
+        else:
+            query["partition_key"] = at
+        async with self.spending.asking() as pay, self._bounded():
+            pages = self._container.query_items(
+                **query,
+                max_item_count=limit,
+                raw_request_hook=check,
+                raw_response_hook=_take,
+            ).by_page(after or None)
+            with _query_errors(self._where):
+                answer = await self._taken(pages)
+            pay(answer.headers)
+            return self._checked(answer)
+
+    async def plan(self, query: str) -> Mapping[str, Any]:
+        """Return how a query is to be asked of several ranges, as the account says it."""
+        connection = self._container.client_connection
+        async with self._bounded():
+            with _query_errors(self._where):
+                found: Any = await connection._GetQueryPlanThroughGateway(  # noqa: SLF001
+                    query, self._container.container_link
+                )
+        return dict(found)
+
+    async def hash_of(self, key: PartitionKeyValue) -> str:
+        """Return the hash of a partition key, as the bounds of ranges have it."""
+        async with self._bounded():
+            found = await self._container.feed_range_from_partition_key(key)
+        return str(found["Range"]["min"])
+
     async def _asked_by_client(self, **query: Any) -> Answer:
         pages = self._container.query_items_change_feed(
             **query, raw_response_hook=_take
         ).by_page()
         try:
-            await anext(pages, None)
-        except _Taken as taken:
-            return taken.answer
+            return await self._taken(pages)
         except ValueError as error:
             # what the client says before it asks: the token is of another container
             raise FeedRefused(is_recreated(self._where)) from error
+
+    async def _taken(self, pages: AsyncIterator[Any]) -> Answer:
+        try:
+            await anext(pages, None)
+        except _Taken as taken:
+            return taken.answer
         raise FeedUnavailable(f"{self._where} gave no answer to read")
 
     async def ranges(self) -> RangeList:
@@ -182,12 +238,15 @@ class Requests:
         return answering(self._where, self._timeout)
 
     def _judged(self, answer: Answer) -> Answer:
+        if not self._checked(answer).etag:
+            raise FeedUnavailable(f"{self._where} answered without saying where it stands")
+        return answer
+
+    def _checked(self, answer: Answer) -> Answer:
         if answer.status == GONE and answer.substatus != _SPLITTING:
             raise RangeMoved
         if answer.status >= BAD_REQUEST:
             raise _error_in(self._where, answer)
-        if not answer.etag:
-            raise FeedUnavailable(f"{self._where} answered without saying where it stands")
         return answer
 
     def check_same_container(self, rid: str, expected: str) -> None:
@@ -205,6 +264,18 @@ async def answering(where: str, seconds: float) -> AsyncIterator[None]:
                 yield
     except TimeoutError as error:
         raise FeedUnavailable(f"{where} did not answer within {seconds:g} s") from error
+
+
+@contextmanager
+def _query_errors(where: str) -> Iterator[None]:
+    """Say that a query cannot be answered, whoever asks it again."""
+    try:
+        yield
+    except CosmosHttpResponseError as error:
+        problem = problem_in(error)
+        if problem.status != BAD_REQUEST or problem.substatus == RECREATED:
+            raise
+        raise FeedRefused(f"{where} does not take the query: {problem.message}") from error
 
 
 @contextmanager

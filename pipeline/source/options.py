@@ -40,6 +40,13 @@ Spark shows the options of a source in plans. It hides those whose names say tha
 secret, by a pattern of its own (``spark.redaction.regex``): so the names are these.
 """
 
+SHARES: Final = {
+    "maxRUPerSecond": "max_ru",
+    "priority": "priority",
+    "throughputBucket": "throughput_bucket",
+}
+"""What a query may take of its account, by the names in an address."""
+
 _KNOWN: Final = (
     "feed",
     "startingAt",
@@ -51,21 +58,13 @@ _KNOWN: Final = (
     "pushFilters",
     "maxChangesPerBatch",
     "maxBytesPerBatch",
-    "maxRUPerSecond",
-    "priority",
-    "throughputBucket",
+    *SHARES,
     "sliceChanges",
     "pollInterval",
     "holdFile",
     "slices",
     *CREDENTIALS,
 )
-_SHARES: Final = {
-    "maxRUPerSecond": "max_ru",
-    "priority": "priority",
-    "throughputBucket": "throughput_bucket",
-}
-"""What a query may take of its account, by the names in an address."""
 _SLICE: Final = 100_000
 _POLL_INTERVAL: Final = 0.5
 
@@ -107,28 +106,22 @@ class Options:
                 "changefeed.pipeline.source.body_schema.with_bodies"
                 f"(changes, {options['bodyschema']!r})"
             )
-        unknown = sorted(options.keys() - {x.lower() for x in _KNOWN})
-        if unknown:
-            raise PipelineRefused(
-                f"the source has no option {unknown[0]!r}. Known options: {', '.join(_KNOWN)}"
-            )
-        if not options.get("feed"):
-            raise PipelineRefused("say which feed: .option('feed', 'eventlog:DIRECTORY')")
+        require_known(options, _KNOWN, example="eventlog:DIRECTORY")
         columns = options.get("columns")
         return cls(
-            feed=_address(options),
+            feed=address_of(options),
             starting_at=_start(options),
             ending_at=point(options.get("endingat", "now"), "endingAt"),
             ranges=_names(options.get("ranges")),
             envelope=Envelope() if columns is None else Envelope.of(columns),
-            push_filters=_yes(options, "pushFilters"),
+            push_filters=yes(options, "pushFilters"),
             max_changes=_whole(options.get("maxchangesperbatch"), "maxChangesPerBatch"),
             max_bytes=_whole(options.get("maxbytesperbatch"), "maxBytesPerBatch"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
             poll_interval=_seconds(options.get("pollinterval"), "pollInterval"),
             hold_file=options.get("holdfile"),
             slices=None if "slices" not in options else slices_from_text(options["slices"]),
-            cosmos=_credentials(options),
+            cosmos=credentials_of(options),
         )
 
     @property
@@ -139,6 +132,17 @@ class Options:
     def opened(self) -> Access:
         """Return access to the feed; the caller closes it. Raise what opening it raises."""
         return open_access(self.feed, self.ranges, cosmos=self.cosmos)
+
+
+def require_known(options: Mapping[str, str], known: Sequence[str], *, example: str) -> None:
+    """Raise ``PipelineRefused`` for an option that there is not, and where no feed is said."""
+    unknown = sorted(options.keys() - {x.lower() for x in known})
+    if unknown:
+        raise PipelineRefused(
+            f"the source has no option {unknown[0]!r}. Known options: {', '.join(known)}"
+        )
+    if not options.get("feed"):
+        raise PipelineRefused(f"say which feed: .option('feed', '{example}')")
 
 
 def slices_from_text(text: str) -> tuple[Slice, ...]:
@@ -168,7 +172,7 @@ def point(text: str, name: str) -> StartAt | Offset:
 
 def _start(options: Mapping[str, str]) -> StartAt | Offset:
     """``initialSnapshot`` says with a word of its own what ``startingAt`` could say."""
-    if not _yes(options, "initialSnapshot"):
+    if not yes(options, "initialSnapshot"):
         return point(options.get("startingat", "beginning"), "startingAt")
     if options.get("startingat", "snapshot") != "snapshot":
         raise PipelineRefused(
@@ -177,7 +181,7 @@ def _start(options: Mapping[str, str]) -> StartAt | Offset:
     return "snapshot"
 
 
-def _address(options: Mapping[str, str]) -> str:
+def address_of(options: Mapping[str, str]) -> str:
     """Say in the address all that the feed is opened with.
 
     Spark's Python processes may have another working directory than the user.
@@ -185,13 +189,13 @@ def _address(options: Mapping[str, str]) -> str:
     address = options["feed"]
     if "mode" in options:
         address = with_mode(address, options["mode"])
-    for said, name in _SHARES.items():
+    for said, name in SHARES.items():
         if (value := options.get(said.lower())) is not None:
             address = with_share(address, name, value, said=said)
     return absolute(address)
 
 
-def _credentials(options: Mapping[str, str]) -> CosmosAccess | None:
+def credentials_of(options: Mapping[str, str]) -> CosmosAccess | None:
     """Return what the options say that opens the account, if they say it."""
     given = {ours: options.get(name.lower()) for name, ours in CREDENTIALS.items()}
     if not any(given.values()):
@@ -217,7 +221,7 @@ def _by_options(text: str) -> str:
     return text
 
 
-def _yes(options: Mapping[str, str], name: str) -> bool:
+def yes(options: Mapping[str, str], name: str) -> bool:
     text = options.get(name.lower(), "false").lower()
     if text not in ("true", "false"):
         raise PipelineRefused(f"{name}={text!r}: write true or false")

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
@@ -63,13 +64,14 @@ _TASK_CHANGES = 5_000
 
 
 def register(spark: SparkSession) -> None:
-    """Let ``spark.read`` and ``spark.readStream`` know the format ``changefeed``.
+    """Let ``spark.read`` and ``spark.readStream`` know ``changefeed`` and ``changefeed_items``.
 
     Call it again before each of several concurrent streams: they would share what was
     registered, and Spark 4.2 writes to a map in it without a lock.
     Once that map is broken, every task fails with ``OptionalDataException``.
     """
     spark.dataSource.register(ChangefeedSource)
+    spark.dataSource.register(ItemSource)
 
 
 def stream(spark: SparkSession, feed: str, **options: str) -> DataFrame:

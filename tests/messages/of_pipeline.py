@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from changefeed.cli.commands.pipeline import PipelineFlags
 from changefeed.pipeline.body_shape import body_schema_of
+from changefeed.pipeline.items.options import ItemOptions
 from changefeed.pipeline.java import java_home
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -47,6 +48,20 @@ PIPELINE.each(
         "a start that is no time": {"startingAt": "yesterday"},
         "a column that there is not": {"columns": "key,value"},
         "a limit of nothing": {"maxChangesPerBatch": "0"},
+    },
+)
+PIPELINE.each(
+    lambda given: ItemOptions.of({"feed": "cosmos://h/d/c", **given}),
+    {
+        "items of a log": {"feed": "eventlog:/log"},
+        "ids that are no JSON": {"itemIds": "i1, i2"},
+        "a query beside ids": {"query": "SELECT * FROM c", "itemIds": '["i1"]'},
+        "filters for a query of one's own": {
+            "query": "SELECT * FROM c",
+            "pushFilters": "true",
+        },
+        "a column that results need not have": {"query": "SELECT c.a FROM c", "columns": "key"},
+        "a field of items among the columns": {"columns": "price"},
     },
 )
 PIPELINE.each(

@@ -15,6 +15,8 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from changefeed import pipeline
+from changefeed.pipeline.items.options import ItemOptions
+from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.spark import BatchReader, ChangefeedSource, StreamReader
@@ -48,11 +50,12 @@ def copied(made: object) -> object:
 
 
 def show_objects(options: Mapping[str, str]) -> None:
-    source = ChangefeedSource({**options})
-    read = Options.of(options)
-    made = [read, source, BatchReader(read), StreamReader(read)]
+    source, items = ChangefeedSource({**options}), ItemSource({**options})
+    read, asked = Options.of(options), items.reader(items.schema())
+    made = [read, source, items, ItemOptions.of(options)]
+    made += [asked, BatchReader(read), StreamReader(read)]
     say([copied(x) for x in made])
-    say([{**vars(x)} for x in made[2:]], made)
+    say([{**vars(x)} for x in made[4:]], made)
 
 
 def show(spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
@@ -61,6 +64,7 @@ def show(spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
     try:
         show_stream(spark.readStream.format("changefeed").options(**options).load(), folder)
         show_batch(spark.read.format("changefeed").options(**options).load())
+        show_batch(spark.read.format("changefeed_items").options(**options).load())
         given = {name: x for name, x in options.items() if name != "feed"}
         show_batch(pipeline.read(spark, options["feed"], **given))
     except Exception:  # noqa: BLE001 - whatever it is, it is printed

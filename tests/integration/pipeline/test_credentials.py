@@ -74,7 +74,7 @@ def test_a_secret_opens_an_account_and_is_in_nothing_that_is_printed(tmp_path: P
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-5000:]
     outcomes = [x for x in done.stdout.splitlines() if x.startswith(("rows:", "failed:"))]
-    assert [x[:7] for x in outcomes] == ["rows: 3"] * 6 + ["failed:"] * 3, said[-5000:]
+    assert [x[:7] for x in outcomes] == ["rows: 3"] * 9 + ["failed:"] * 3, said[-5000:]
     assert all(x in said for x in ("SparkListenerApplicationEnd", "accessKey", "a-client"))
     secrets = [KEY, OTHER, token(KEY).split(".")[2], SECRET]
     lines = [x for x in pem.splitlines() if not x.startswith("-")]

@@ -1,0 +1,166 @@
+"""The items of a container by query: one question to one range is one page.
+
+A range that splits or merges while it is read goes on in those that hold its keys now, from
+the same continuation, as Azure's own clients go on: nothing is left out or read twice. What is
+written meanwhile may be found or not: no query sees a container at one moment.
+
+Each range answers by itself. So a query that orders, adds up, or takes the first few is
+refused, unless it is about one partition key.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
+
+from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.keys import unquoted
+from changefeed.feeds.cosmos.requests import PartitionKeyValue, RangeMoved, Requests
+from changefeed.feeds.cosmos.topology import Place, Topology
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import FeedRange
+
+_MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhile
+_PAGE: Final = 10_000
+"""Results that are asked for at once, of which an account gives what fits into 4 MB. For any
+number (-1) the client would ask for none, and get a hundred."""
+_AFTER: Final = "x-ms-continuation"
+_OF_ALL_RANGES: Final = {
+    "orderBy": "ORDER BY",
+    "aggregates": "an aggregate",
+    "groupByExpressions": "GROUP BY",
+    "distinctType": "DISTINCT",
+    "top": "TOP",
+    "offset": "OFFSET",
+    "limit": "LIMIT",
+}
+"""What one range cannot answer, by the names of a query plan."""
+_GROUPED: Final = "Query contained GroupBy"
+"""What an account says to a client that does not put groups together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The text of a query, and the values of its parameters by their names."""
+
+    text: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultPage:
+    """Some results, each as its JSON, and how to go on: not at all, if ``after`` is empty."""
+
+    results: Sequence[msgspec.Raw]
+    after: str
+
+
+class _Body(msgspec.Struct):
+    documents: list[msgspec.Raw] = msgspec.field(name="Documents")
+    container_rid: str = msgspec.field(name="_rid", default="")
+
+
+class CosmosItems:
+    """Made by ``opening``. ``paths`` lead to the partition key of an item, level by level, and
+    ``identity`` is the resource id of the container.
+
+    Raises ``FeedUnavailable`` and ``FeedRefused``.
+    """
+
+    def __init__(self, requests: Requests, identity: str, key_paths: Sequence[str]) -> None:
+        self.identity = identity
+        self.paths = tuple(
+            tuple(unquoted(y) for y in x.strip("/").split("/")) for x in key_paths
+        )
+        self._requests = requests
+        self._topology = Topology(physical=())
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        """List the ranges that there are now, by their bounds."""
+        listed = await self._requests.ranges()
+        self._check(listed.container_rid)
+        topology = Topology.of(listed.ranges)
+        if not topology.complete:
+            raise FeedUnavailable("the list of ranges has gaps: a split is going on; ask again")
+        self._topology = topology
+        return topology.physical
+
+    async def holder(self, key: Sequence[Any]) -> FeedRange:
+        """Return the range that has a partition key, of those that were listed last."""
+        found = await self._requests.hash_of(_for_client(key))
+        return next(x for x in self._topology.physical if x.low <= found < x.high)
+
+    async def page(
+        self, found: FeedRange, query: Query, after: str = ""
+    ) -> ResultPage | Sequence[FeedRange]:
+        """Return the next page of what a query finds in a range; or the ranges to read in its
+        place, from the same ``after``.
+        """
+        for _ in range(_MOVES):
+            if not self._topology.physical:
+                await self.ranges()
+            place = self._topology.find(found)
+            if not isinstance(place, Place):
+                return place
+            try:
+                return self._page(await self._found(place, query, after))
+            except RangeMoved:
+                await self.ranges()
+        raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
+
+    async def page_of_key(
+        self, key: Sequence[Any], query: Query, after: str = ""
+    ) -> ResultPage:
+        """Return the next page of what a query finds under a whole partition key."""
+        try:
+            return self._page(await self._found(_for_client(key), query, after))
+        except RangeMoved as moved:
+            raise FeedUnavailable("the range of the partition key has moved") from moved
+
+    async def check(self, query: str) -> None:
+        """Raise ``FeedRefused`` for a query that one range cannot answer by itself."""
+        try:
+            plan = await self._requests.plan(query)
+        except FeedRefused as error:
+            if _GROUPED not in str(error):
+                raise
+            plan = {"queryInfo": {"groupByExpressions": [_GROUPED]}}
+        info = plan.get("queryInfo") or {"orderBy": ["RANK"]}
+        found = [y for x, y in _OF_ALL_RANGES.items() if info.get(x) not in (None, [], "None")]
+        if found:
+            raise FeedRefused(
+                f"the query has {' and '.join(found)}, and each range would answer it by "
+                f"itself: leave that to what reads the results, or ask about one partition key"
+            )
+
+    async def _found(self, at: Place | PartitionKeyValue, query: Query, after: str) -> Answer:
+        values = [{"name": x, "value": y} for x, y in query.parameters.items()]
+        return await self._requests.found(
+            at, after, limit=_PAGE, query=query.text, parameters=values
+        )
+
+    def _page(self, answer: Answer) -> ResultPage:
+        try:
+            body = msgspec.json.decode(answer.body, type=_Body)
+        except msgspec.DecodeError as error:
+            raise FeedUnavailable(f"an answer to the query cannot be read: {error}") from error
+        self._check(body.container_rid)
+        return ResultPage(results=body.documents, after=answer.headers.get(_AFTER) or "")
+
+    def _check(self, rid: str) -> None:
+        if rid and rid != self.identity:
+            raise FeedRefused(
+                "the container was deleted and recreated while it was read: read it again"
+            )
+
+
+def _for_client(key: Sequence[Any]) -> PartitionKeyValue:
+    """Return a key as the client takes it, which knows no undefined and takes null for none."""
+    if len(key) > 1:
+        return [NonePartitionKeyValue if x == {} else x for x in key]
+    (value,) = key
+    if value is None:
+        return NullPartitionKeyValue
+    return NonePartitionKeyValue if value == {} else value

@@ -1,0 +1,87 @@
+"""The classes that Spark calls for the format ``changefeed_items``.
+
+A batch reads the items as they are while it reads: Cosmos DB has no snapshot over ranges. A
+task that is tried again asks its ranges again from the beginning, and Spark drops what the
+first try gave.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import NoReturn
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.items.columns import ItemColumns, of_format
+from changefeed.pipeline.items.conditions import Conditions
+from changefeed.pipeline.items.item_reader import ItemAccess
+from changefeed.pipeline.items.options import NAME, ItemOptions
+from changefeed.pipeline.items.questions import Asked, planned, results
+from changefeed.pipeline.source.addresses import most_tasks, of_a_task
+
+
+class ItemSource(DataSource):
+    """The format ``changefeed_items``. See ``options`` for what can be said."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return of_format(ItemOptions.of(self.options).default)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = ItemOptions.of(self.options)
+        kind = FilteringItemReader if options.push_filters else ItemReader
+        return kind(options, options.columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802, ARG002 - Spark's name
+        raise PipelineRefused(
+            f"{NAME} reads batches: a query finds what is there, and not what changes. Stream "
+            f"changes with the format changefeed"
+        )
+
+
+class QuestionPartition(InputPartition):
+    """What one task asks, of so many ``tasks`` that share a budget."""
+
+    def __init__(self, asked: tuple[Asked, ...], tasks: int = 1) -> None:
+        super().__init__(asked)
+        self.tasks = tasks
+
+
+class ItemReader(DataSourceReader):
+    """Reads the items that there are."""
+
+    def __init__(self, options: ItemOptions, columns: ItemColumns) -> None:
+        self._options = options
+        self._columns = columns
+        self._conditions = Conditions(columns)
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        with closing(ItemAccess(options.feed, options.cosmos)) as access:
+            found = planned(access, options, self._columns, self._conditions)
+        most = most_tasks(options.feed) or len(found)
+        tasks = [sum(found[n::most], ()) for n in range(min(most, len(found)))]
+        # For an empty list Spark would make a partition of its own.
+        return [QuestionPartition(x, len(tasks)) for x in tasks] or [QuestionPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, QuestionPartition), "Spark hands out what it was given"
+        if not partition.value:
+            return
+        address = of_a_task(self._options.feed, partition.tasks)
+        with closing(ItemAccess(address, self._options.cosmos)) as access:
+            for asked in partition.value:
+                for items in results(access, asked):
+                    yield self._columns.batch(items, access.paths)
+
+
+class FilteringItemReader(ItemReader):
+    """Asks for what Spark's filters may leave. Spark refuses one where it pushes none."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        return self._conditions.push(filters)

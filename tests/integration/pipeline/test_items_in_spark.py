@@ -1,0 +1,164 @@
+"""Items by query as Spark reads them: its own filters, its schemas, its second tries."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.items.spark import ItemSource
+from changefeed.pipeline.source.body_schema import with_bodies
+from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
+from tests.support.processes import PATIENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
+]
+PUSHING = "spark.sql.python.filterPushdown.enabled"
+SCHEMA = (
+    "id STRING, text STRING, whole INT, large BIGINT, real DOUBLE, narrow FLOAT, yes BOOLEAN, "
+    "exact DECIMAL(10,2), day DATE, at TIMESTAMP, inside STRUCT<city: STRING, n: INT>, "
+    "list ARRAY<INT>"
+)
+VALUES: list[Any] = [
+    *(None, True, False, 0, 1, -1, 5, 5.5, 0.1, 1 << 31, (1 << 53) + 2, 1e300, -0.0),
+    *("", "a", "A", "ab", "5", "true", "é", "\U0001f600", "\uff5e", "2026-01-31", "NaN"),
+    *("2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00", [], [1, 2], ["x"], {}),
+    *({"city": "a", "n": 1}, {"city": 5, "n": "x"}, {"city": None}, {"n": 1.0}),
+]
+CONDITIONS = (
+    *(
+        "text = 'a'",
+        "text <> 'a'",
+        "text >= 'a'",
+        "text > '\uff5e'",
+        "text = '5'",
+        "text IS NULL",
+    ),
+    *("text LIKE 'a%'", "text NOT LIKE '%1%'", "text NOT IN ('a', '5')", "NOT (text <=> 'a')"),
+    *("text LIKE 'a%' OR whole > 0", "upper(text) = 'A'", "whole <> 1", "whole IN (0, 5)"),
+    *("whole IS NULL", "whole > 0 AND text IS NULL", "whole NOT IN (1, NULL)"),
+    *("large > 9007199254740992", "large = 9007199254740994", "large < 9007199254740993"),
+    *("real > 0.1D", "real < CAST('NaN' AS DOUBLE)", "real = 0D", "narrow = 0.1F", "NOT yes"),
+    *("exact = 0.10", "day = DATE'2026-01-31'", "at > TIMESTAMP'2026-01-31T11:59:59Z'"),
+    *("inside.city = '5'", "inside.n IS NULL", "inside IS NOT NULL", "list IS NULL"),
+)
+
+
+@pytest.fixture(scope="module")
+def cosmos() -> Iterator[ServedCosmos]:
+    with served_cosmos(ranges=2) as made:
+        yield made
+
+
+def items(spark: "SparkSession", cosmos: ServedCosmos, **options: str) -> "DataFrame":
+    schema = options.pop("schema", None)
+    reader = spark.read.format("changefeed_items").options(feed=cosmos.address(None), **options)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def test_what_is_pushed_finds_the_rows_that_sparks_own_filters_find(
+    spark: "SparkSession", cosmos: ServedCosmos
+) -> None:
+    names = [x.split()[0] for x in SCHEMA.split(", ") if x[0] != "n"][1:]
+    for n, value in enumerate(VALUES):
+        cosmos.do(cosmos.world.put(f"v{n}", f"k{n}", **dict.fromkeys(names, value)))
+    cosmos.do(cosmos.world.put("lacks all", "k"))
+    every = spark.createDataFrame(items(spark, cosmos, schema=SCHEMA).collect(), SCHEMA).cache()
+    assert every.count() == len(VALUES) + 1
+    spark.conf.set(PUSHING, "true")
+    try:
+        for condition in CONDITIONS:
+            pushed = items(spark, cosmos, schema=SCHEMA, pushFilters="true").where(condition)
+            rows = sorted(map(str, pushed.collect()))
+            assert rows == sorted(map(str, every.where(condition).collect())), condition
+    finally:
+        spark.conf.unset(PUSHING)
+
+
+def test_the_columns_of_changes_are_there_and_fields_are_as_in_parsed_bodies(
+    spark: "SparkSession", cosmos: ServedCosmos
+) -> None:
+    for n in range(5):
+        inside = {"city": f"c{n}", "n": n}
+        cosmos.do(cosmos.world.put(f"w{n}", "whole", whole=n, text="t", inside=inside))
+    of_key = {"partitionKey": "whole"}
+    bodies = items(spark, cosmos, **of_key)
+    assert bodies.columns == ["key", "id", "body", "committed_at"]
+    parsed = with_bodies(bodies, SCHEMA).select("value.*").orderBy("id").collect()
+    assert len(parsed) == 5
+    fields = items(spark, cosmos, schema=SCHEMA, **of_key)
+    assert fields.orderBy("id").collect() == parsed
+    changes = spark.read.format("changefeed").option("feed", cosmos.address()).load()
+    of_feed = changes.where("key = 'whole'").select(*bodies.columns).drop("body")
+    assert sorted(of_feed.collect()) == sorted(bodies.drop("body").collect())
+
+
+def workers() -> list[int]:
+    """Return the Python workers of the daemon that this process's Spark has started."""
+    parents: dict[int, list[tuple[int, str]]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            line = (folder / "cmdline").read_text()
+        except OSError:
+            continue
+        parents.setdefault(parent, []).append((int(folder.name), line))
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        for child, line in parents.get(waiting.pop(), []):
+            waiting.append(child)
+            if "pyspark.daemon" in line and "pyspark.daemon" in _line_of_parent(child):
+                found.append(child)
+    return found
+
+
+def _line_of_parent(process: int) -> str:
+    stat = Path(f"/proc/{process}/stat").read_text()
+    parent = stat.rpartition(")")[2].split()[1]
+    return Path(f"/proc/{parent}/cmdline").read_text()
+
+
+def test_a_task_that_is_killed_is_tried_again_and_gives_each_item_once(
+    spark: "SparkSession", cosmos: ServedCosmos
+) -> None:
+    cosmos.put(50, key="killed")
+    slow = {"effect": "delay", "operation": "query_items", "seconds": 5.0, "times": 2}
+    query = "SELECT c.id FROM c WHERE STARTSWITH(c.pk, 'killed')"
+    frame = items(spark, cosmos, schema="id STRING", query=query)
+    frame.explain()  # it is planned
+    cosmos.requests()
+    cosmos.do(cosmos.world.fault(**slow))
+    rows: list[str] = []
+    reading = threading.Thread(target=lambda: rows.extend(x.id for x in frame.collect()))
+    reading.start()
+    killed = 0
+    while reading.is_alive() and not killed:
+        if cosmos.requests().get("query_items"):
+            for worker in workers():
+                os.kill(worker, signal.SIGKILL)
+                killed += 1
+        reading.join(0.2)
+    reading.join(PATIENCE)
+    assert killed
+    assert sorted(rows) == sorted(f"i{n}" for n in range(50))
+
+
+def test_a_stream_of_items_and_items_of_a_log_are_refused_with_advice(
+    spark: "SparkSession", cosmos: ServedCosmos
+) -> None:
+    source = ItemSource({"feed": cosmos.address(None)})
+    with pytest.raises(PipelineRefused, match="Stream changes with the format changefeed"):
+        source.streamReader(source.schema())
+    with pytest.raises(AnalysisException, match="read them with the format changefeed"):
+        spark.read.format("changefeed_items").options(feed="eventlog:/log").load()
