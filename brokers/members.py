@@ -30,7 +30,7 @@ from changefeed.feeds.brokers.decoding import Undecodable, from_json
 from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import FeedError
-from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.expiry import ExpiryWatch, ListedAt
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.gather import gather_or_cancel
 
@@ -241,7 +241,7 @@ class Members:
         answered, before, expired_before = self._clock(), self._looked, self._expired
         self._looked, self._looked_at = {**self.seen}, asked
         self._expired = self._watch.expired(
-            self._looked, Moment(asked=asked, answered=answered, wall=0.0)
+            self._looked, ListedAt(asked=asked, answered=answered, wall=0.0)
         )
         assert self._expired <= self._named.keys(), f"{self._expired} are not all asked"
         for name, sign in self._looked.items():

@@ -52,7 +52,8 @@ class WebSection(HasSecrets, Section):
     advertise: str | None = None
     """``HOST:PORT`` that others are to use; else ``bind``, or the machine's name."""
     token: SecretStr | None = None
-    """What all who ask have to show, health and metrics aside. Without one, all may."""
+    """The token that every request must carry, but for health and metrics. Without one,
+    everyone may ask."""
     certificate_file: Path | None = None
     """A PEM file with the certificate, and those between it and the authority: serves TLS."""
     key_file: Path | None = None
@@ -113,35 +114,35 @@ class WritingSection(Section):
     """How records become objects."""
 
     flush_bytes: Bytes = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
-    """An object that has so many is full. Elsewhere than in a directory, where each costs a
-    request, a broker writes five a second that are not."""
+    """The size of a full object. In an object store, where each object costs a request, a
+    broker writes at most five smaller ones a second."""
     buffer_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
-    """What requests that are being read may take, and what may wait to be written; producers
-    wait beyond."""
+    """Memory for requests while they are read, and for records that wait to be written. When it
+    is used up, producers wait."""
     cache_bytes: Bytes = Field(default=256 * 1024 * 1024, ge=1)
-    """Objects kept in memory for readers, besides 64 MiB of what their headers say."""
+    """Memory for objects that readers ask for, besides 64 MiB for headers."""
 
 
 class CompactionSection(Section):
     """How many small objects become few large ones. The same on all brokers of a cluster."""
 
     enabled: bool = True
-    """Whether this broker compacts what is in its care, and deletes what is in runs."""
+    """Whether this broker compacts its objects, and deletes those that are in runs."""
     bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
-    """What is open is compacted as soon as there is so much of it."""
+    """In the newest era, compact once this much is not compacted,"""
     objects: int = Field(default=4096, ge=64)
-    """And as soon as there are so many objects."""
+    """or once there are this many objects,"""
     age: Seconds = 3600.0
-    """And as soon as the oldest of them was written so long ago."""
+    """or once the oldest of them is this old."""
     memory: Bytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
-    """What of their records is held in memory at a time."""
+    """Memory for records while they are compacted."""
 
 
 class MembershipSection(Section):
     """How brokers see each other live and die."""
 
     expiration: Annotated[Seconds, Field(ge=1)] = 10.0
-    """A broker that shows no sign of life for this long loses its partitions. It shows ten in
+    """A broker that shows no sign of life for this long loses its partitions. It sends ten in
     that time."""
 
 

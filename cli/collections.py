@@ -49,7 +49,7 @@ def split(address: str, range_: str | None) -> None:
 
 
 def merge(address: str, range_: str | None) -> None:
-    """Make one of a range and the next one of its part, or of all pairs."""
+    """Merge a range and the next one of its part, or all such pairs."""
     _reshape(address, range_, with_merge, lambda x: x.merge(_range(range_)))
 
 

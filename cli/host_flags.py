@@ -28,7 +28,7 @@ class ConfigFlags(SettingsFlags):
     processors: Annotated[
         list[str] | None,
         typer.Option(
-            "--processor", metavar="NAME", help="One of several that the settings have."
+            "--processor", metavar="NAME", help="Only this processor of the settings."
         ),
     ] = None
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import Moment
+from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease, Member
 from changefeed.runtime.gather import gather_or_cancel
@@ -54,7 +54,7 @@ async def first_signs(
     while True:
         asked = clock()
         listed, records = await gather_or_cancel(container.list(), container.members())
-        at = Moment(asked=asked, answered=clock(), wall=wall())
+        at = ListedAt(asked=asked, answered=clock(), wall=wall())
         fleet = watch.take(leases(listed), records, at)
         hosts = {x.name: x for x in members(records)}
         signs: dict[Key, object] = {

@@ -30,7 +30,7 @@ from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
-from changefeed.leases.expiry import Moment
+from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
 from changefeed.leases.keymap import KeyMap
@@ -133,7 +133,7 @@ class Coordinator:
         # A worker that ends meanwhile gives up its lease: the listing may not show it yet.
         self._own = replace(self._own, reading=[*self._pool.ranges])
         leases, members = await self._listing.list_fleet(self._send_along)
-        at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        at = ListedAt(asked=asked, answered=self._clock(), wall=self._wall())
         self._watch.judge_by(self._settings.judged)
         fleet = self._watch.take(leases, members, at)
         ranges = self._discovery.ranges

@@ -27,7 +27,7 @@ from changefeed.host.events import STUCK_AFTER
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.reader import Reader
-from changefeed.host.shared import Shared
+from changefeed.host.shared import WorkerContext
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import End, KeyRequest
@@ -50,7 +50,7 @@ class Delivery:
     def __init__(
         self,
         owned: OwnedLease,
-        shared: Shared,
+        shared: WorkerContext,
         *,
         drain: Drain,
         checkpoints: Checkpointer,
@@ -60,7 +60,7 @@ class Delivery:
         self.host: str = shared.host
         self.epoch = owned.lease.epoch
         self.handing_over = False
-        self.reset_in = owned.lease.reset_in
+        self.reset_epoch = owned.lease.reset_epoch
         self._owned = owned
         self._shared = shared
         self._settings = shared.settings

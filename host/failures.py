@@ -8,7 +8,7 @@ from typing import Any
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
-from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
+from changefeed.runtime.cancellation import UnexpectedCancellation, cancelled_on_request
 from changefeed.runtime.errors import Failure
 
 _NAMED = 20
@@ -45,7 +45,7 @@ class Failures:
                 await work
         except asyncio.CancelledError:
             if not self._stopping():
-                self.record(self.by_stranger("a task of the host"))
+                self.record(self.unexpected_cancellation("a task of the host"))
             raise
         except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
             self.record(error)
@@ -56,8 +56,8 @@ class Failures:
             self._events.failed(self.first)
         self._failed(error)
 
-    def by_stranger(self, what: str) -> CancelledByStranger:
-        return CancelledByStranger.of_tasks(what, self.suspect)
+    def unexpected_cancellation(self, what: str) -> UnexpectedCancellation:
+        return UnexpectedCancellation.of_tasks(what, self.suspect)
 
 
 class StopIncomplete(Failure):

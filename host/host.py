@@ -36,7 +36,7 @@ from changefeed.host.reader import IdleRanges
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
-from changefeed.host.shared import Process, Shared
+from changefeed.host.shared import Process, WorkerContext
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
@@ -210,7 +210,7 @@ class Host:
             self._serving.exception()  # it is in the log; to be cancelled goes before
             raise cancelled
         if self._serving.cancelled() and cancelled is None:
-            raise self._failures.first or self._failures.by_stranger("the host")
+            raise self._failures.first or self._failures.unexpected_cancellation("the host")
         self._serving.result()
 
     async def ended(self) -> None:
@@ -350,8 +350,8 @@ class Host:
     def _is_alive(self, name: HostName) -> bool:
         return self._coordinator is not None and name in self._coordinator.alive
 
-    def _shared(self) -> Shared:
-        return Shared(
+    def _shared(self) -> WorkerContext:
+        return WorkerContext(
             host=self.name,
             feed=self._feed,
             make_observer=self._make_observer,

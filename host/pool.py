@@ -10,7 +10,7 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease, newest
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.cancellation import CancelledByStranger, cancelled_on_request
+from changefeed.runtime.cancellation import UnexpectedCancellation, cancelled_on_request
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -166,7 +166,7 @@ class WorkerPool:
         except asyncio.CancelledError:
             if self._draining is None:
                 what = f"the worker of range {worker.lease.range_id}"
-                self._failed(CancelledByStranger.of_tasks(what, self._suspect))
+                self._failed(UnexpectedCancellation.of_tasks(what, self._suspect))
             raise
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)

@@ -42,7 +42,7 @@ _MIN_WAIT = 0.1  # ten thousand leases are not looked at for each of them
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class LeaseRenewal:
     """One lease, and what its next renewal goes by. Times are in seconds, on the loop's clock.
 
     ``due_at`` is when it is renewed
@@ -94,7 +94,7 @@ class LeaseRenewer:
         self._settings = settings
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._clock = asyncio.get_running_loop().time
-        self._kept: dict[RangeId, Kept] = {}
+        self._kept: dict[RangeId, LeaseRenewal] = {}
         self._woken = asyncio.Event()
 
     @property
@@ -114,7 +114,7 @@ class LeaseRenewer:
     def keep(self, owned: OwnedLease, described: Callable[[Lease], Lease]) -> None:
         """Renew a lease from now on. ``described`` has it say what is known of its range."""
         now, chance = self._clock(), self._random.random()  # spread them
-        self._kept[owned.range_id] = Kept(
+        self._kept[owned.range_id] = LeaseRenewal(
             owned=owned,
             described=described,
             spread=1.0 + (_SPREAD - 1.0) * chance,
@@ -170,7 +170,7 @@ class LeaseRenewer:
                 kept.renewal = group.create_task(self._renew(kept))
         return wait
 
-    def _is_worth_it(self, kept: Kept, now: float) -> bool:
+    def _is_worth_it(self, kept: LeaseRenewal, now: float) -> bool:
         """Whether to renew it: not if only what it says of its range made it due, and that is
         true again.
         """
@@ -183,7 +183,7 @@ class LeaseRenewer:
             return True
         return False
 
-    def _is_outdated(self, kept: Kept) -> bool:
+    def _is_outdated(self, kept: LeaseRenewal) -> bool:
         """Whether the lease, as last written, says something else of its range than is so.
 
         What it costs can wait for the next renewal, if there will be one. Where ranges are
@@ -200,7 +200,7 @@ class LeaseRenewer:
             return (said.load, said.cooling) != (now.load, now.cooling)
         return (said.load or 0.0) != (now.load or 0.0)
 
-    async def _renew(self, kept: Kept) -> None:
+    async def _renew(self, kept: LeaseRenewal) -> None:
         try:
             async with asyncio.timeout(kept.owned.time_left):
                 await self._retrier.call("renew", partial(self._renew_in_turn, kept))
@@ -217,6 +217,6 @@ class LeaseRenewer:
             if self._renew_each:
                 kept.due_at = self._clock() + self._interval
 
-    async def _renew_in_turn(self, kept: Kept) -> None:
+    async def _renew_in_turn(self, kept: LeaseRenewal) -> None:
         async with self._at_once:
             await kept.owned.renew(lambda x: kept.described(x).renewed())

@@ -224,8 +224,8 @@ class WebSettings(HasSecrets, Section):
     """0 takes any free port; the log and ``changefeed status`` show which. With ``off`` there
     is no server."""
     token: SecretStr | None = Field(default=None, min_length=16)
-    """Who has it can act from the page: pause, resume, release, reset, replay, discard. Without
-    one, the page can only be looked at. Better set in the environment, or kept in a file."""
+    """Whoever has it can act from the page: pause, resume, release, reset, replay, discard.
+    Without one, the page can only be looked at. Set it in the environment, or in a file."""
     pipelines: list[str] = Field(default_factory=list)
     """Where pipelines answer, as ``http://HOST:PORT``: the page shows them beside the hosts."""
 
@@ -248,7 +248,7 @@ class CosmosSettings(HasSecrets, Section):
     connection_string: SecretStr | None = None
     """May say where the account is, for addresses like ``cosmos:///DATABASE/CONTAINER``."""
     token: SecretStr | None = None
-    """A token of Entra ID; who renews it writes it into the file of ``token_file``."""
+    """A token of Entra ID. To renew it, write it into the file of ``token_file``."""
     tenant_id: str | None = None
     """The tenant of a service principal."""
     client_id: str | None = None

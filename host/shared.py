@@ -32,7 +32,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class WorkerContext:
     """``is_alive`` says whether a host is known to live: leases are handed to no others.
     ``give_ups`` bounds how many leases are given up at once; ``shared_time`` is what their
     calls share. Without ``tracing`` batches have no spans.

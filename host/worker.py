@@ -33,7 +33,7 @@ from changefeed.host.delivery import Delivery
 from changefeed.host.drain import Drain
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.shared import Shared
+from changefeed.host.shared import WorkerContext
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, KeyRequest, Lease
@@ -47,7 +47,7 @@ _MAX_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
 class Worker:
     """Reads one range for one observer, for as long as the lease is ours."""
 
-    def __init__(self, owned: OwnedLease, shared: Shared) -> None:
+    def __init__(self, owned: OwnedLease, shared: WorkerContext) -> None:
         self.owned = owned
         self._shared = shared
         self._settings = shared.settings

@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Living(Protocol):
+class HasSignOfLife(Protocol):
     """What can die: a lease with its owner, a member."""
 
     @property
@@ -32,7 +32,7 @@ class Living(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class ListedAt:
     """When a listing was asked for and answered (on our clock), and the wall-clock time."""
 
     asked: float
@@ -68,7 +68,7 @@ class ExpiryWatch(Generic[K]):
             f"{self._max_clock_skew=}, {renew_interval=}"
         )
 
-    def expired(self, listed: Mapping[K, Living], at: Moment) -> set[K]:
+    def expired(self, listed: Mapping[K, HasSignOfLife], at: ListedAt) -> set[K]:
         """Take in a listing, and return the keys of what is dead."""
         seen: dict[K, tuple[Hashable, float]] = {}
         for key, thing in listed.items():
@@ -85,7 +85,7 @@ class ExpiryWatch(Generic[K]):
         assert self._expired <= listed.keys(), "what was not listed cannot be judged"
         return self._expired
 
-    def _is_old(self, thing: Living, at: Moment) -> bool:
+    def _is_old(self, thing: HasSignOfLife, at: ListedAt) -> bool:
         return thing.stamp is not None and at.wall - thing.stamp >= self._longest_still
 
     def _wait_for(self, key: K) -> float:

@@ -27,7 +27,7 @@ from typing import Final
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.expiry import ExpiryWatch, ListedAt
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member, newest
 from changefeed.leases.timing import Timing
 from changefeed.runtime.clock import Clock
@@ -71,7 +71,7 @@ class Fleet:
     dead: frozenset[HostName]
     alive: frozenset[HostName]
     shared: bool
-    at: Moment
+    at: ListedAt
     next_expiry: float | None
 
     def is_foreign(self, lease: Lease) -> bool:
@@ -208,7 +208,7 @@ class FleetWatch:
         for watch in (self._leases, self._members):
             watch.judge_by(timing.expiration, renew_interval=timing.renew_interval)
 
-    def take(self, leases: Iterable[Lease], members: Collection[Member], at: Moment) -> Fleet:
+    def take(self, leases: Iterable[Lease], members: Collection[Member], at: ListedAt) -> Fleet:
         """Take in all leases and records as they were listed ``at`` a moment."""
         listed = newest(leases)
         owned = [x for x in listed.values() if x.owner is not None]

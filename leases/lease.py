@@ -86,11 +86,10 @@ class Lease:
     ``deaths`` says how its last owners ended (``leases.deaths``); only its owner writes it.
     ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
     before it was measured. ``cooling`` says that another host had it a short while ago: it does
-    not move to balance until its owner has written otherwise. ``reset_in`` is the epoch in
+    not move to balance until its owner has written otherwise. ``reset_epoch`` is the epoch in
     which a person last moved the position, 0 if nobody has. ``stamp`` is wall-clock time, for
-    people and for other processors. The container writes a new ``version`` on each write; to
-    everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
-    answer was lost can find out whether it was his.
+    people and for other processors. The container writes a new, opaque ``version`` on each
+    write. ``write_id`` names the last write, for a writer whose answer was lost.
     """
 
     range: FeedRange
@@ -109,7 +108,7 @@ class Lease:
     stamp: float | None = None
     checkpoint: Checkpoint | None = None
     checkpoint_epoch: int = 0
-    reset_in: int = 0
+    reset_epoch: int = 0
     write_id: WriteId | None = None
     version: Version = Version("")
 
@@ -184,7 +183,7 @@ class Lease:
 
     def reset_to(self, checkpoint: Checkpoint) -> "Lease":
         """Begin there in this epoch, which belongs to no host: a person has said so."""
-        return replace(self.with_checkpoint(checkpoint), reset_in=self.epoch)
+        return replace(self.with_checkpoint(checkpoint), reset_epoch=self.epoch)
 
     def without_position(self) -> "Lease":
         """Carry none: a write of this leaves the stored checkpoint alone."""
@@ -256,7 +255,8 @@ class Lease:
     def revived_as(self, found: FeedRange, start: Checkpoint) -> "Lease":
         """A range comes back under the name of one that has ended. Epochs only grow."""
         assert self.end is not None, f"lease {self.range_id!r} is read, and comes back"
-        return replace(self.reopened(), range=found, paused=None, checkpoint=start, reset_in=0)
+        fresh = self.reopened()
+        return replace(fresh, range=found, paused=None, checkpoint=start, reset_epoch=0)
 
     def begun_at(self, start: Checkpoint) -> "Lease":
         """Begin there: for a lease that no host has owned yet."""

@@ -69,7 +69,7 @@ class RangeContext(Protocol):
     host: str
     epoch: int
     handing_over: bool
-    reset_in: int
+    reset_epoch: int
 
     def check(self) -> None:
         """Raise what ends the calls if nothing may be delivered any more."""

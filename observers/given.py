@@ -27,7 +27,7 @@ class GivenContext:
         self.range: FeedRange = context.range
         self.host: str = context.host
         self.epoch: int = context.epoch
-        self.reset_in: int = context.reset_in
+        self.reset_epoch: int = context.reset_epoch
         self.flush = context.flush
         self._context = context
         self._given: list[tuple[int, Sequence[Change]]] = []

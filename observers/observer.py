@@ -52,7 +52,7 @@ class Context(Protocol):
         ...
 
     @property
-    def reset_in(self) -> int:
+    def reset_epoch(self) -> int:
         """The epoch in which a person has last moved the position; 0 if nobody has.
 
         What an observer has kept of an epoch before it counts no more.

@@ -121,9 +121,9 @@ def _find_installed(name: str) -> Any:
         return registered
     known = sorted({*_registered, *_OURS, *(x.name for x in entry_points(group=GROUP))})
     raise ObserverRefused(
-        f"there is no observer {name!r}{_nearest(name, known)} Known are: {', '.join(known)}. "
-        f"Your own is named as 'module:Class'. A name given by @observer is known once its "
-        f"module is imported: name that module, if it registers one observer"
+        f"there is no observer {name!r}{_nearest(name, known)} Known observers: "
+        f"{', '.join(known)}. Your own is named as 'module:Class'. A name given by @observer "
+        f"is known once its module is imported: name that module, if it registers one observer"
     )
 
 

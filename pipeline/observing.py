@@ -170,7 +170,7 @@ class TaskRange:
     """
 
     handing_over = False
-    reset_in = 0
+    reset_epoch = 0
 
     def __init__(self, name: RangeId, host: str, epoch: int, keys: Keys) -> None:
         self.range = FeedRange(id=name)

@@ -140,17 +140,17 @@ class PipelineSettings(AllSettings):
     max_changes: int = Field(default=1_000_000, ge=1, le=MAX_NUMBER)
     """How many changes a batch has at most; of Cosmos DB, transactions."""
     master: str = "local[2,4]"
-    """Where Spark runs. What was started by spark-submit runs where that says."""
+    """Where Spark runs. The master of spark-submit wins."""
     stop_timeout: SecondsOrZero = 25.0
     """How long a stop waits for the batches that run."""
     spark: Mapping[str, str] = {}
     """Spark's own settings by their names, as in { "spark.driver.memory" = "2g" }."""
     compact_every: int = Field(default=100, ge=1, le=MAX_NUMBER)
-    """After so many batches of a table its small files are put together, and files that are no
-    part of it any more are removed."""
+    """Compact a table after this many batches, and delete the files that it does not use any
+    more."""
     keep_files: Seconds = 604_800.0
-    """How old such a file has to be, in whole hours: longer than any batch, and any query over
-    a table, takes."""
+    """How old such a file must be, in whole hours: longer than any batch, and any query over a
+    table, takes."""
     changes: ChangesSettings = ChangesSettings()
     latest: LatestSettings = LatestSettings()
     aggregates: tuple[AggregateSettings, ...] = ()

@@ -19,7 +19,7 @@ from changefeed.runtime.errors import Failure
 T = TypeVar("T")
 
 
-class CancelledByStranger(Failure):
+class UnexpectedCancellation(Failure):
     """A call or a task was cancelled, and nobody had asked for that. The text says which."""
 
     @classmethod
@@ -35,14 +35,14 @@ class CancelledByStranger(Failure):
 
 @contextmanager
 def cancelled_on_request() -> Iterator[None]:
-    """Let a cancellation of the task pass; raise ``CancelledByStranger`` for any other."""
+    """Let a cancellation of the task pass; raise ``UnexpectedCancellation`` for any other."""
     before = _current().cancelling()
     try:
         yield
     except asyncio.CancelledError as error:
         if _current().cancelling() > before:
             raise
-        raise CancelledByStranger("a call was cancelled by what it called") from error
+        raise UnexpectedCancellation("a call was cancelled by what it called") from error
 
 
 async def keep_cancellation(call: Awaitable[T]) -> T:
@@ -81,7 +81,7 @@ async def in_time(
             return await keep_cancellation(call)
     except TimeoutError as error:
         raise unavailable(f"{who} did not answer {name} within {seconds:g} s") from error
-    except CancelledByStranger as error:
+    except UnexpectedCancellation as error:
         raise unavailable(f"the client of {who} gave {name} up by itself") from error
 
 

@@ -42,7 +42,7 @@ _Place = tuple[int, int]
 """Where a file lies, whatever leads to it: its device and its number there."""
 
 
-class Became(StrEnum):
+class FileChange(StrEnum):
     """What happened to a file that is open, for people."""
 
     DELETED = "deleted"
@@ -51,11 +51,11 @@ class Became(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class LostFile:
     """A file that is open, and is not what its path leads to any more."""
 
     path: Path
-    became: Became
+    became: FileChange
 
     def __str__(self) -> str:
         return f"{self.path} was {self.became}"
@@ -94,20 +94,20 @@ class OpenDatabase:
             if place is not None:
                 self._places[beside] = place
 
-    def lost(self) -> Lost | None:
+    def lost(self) -> LostFile | None:
         """Return what happened to a file since; ``None`` if all are the same. May block."""
         for path, place in self._places.items():
             found = _place_of(path)
             if found != place:
-                became = Became.DELETED if found is None else Became.REPLACED
-                return Lost(path=path, became=became)
+                became = FileChange.DELETED if found is None else FileChange.REPLACED
+                return LostFile(path=path, became=became)
         now = self._clock()
         if now - self._looked_at < _LOOK_EVERY:
             return None
         self._looked_at = now
         if self._is_marked_as_before():
             return None
-        return Lost(path=self.path, became=Became.OVERWRITTEN)
+        return LostFile(path=self.path, became=FileChange.OVERWRITTEN)
 
     def _is_marked_as_before(self) -> bool:
         """Look at the marks, more than once before another file is seen in them: SQLite may

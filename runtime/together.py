@@ -12,7 +12,7 @@ from typing import Any
 
 from structlog.contextvars import bound_contextvars
 
-from changefeed.runtime.cancellation import CancelledByStranger
+from changefeed.runtime.cancellation import UnexpectedCancellation
 
 Job = Callable[[], Coroutine[Any, Any, None]]
 
@@ -84,4 +84,4 @@ class Together:
             if self._stopping:
                 raise
             what = f"the task of processor {name}" if name else "the main task"
-            raise CancelledByStranger.of_tasks(what, "other code") from error
+            raise UnexpectedCancellation.of_tasks(what, "other code") from error

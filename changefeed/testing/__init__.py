@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from changefeed.testing.store_suite import ConnectStore
     from changefeed.testing.virtual_time import (
-        NothingCanHappen,
+        Deadlock,
         VirtualTimeLoop,
         run_in_virtual_time,
     )
@@ -42,7 +42,7 @@ _GROUPS = {
         "FleetLog": "testing.fleet",
         "run_in_virtual_time": "testing.virtual_time",
         "VirtualTimeLoop": "testing.virtual_time",
-        "NothingCanHappen": "testing.virtual_time",
+        "Deadlock": "testing.virtual_time",
         "MemoryFeed": "feeds.memory",
         "MemoryLeases": "leases.memory",
     },
@@ -60,6 +60,7 @@ _MODULES = {name: module for names in _GROUPS.values() for name, module in names
 
 __all__ = [
     "ConnectStore",
+    "Deadlock",
     "Delivered",
     "FeedAbility",
     "FeedHarness",
@@ -67,7 +68,6 @@ __all__ = [
     "FleetLog",
     "MemoryFeed",
     "MemoryLeases",
-    "NothingCanHappen",
     "RecordingContext",
     "VirtualTimeLoop",
     "deliver",

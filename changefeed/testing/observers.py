@@ -27,7 +27,7 @@ class RecordingContext:
     host: str = "anna"
     epoch: int = 1
     handing_over: bool = False
-    reset_in: int = 0
+    reset_epoch: int = 0
     checkpoints: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     flushes: int = 0
@@ -145,8 +145,8 @@ class _CountingContext:
         return self._inner.handing_over
 
     @property
-    def reset_in(self) -> int:
-        return self._inner.reset_in
+    def reset_epoch(self) -> int:
+        return self._inner.reset_epoch
 
     def checkpoint_with(self, _: object) -> None:
         """Say that nothing keeps it."""

@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 _MAX_CALL = 10.0
 
 
-class NothingCanHappen(AssertionError):
+class Deadlock(AssertionError):
     """Every task waits, and no timer is set: a real program would hang here."""
 
 
@@ -59,7 +59,7 @@ class _Skipping(selectors.DefaultSelector):
             return []
         ready = super().select(0)
         if not ready and timeout is None:
-            raise NothingCanHappen("all tasks are waiting and no timer is set")
+            raise Deadlock("all tasks are waiting and no timer is set")
         if not ready and timeout is not None:
             self._loop.skip(timeout)
         return ready

@@ -77,7 +77,9 @@ class TransactionalObserver:
         async with self._database.transaction(alone=f"{self._table} {self._name} {whole}") as t:
             # An update, so that it waits for what others are about to commit.
             found = await t.run(_LOCK.format(self._table), self._name, whole)
-            row, ended = opened(mine, [Row.of(x) for x in found], reset_in=context.reset_in)
+            row, ended = opened(
+                mine, [Row.of(x) for x in found], reset_epoch=context.reset_epoch
+            )
             for x in ended:
                 await t.run(_END.format(self._table), self._name, x.range.id)
             await t.run(_PUT.format(self._table), self._name, whole, *row.values)

@@ -54,11 +54,11 @@ class Row:
         return x.id, x.low, x.high, *x.generation, *last
 
 
-def opened(mine: Row, rows: Sequence[Row], *, reset_in: int) -> tuple[Row, Sequence[Row]]:
+def opened(mine: Row, rows: Sequence[Row], *, reset_epoch: int) -> tuple[Row, Sequence[Row]]:
     """Return the row with which an owner begins, and those of ranges that go on in it.
 
     ``mine`` is as its lease has it, ``rows`` are those of the same range of the feed, and
-    ``reset_in`` is the context's. Raise ``ObserverError`` if a later owner has begun.
+    ``reset_epoch`` is the context's. Raise ``ObserverError`` if a later owner has begun.
     """
     place = mine.range
     near = [x for x in rows if x.range.id == place.id or x.range.shares_keys_with(place)]
@@ -68,7 +68,7 @@ def opened(mine: Row, rows: Sequence[Row], *, reset_in: int) -> tuple[Row, Seque
             raise former_owner(mine, f"epoch {x.epoch} of range {x.range.id!r}")
     before = [x for x in near if x.range.generation < place.generation]
     ended = [x for x in before if x.range.id != place.id]
-    if reset_in > max((x.epoch for x in own), default=0):
+    if reset_epoch > max((x.epoch for x in own), default=0):
         return mine, ended
     if own:
         return replace(own[0], epoch=mine.epoch), ended

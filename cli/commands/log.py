@@ -61,7 +61,7 @@ def status(
 
 @log.command()
 def split(address: LogAddress, range_: Range = None) -> None:
-    """Cut a range in halves, or all of them. A new era begins with twice as many."""
+    """Split a range, or each of them, in halves. A new era begins."""
     from changefeed.cli import collections
 
     with exit_on_error():
@@ -70,7 +70,7 @@ def split(address: LogAddress, range_: Range = None) -> None:
 
 @log.command()
 def merge(address: LogAddress, range_: Range = None) -> None:
-    """Make one of a range and the next one of its part, or of all pairs. A new era begins."""
+    """Merge a range and the next one of its part, or all such pairs. A new era begins."""
     from changefeed.cli import collections
 
     with exit_on_error():

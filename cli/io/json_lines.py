@@ -160,7 +160,7 @@ def _time_us(value: Any, name: str | None) -> int | None:
     if MIN_TIME_US <= time_us <= MAX_TIME_US:
         return time_us
     milliseconds = MIN_TIME_US <= time_us // 1000 <= MAX_TIME_US and not isinstance(found, str)
-    advice = ": are those milliseconds? Seconds are wanted" if milliseconds else ""
+    advice = ": are those milliseconds? Write seconds" if milliseconds else ""
     raise BadLine(f"its {name!r} is not a time in the years 1 to 9999{advice}")
 
 

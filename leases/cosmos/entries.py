@@ -41,7 +41,7 @@ class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     deaths: Deaths = NO_DEATHS
     load: float | None = None
     cooling: bool = False
-    reset_in: int = 0
+    reset_epoch: int = 0
     stamp: float | None = None
     parents: tuple[str, ...] = ()
     sub_range_of: str | None = None
@@ -129,7 +129,7 @@ def all_entries(lease: Lease, attempt: str, *, has_behind: bool) -> dict[str, st
         deaths=lease.deaths,
         load=lease.load,
         cooling=lease.cooling,
-        reset_in=lease.reset_in,
+        reset_epoch=lease.reset_epoch,
         stamp=lease.stamp,
         parents=lease.range.parents,
         sub_range_of=lease.range.of,

@@ -57,7 +57,7 @@ class _ReplayContext:
     host: str
     epoch: int
     handing_over: bool = True  # nothing more will come
-    reset_in: int = 0
+    reset_epoch: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 

@@ -100,7 +100,7 @@ async def test_what_is_done_behind_a_position_goes_along_and_what_observers_keep
     assert await restored(leases, read(written([saved]))) == [Change.MOVE]
     (there,) = await read_all(leases) or []
     assert there.checkpoint == checkpoint
-    assert there.reset_in == there.epoch
+    assert there.reset_epoch == there.epoch
     assert await restored(leases, [saved]) == [Change.KEEP]
 
 

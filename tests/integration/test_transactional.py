@@ -235,8 +235,8 @@ async def test_a_reset_wins_over_the_row_until_its_range_was_opened(
     place: Place, owner: Any
 ) -> None:
     await (await owner(1)).give(1, 2)
-    await (await owner(3, reset_in=2)).give(1)
-    await (await owner(4, reset_in=2)).give(1, 2)
+    await (await owner(3, reset_epoch=2)).give(1)
+    await (await owner(4, reset_epoch=2)).give(1, 2)
     assert await place.applied() == [1, 1, 2, 2]
 
 

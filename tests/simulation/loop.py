@@ -17,7 +17,7 @@ from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from typing import Any
 
-from changefeed.testing.virtual_time import NothingCanHappen
+from changefeed.testing.virtual_time import Deadlock
 
 HOST: ContextVar[str | None] = ContextVar("HOST", default=None)
 """The process that the running code belongs to; ``None`` is the world around."""
@@ -143,7 +143,7 @@ class FreezingLoop(asyncio.BaseEventLoop):
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         if not timers:
-            raise NothingCanHappen("all tasks are waiting and no timer is set")
+            raise Deadlock("all tasks are waiting and no timer is set")
         self._now = max(self._now, timers[0][0])
 
     def _fire_timers(self) -> None:

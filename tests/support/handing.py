@@ -66,7 +66,7 @@ class Handing:
         gate = context or Gate()
         self.check, self.flush = gate.check, gate.flush
         self.range, self.host, self.epoch = gate.range, gate.host, gate.epoch
-        self.handing_over, self.reset_in = False, 0
+        self.handing_over, self.reset_epoch = False, 0
         self.successes = Successes()
         self._tracing = tracing
         self._moved = LightEvent()

@@ -24,7 +24,7 @@ class Gate:
         self.range = FeedRange(id=RangeId("r1"))
         self.host = "anna"
         self.epoch = 1
-        self.handing_over, self.reset_in = False, 0
+        self.handing_over, self.reset_epoch = False, 0
 
     def check(self) -> None:
         self._left -= 1

@@ -26,7 +26,7 @@ from changefeed.observers.errors import (
     ObserverRefused,
     ObserverStuck,
 )
-from changefeed.runtime.cancellation import CancelledByStranger
+from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.runtime.errors import (
     Failure,
     StoreError,
@@ -43,7 +43,7 @@ _MEMBER = Member(name=HostName("a"), incarnation=Incarnation("1"))
 OUR_ERRORS: Final[Sequence[Exception]] = (
     Failure("x"),
     UserError("x"),
-    CancelledByStranger("x"),
+    UnexpectedCancellation("x"),
     FeedError("x"),
     FeedUnavailable("x"),
     FeedRefused("x"),

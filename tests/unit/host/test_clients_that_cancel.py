@@ -7,7 +7,7 @@ import pytest
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.membership import Membership
 from changefeed.leases.memory import MemoryLeases
-from changefeed.runtime.cancellation import CancelledByStranger
+from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.testing.fleet import Fleet
 
 
@@ -22,6 +22,6 @@ async def test_a_host_ends_where_a_task_of_its_own_was_cancelled_by_what_it_call
     container = MemoryLeases()
     async with Fleet(MemoryFeed(2), container) as fleet:
         fleet.start("a")
-        with pytest.raises(CancelledByStranger):
+        with pytest.raises(UnexpectedCancellation):
             await asyncio.wait_for(fleet.running["a"], 60)
         assert {x.owner for x in await container.list()} == {None}

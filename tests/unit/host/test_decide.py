@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.host.decide import Decision, Own, Ranges, decide
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.expiry import Moment
+from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member
@@ -47,7 +47,9 @@ class Mind:
         owned: Collection[str] = (),
         root: End | None = None,
     ) -> Decision:
-        self.fleet = self._watch.take(leases, members, Moment(asked=at, answered=at, wall=0.0))
+        self.fleet = self._watch.take(
+            leases, members, ListedAt(asked=at, answered=at, wall=0.0)
+        )
         own = replace(self.own, reading=[RangeId(x) for x in owned])
         keymap = KeyMap(leases, root=root, ranges=self.ranges.listed)
         self.decision = decide(self.fleet, keymap, own, self.ranges, self.settings)

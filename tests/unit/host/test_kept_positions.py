@@ -27,7 +27,7 @@ class Database:
     def __init__(self) -> None:
         self.done: list[int] = []
         self.kept: str | None = None
-        self.reset_in = 0
+        self.reset_epoch = 0
         self.fails_on: set[int] = set()
         self.crash_after: int | None = None
         self.crashed = asyncio.Event()
@@ -36,7 +36,7 @@ class Database:
 def keeping(database: Database) -> type:
     class Keeping:
         async def open(self, context: Context) -> str | None:
-            database.reset_in = context.reset_in
+            database.reset_epoch = context.reset_epoch
             return database.kept
 
         async def process(self, context: Context, changes: Sequence[Change]) -> None:
@@ -153,7 +153,7 @@ def applying(table: Table) -> type:
         async def open(self, context: Context) -> str | None:
             at = context.checkpoint_with(()) or ""
             mine = Row(range=context.range, epoch=context.epoch, checkpoint=at)
-            row, ended = opened(mine, [*table.rows.values()], reset_in=context.reset_in)
+            row, ended = opened(mine, [*table.rows.values()], reset_epoch=context.reset_epoch)
             table.rows |= {x.range.id: replace(x, epoch=0) for x in ended}
             table.rows[context.range.id] = row
             return row.checkpoint
@@ -216,13 +216,13 @@ async def test_a_reset_by_a_person_is_told_with_the_epoch_that_it_has_begun() ->
         feed.append("k")
         await fleet.caught_up()
         await fleet.stop("a")
-        assert database.reset_in == 0
+        assert database.reset_epoch == 0
         await carry_out(leases, await planned(feed, leases, R0, "beginning"))
         vacant = await leases.read(R0)
         fleet.start("a")
         await asyncio.sleep(30)
     assert vacant is not None
-    assert database.reset_in == vacant.epoch
+    assert database.reset_epoch == vacant.epoch
 
 
 @pytest.mark.real_time

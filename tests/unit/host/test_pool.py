@@ -15,7 +15,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason, Observer
-from changefeed.runtime.cancellation import CancelledByStranger
+from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
 from tests.support.looking import now
@@ -67,6 +67,6 @@ async def test_a_worker_that_is_cancelled_though_nobody_asked_for_it_stops_the_h
     make = ObserverMaker(cancels, ObserverSettings(), HostEvents(HostName("fleet")), Random(1))
     async with Fleet(MemoryFeed(2), container, make_observer=make) as fleet:
         fleet.start("a")
-        with pytest.raises(CancelledByStranger):
+        with pytest.raises(UnexpectedCancellation):
             await asyncio.wait_for(fleet.running["a"], 60)
         assert set((await fleet.owners()).values()) == {None}

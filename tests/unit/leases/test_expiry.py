@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.expiry import ExpiryWatch, ListedAt
 from changefeed.leases.lease import HostName, Incarnation, Version
 from tests.support import make
 
@@ -13,8 +13,8 @@ def watch() -> ExpiryWatch[RangeId]:
     return ExpiryWatch(expiration=30.0, max_clock_skew=300.0, renew_interval=10.0)
 
 
-def at(asked: float, *, answered: float | None = None, wall: float = 0.0) -> Moment:
-    return Moment(asked=asked, answered=asked if answered is None else answered, wall=wall)
+def at(asked: float, *, answered: float | None = None, wall: float = 0.0) -> ListedAt:
+    return ListedAt(asked=asked, answered=asked if answered is None else answered, wall=wall)
 
 
 def test_what_stands_still_for_the_whole_expiration_is_expired() -> None:

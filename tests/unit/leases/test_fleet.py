@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.states import Listing, fleet_status
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.expiry import Moment
+from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
 from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.keymap import KeyMap
@@ -142,7 +142,7 @@ class Watch:
     def take(
         self, at: float, *members: Member, leases: Sequence[Lease] = (), wall: float = 0
     ) -> Fleet:
-        moment = Moment(asked=at, answered=at, wall=wall)
+        moment = ListedAt(asked=at, answered=at, wall=wall)
         return self._watch.take(leases, members, moment)
 
     def expired(

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.expiry import Moment
+from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
@@ -37,7 +37,7 @@ def view(
         dead=frozenset(map(HostName, dead)),
         alive=fleet,
         shared=bool(foreign),
-        at=Moment(asked=0.0, answered=0.0, wall=0.0),
+        at=ListedAt(asked=0.0, answered=0.0, wall=0.0),
         next_expiry=None,
     )
 

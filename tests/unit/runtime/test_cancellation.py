@@ -11,7 +11,7 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.runtime.cancellation import (
-    CancelledByStranger,
+    UnexpectedCancellation,
     cancelled_on_request,
     keep_cancellation,
 )
@@ -105,7 +105,7 @@ class _GivenUpFeed(MemoryFeed):
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_call() -> None:
-    with pytest.raises(CancelledByStranger):
+    with pytest.raises(UnexpectedCancellation):
         await keep_cancellation(gives_up())
 
 
@@ -121,6 +121,6 @@ async def test_a_block_is_cancelled_on_request_and_fails_otherwise() -> None:
         with cancelled_on_request():
             await call
 
-    with pytest.raises(CancelledByStranger):
+    with pytest.raises(UnexpectedCancellation):
         await work(gives_up())
     await _cancelled(asyncio.create_task(work(asyncio.sleep(3600))))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.runtime.open_database import Became, Lost, OpenDatabase
+from changefeed.runtime.open_database import FileChange, LostFile, OpenDatabase
 
 MARKS = "select id, n from marks"
 WRITE = "insert into marks values ('more', 1)"
@@ -73,10 +73,10 @@ def test_a_log_of_writes_or_its_index_that_was_deleted_or_made_again_is_lost(
 ) -> None:
     file = watched(path)
     beside(path, end).unlink()
-    assert file.lost() == Lost(path=beside(path, end), became=Became.DELETED)
+    assert file.lost() == LostFile(path=beside(path, end), became=FileChange.DELETED)
     assert str(file.lost()) == f"{path}{end} was deleted"
     in_another_process(path, WRITE, end="os._exit(0)")
-    assert file.lost() == Lost(path=beside(path, end), became=Became.REPLACED)
+    assert file.lost() == LostFile(path=beside(path, end), became=FileChange.REPLACED)
 
 
 @pytest.mark.usefixtures("kept")
@@ -118,7 +118,7 @@ def test_a_file_in_which_a_text_is_none_any_more_is_not_the_one_that_was_opened(
     file = OpenDatabase(path, MARKS, clock)
     path.write_bytes(path.read_bytes().replace(before, after))
     clock.now += 1
-    assert file.lost() == Lost(path=path, became=Became.OVERWRITTEN)
+    assert file.lost() == LostFile(path=path, became=FileChange.OVERWRITTEN)
 
 
 def test_a_file_is_looked_at_twice_a_second_at_the_most(path: Path) -> None:
@@ -130,4 +130,4 @@ def test_a_file_is_looked_at_twice_a_second_at_the_most(path: Path) -> None:
     clock.now += 0.49
     assert file.lost() is None  # a look costs too much for each write
     clock.now += 0.01
-    assert file.lost() == Lost(path=path, became=Became.OVERWRITTEN)
+    assert file.lost() == LostFile(path=path, became=FileChange.OVERWRITTEN)
