@@ -98,6 +98,7 @@ async def test_a_condition_finds_what_cosmos_db_would_find(
             [{"k": "a1", "l": [3]}],
         ),
         ("SELECT VALUE COUNT(1) FROM c", [5]),
+        ("SELECT VALUE COUNT(1) FROM c ORDER BY c.n DESC", [5]),
         ("SELECT COUNT(c.n) AS n FROM c", [{"n": 4}]),
         ("SELECT VALUE COUNT(1) FROM c WHERE false", [0]),
         ("SELECT VALUE COUNT(1) FROM c ORDER BY c.n", [5]),

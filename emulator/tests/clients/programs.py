@@ -1,7 +1,7 @@
 """The strangers' programs: built once into the user's cache, and run from there.
 
-Where Maven, npm or Go is missing, or cannot reach its registry, the tests are skipped. Later
-runs need no network.
+Where Maven, npm, Go or Cargo is missing, or cannot reach its registry, the tests are skipped.
+Later runs need no network.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from typing import Any, Final
 import pytest
 
 HERE: Final = Path(__file__).parent
-_NODE_CLIENT: Final = "@azure/cosmos@4.9.3"
+_NODE_CLIENT: Final = "@azure/cosmos@4.10.1"
 _TOOLS: Final = ("langchain-azure-cosmosdb==1.0.1", "azure-cosmos-agent-memory==0.3.0b2")
-_SECONDS_TO_BUILD: Final = 1200  # for KEDA, Go compiles much of Kubernetes and of Azure's SDK
+_SECONDS_TO_BUILD: Final = 2400  # for KEDA, Go compiles much of Kubernetes and of Azure's SDK
 
 
-def java(main: str, *arguments: str) -> list[str]:
-    """Return the command that runs a class of the Maven module; skip where it cannot be."""
-    folder = _built_java()
+def java(main: str, *arguments: str, module: str = "java") -> list[str]:
+    """Return the command that runs a class of a Maven module; skip where it cannot be."""
+    folder = _built_java(HERE / module)
     return [
         "java",
         "-DCOSMOS.HTTP_CONNECTION_WITHOUT_TLS_ALLOWED=true",
@@ -51,6 +51,12 @@ def node(program: str, *arguments: str) -> list[str]:
 def go(program: str, *arguments: str) -> list[str]:
     """Return the command that runs a program of the Go module; skip where it cannot be."""
     return [str(_built_go() / program), *arguments]
+
+
+def rust(program: str, *arguments: str) -> list[str]:
+    """Return the command that runs a program of the Rust package; skip where it cannot be."""
+    plain = "AZURE_COSMOS_CONNECTION_POOL_IS_HTTP2_ALLOWED=false"  # there is no TLS
+    return ["env", plain, str(_built_rust() / "target/debug" / program), *arguments]
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -92,13 +98,12 @@ async def started(
             await process.communicate()
 
 
-def _built_java() -> Path:
+def _built_java(module: Path) -> Path:
     maven = shutil.which("mvn")
     if maven is None or shutil.which("java") is None:
         pytest.skip("Maven, or Java, is not installed: Azure's client for Java is missing")
-    module = HERE / "java"
     sources = (x for x in module.rglob("*") if x.suffix in {".java", ".xml"})
-    folder = cache() / f"strangers-java-{digest(sources)}"
+    folder = cache() / f"strangers-{module.name}-{digest(sources)}"
     command = [
         maven,
         "--quiet",
@@ -120,6 +125,16 @@ def _built_go() -> Path:
     folder = cache() / f"strangers-go-{digest(x for x in module.rglob('*') if x.is_file())}"
     command = [compiler, f"-C={module}", "build", f"-o={folder}/", "./..."]
     return made_once(folder, command, "Go could not build the module")
+
+
+def _built_rust() -> Path:
+    if shutil.which("cargo") is None:
+        pytest.skip("Cargo is not installed: Azure's client for Rust is missing")
+    package = HERE / "rust"
+    folder = cache() / f"strangers-rust-{digest(x for x in package.rglob('*') if x.is_file())}"
+    build = "cargo build --manifest-path source/Cargo.toml --target-dir target --jobs 2"
+    steps = f"cp -R {package}/. source\nCARGO_PROFILE_DEV_DEBUG=0 {build}"
+    return made_once(folder, ["sh", "-ec", steps], "Cargo could not build the package")
 
 
 def _installed_node() -> Path:

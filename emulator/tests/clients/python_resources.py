@@ -106,7 +106,7 @@ class Throughput(Trial):
             most = ThroughputProperties(auto_scale_max_throughput=20_000)
             made = self.made("scaled", offer_throughput=most)
             expect(20_000, made.get_throughput().auto_scale_max_throughput)
-            expect(2, len(list(made.read_feed_ranges())))
+            expect(3, len(list(made.read_feed_ranges())))
 
         def shared() -> None:
             name = f"{self.name}-shared"

@@ -395,7 +395,7 @@ async function throughput() {
     const scaled = await container("scaled", { maxThroughput: 20_000 });
     const { resource } = await scaled.readOffer();
     assert.equal(resource.content.offerAutopilotSettings.maxThroughput, 20_000);
-    assert.equal((await scaled.getFeedRanges()).length, 2);
+    assert.equal((await scaled.getFeedRanges()).length, 3);
   });
   await of("throughput of a database", async () => {
     const id = `${name}-shared`;

@@ -22,7 +22,7 @@ final class Feeds {
 
   Feeds(Report report, CosmosDatabase database) {
     this.report = report;
-    this.items = Operations.container(database, "fed", 20_000);
+    this.items = Operations.container(database, "fed", 12_000);
     for (int i = 0; i < 20; i++) {
       create(items, "i" + i, "k" + i, i);
     }

@@ -30,7 +30,7 @@ final class Items {
 
   Items(Report report, CosmosDatabase database) {
     this.report = report;
-    this.items = Operations.container(database, "items", 20_000);
+    this.items = Operations.container(database, "items", 12_000);
   }
 
   void run() {

@@ -29,7 +29,7 @@ record Throughput(Report report, CosmosClient client, CosmosDatabase database) {
     CosmosContainer container = database.getContainer("scaled");
     ThroughputProperties found = container.readThroughput().getProperties();
     expect(20_000, found.getAutoscaleMaxThroughput());
-    expect(2, container.getFeedRanges().size());
+    expect(3, container.getFeedRanges().size());
     container.replaceThroughput(ThroughputProperties.createAutoscaledThroughput(10_000));
     found = container.readThroughput().getProperties();
     expect(10_000, found.getAutoscaleMaxThroughput());
