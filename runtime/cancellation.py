@@ -10,9 +10,9 @@ returns. What ends so has failed, and says so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from changefeed.runtime.errors import Failure
 
@@ -74,15 +74,48 @@ async def in_time(
 ) -> T:
     """Await a call to ``who``; raise ``unavailable(text)`` after so many seconds, or if its
     client gave it up. A write may have happened, or may happen yet.
+
+    What is answered from memory waits for nothing and cannot be late, so it has no timer.
     """
     assert seconds > 0, f"{name} has no time to be answered"
     try:
+        begun = _Begun(call)
+        if begun.answered:
+            return begun.answer
         async with asyncio.timeout(seconds):
-            return await keep_cancellation(call)
+            return await keep_cancellation(begun)
     except TimeoutError as error:
         raise unavailable(f"{who} did not answer {name} within {seconds:g} s") from error
     except UnexpectedCancellation as error:
         raise unavailable(f"the client of {who} gave {name} up by itself") from error
+
+
+class _Begun(Generic[T]):
+    """A call that has run as far as it comes without waiting. Await it for the rest."""
+
+    answer: T
+
+    def __init__(self, call: Awaitable[T]) -> None:
+        self._steps = call.__await__()
+        self.answered = False
+        try:
+            self._waits_for = next(self._steps)
+        except StopIteration as ended:
+            self.answered, self.answer = True, ended.value
+        except asyncio.CancelledError as error:  # nobody else has run meanwhile
+            raise UnexpectedCancellation("a call was cancelled by what it called") from error
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        try:
+            yield self._waits_for
+        except BaseException as error:  # noqa: BLE001 - thrown into us, and meant for the call
+            try:
+                self._waits_for = self._steps.throw(error)
+            except StopIteration as ended:
+                answer: T = ended.value
+                return answer
+            return (yield from self.__await__())
+        return (yield from self._steps)
 
 
 def _current() -> "asyncio.Task[object]":

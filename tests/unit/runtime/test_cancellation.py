@@ -13,11 +13,13 @@ from changefeed.feeds.timeouts import bounded_feed
 from changefeed.runtime.cancellation import (
     UnexpectedCancellation,
     cancelled_on_request,
+    in_time,
     keep_cancellation,
 )
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import BoundedStore, Bounds
 from changefeed.stores.memory import MemoryStore
+from tests.support.looking import now
 
 
 async def swallows() -> str:
@@ -47,6 +49,50 @@ async def test_a_cancellation_is_raised_whatever_the_call_makes_of_it(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def timed(call: Awaitable[str]) -> str:
+    return await in_time(call, 3, who="it", name="x", unavailable=StoreUnavailable)
+
+
+async def test_what_waits_for_nothing_has_no_timer_and_is_given_up_by_itself_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def at_once(error: BaseException | None) -> str:
+        if error is not None:
+            raise error
+        return "answer"
+
+    with monkeypatch.context() as patched:
+        patched.delattr(asyncio, "timeout")
+        assert await timed(at_once(None)) == "answer"
+        with pytest.raises(ConnectionError):
+            await timed(at_once(ConnectionError("lost")))
+        with pytest.raises(StoreUnavailable, match="gave x up by itself"):
+            await timed(at_once(asyncio.CancelledError()))
+
+
+async def test_what_waits_is_told_of_its_end_each_time_and_answers_as_it_would() -> None:
+    told = list[float]()
+
+    async def stubborn(waits: int) -> str:
+        for _ in range(waits):
+            await swallows()
+            told.append(now())
+        return "answer"
+
+    asked = asyncio.create_task(timed(stubborn(2)))
+    await asyncio.sleep(1)
+    began = now()
+    asked.cancel()
+    await asyncio.sleep(1)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert told == [began, began + 1]
+    with pytest.raises(StoreUnavailable, match="did not answer x within 3 s"):
+        await timed(stubborn(1))
+    assert await timed(asyncio.sleep(2, "answer")) == "answer"
 
 
 class _SwallowingStore(MemoryStore):
