@@ -34,7 +34,8 @@ the event loop stops the clock of its time limit, too.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -164,9 +165,10 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine is awaited in a task"
     requests, began = caller.cancelling(), asyncio.get_running_loop().time()
-    task = asyncio.create_task(_contained(code))
+    task = _begin(_contained(code))
     try:
-        await asyncio.wait((task,), timeout=seconds)
+        if not task.done():
+            await asyncio.wait((task,), timeout=seconds)
     except asyncio.CancelledError:
         if _has_returned(task):
             _cancel_later(caller, above=requests)
@@ -181,6 +183,13 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
         return task.result()
     except asyncio.CancelledError as error:
         raise _raised(error) from error
+
+
+def _begin(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Start a task: at once where Python can, so that what never waits costs no turn."""
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.create_task(work)
 
 
 async def _end(

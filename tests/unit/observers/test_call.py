@@ -40,6 +40,19 @@ RAISED = [
 ]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks begin in their turn")
+async def test_a_call_begins_at_once_where_python_can_do_that() -> None:
+    seen = list[str]()
+
+    class Noting(Bare):
+        async def process(self, *_: object) -> None:
+            seen.append("called")
+
+    asyncio.get_running_loop().call_soon(seen.append, "turn")
+    await CalledObserver(Noting()).process(CONTEXT, [make.change(1)])
+    assert seen == ["called"], "what never waits costs no turn of the event loop"
+
+
 def observer_that_raises(error: BaseException) -> Any:
     class Raising:
         async def open(self, _context: object) -> None:
