@@ -183,10 +183,11 @@ class Delivery:
         """Read on and hand over, until there is a reason to stop."""
         while True:
             self._moved.clear()
-            await self._until_written_again()
+            if self._owned.failing:
+                await self._until_written_again()
             if self._drain.reason is not None:
                 self._keys.stop()
-            elif await self._splits():
+            elif self.split_into is not None and await self._splits():
                 return CloseReason.RANGE_ENDED
             else:
                 await self._read_on()
@@ -216,7 +217,7 @@ class Delivery:
         """
         too_early = self._clock() < self._split_not_before
         in_between = self._progress.unacknowledged or self._unread[0]
-        if self.split_into is None or too_early or in_between:
+        if too_early or in_between:
             return False
         self._checkpoints.advance()
         await self._checkpoints.written()

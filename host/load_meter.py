@@ -37,23 +37,14 @@ class SharedTime:
         self._shared = 0.0
         self._at = clock()
 
-    def now(self) -> float:
+    def now(self, more: int = 0) -> float:
+        """Return the time. So many calls more share what comes after it."""
         now = self._clock()
         self._shared += (now - self._at) / max(1, self._calls)
         self._at = now
+        self._calls += more
+        assert self._calls >= 0, "more calls have returned than were made"
         return self._shared
-
-    @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """Share the time with one call more."""
-        self.now()
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self.now()
-            self._calls -= 1
-            assert self._calls >= 0, "more calls have returned than were made"
 
 
 class LoadMeter:
@@ -82,16 +73,12 @@ class LoadMeter:
         """Count the time of a call of the observer, while it runs as well, and the changes that
         are done when it returns.
         """
-        self._count()
-        self._calls += 1
+        self._count(1)
         try:
-            with self._shared.sharing():
-                yield
+            yield
             self._arrivals.done += changes
         finally:
-            self._count()
-            self._calls -= 1
-            assert self._calls >= 0, "more calls have returned than were made"
+            self._count(-1)
 
     def has_read(self, seconds: float, *, changes: int, limit: int) -> None:
         """Count a read that took so long, for a page of ``limit`` changes at most."""
@@ -121,11 +108,12 @@ class LoadMeter:
         self._load = _smoothed(before, load, span)
         self._since, self._busy = self._since + span, 0.0
 
-    def _count(self) -> None:
-        now = self._shared.now()
+    def _count(self, more: int = 0) -> None:
+        now = self._shared.now(more)
         assert now >= self._counted_to, f"counted to {self._counted_to}, and it is {now}"
         self._busy += self._calls * (now - self._counted_to)
         self._counted_to = now
+        self._calls += more
 
 
 class _Arrivals:

@@ -216,6 +216,8 @@ class Keys:
 
     def next(self, now: float, observer: int = 0) -> Batch | None:
         """Return what to hand to a free observer now, if anything."""
+        if not self.held:  # the usual case once a page was handed over whole
+            return None
         found = self._next_due(_ASKED, observer)
         if found is None:
             found = (
@@ -293,7 +295,7 @@ class Keys:
         return Batch([key.queue.popleft()], again=True)
 
     def _next_due(self, now: float, observer: int) -> Batch | None:
-        if self._stopping:
+        if self._stopping or not self._alarms:
             return None
         name = self._pop(self._alarms, self._rings, observer, now)
         return None if name is None else self._alone(name)

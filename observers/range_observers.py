@@ -171,9 +171,9 @@ class RangeObservers:
 
     async def wait(self, until: float | None = None) -> None:
         """Wait until something has moved, or what waits is due; no longer than until then."""
-        is_free = any(x.call is None for x in self._hands)
-        times = (self.keys.due if is_free else None, until)
-        later = [x for x in times if x is not None and self._looked_at < x < inf]
+        later, times = [], (self.keys.due, until)
+        if times != (None, None):
+            later = [x for x in times if x is not None and self._looked_at < x < inf]
         if not later:  # the usual case, and a timer costs as much as all else here
             await self.moved.wait()
             return
