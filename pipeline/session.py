@@ -28,6 +28,10 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
+    # Workers make large buffers again and again: glibc is to keep up to 256 MB of them. Else it
+    # gives each back, and the kernel clears every page that it takes again.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),

@@ -1,10 +1,12 @@
 """The source as Spark uses it: in batches, as a stream, and through a new era."""
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from changefeed.feeds.feed import RangeId
@@ -92,3 +94,11 @@ def test_a_stream_goes_on_through_a_new_era(spark: "SparkSession", tmp_path: Pat
     rows = written(spark, tmp_path)
     assert len(rows) == len({(x.range, x.sequence) for x in rows}) == 39
     assert sorted(x.generation for x in rows) == [0] * 25 + [1] * 14
+
+
+def test_python_processes_keep_large_buffers_for_the_next_page(spark: "SparkSession") -> None:
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = [os.environ.get("MALLOC_TRIM_THRESHOLD_")]
+        yield from (pa.RecordBatch.from_pydict({"bytes": found}) for _ in batches)
+
+    assert spark.range(1).mapInArrow(told, "bytes string").collect() == [("268435456",)]
