@@ -18,7 +18,7 @@ from changefeed.feeds.cosmos.address import EMULATOR_KEY
 
 DATABASE = "bench"
 _REPLAY: Final = Path(__file__).parent / "replay" / "main.go"
-_BATCH = 50
+TRANSACTION: Final = 50
 _WRITERS = 8
 _THROUGHPUT_OF_A_RANGE = 10_000
 _SERVE = """
@@ -67,20 +67,27 @@ async def client_of(url: str) -> AsyncIterator[CosmosClient]:
 
 
 async def make_container(url: str, name: str, *, ranges: int, items: int) -> None:
-    """Make a container with so many physical ranges, and items of about 300 bytes.
-
-    Items are written by 50 in a transaction, which is quick, and gives all of them one
-    LSN: a page does not end within one.
-    """
+    """Make a container with so many physical ranges, and items."""
     async with client_of(url) as client:
         database = await client.create_database_if_not_exists(DATABASE)
-        container = await database.create_container(
+        await database.create_container(
             name,
             PartitionKey("/pk"),
             offer_throughput=ThroughputProperties(
                 offer_throughput=ranges * _THROUGHPUT_OF_A_RANGE
             ),
         )
+    await write_items(url, name, items)
+
+
+async def write_items(url: str, name: str, items: int) -> None:
+    """Write items of about 300 bytes.
+
+    Items are written by 50 in a transaction, which is quick, and gives all of them one
+    LSN: a page does not end within one.
+    """
+    async with client_of(url) as client:
+        container = client.get_database_client(DATABASE).get_container_client(name)
         few = asyncio.Semaphore(_WRITERS)
 
         async def write(first: int) -> None:
@@ -88,14 +95,14 @@ async def make_container(url: str, name: str, *, ranges: int, items: int) -> Non
                 await _write_batch(container, first)
 
         async with asyncio.TaskGroup() as group:
-            for first in range(0, items, _BATCH):
+            for first in range(0, items, TRANSACTION):
                 group.create_task(write(first))
 
 
 async def _write_batch(container: ContainerProxy, first: int) -> None:
-    key = f"key-{first // _BATCH}"
+    key = f"key-{first // TRANSACTION}"
     batch: list[Any] = [
         ("upsert", ({"id": f"{n}", "pk": key, "n": n, "pad": "x" * 160},))
-        for n in range(first, first + _BATCH)
+        for n in range(first, first + TRANSACTION)
     ]
     await container.execute_item_batch(batch, partition_key=key)

@@ -39,7 +39,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "scrape": Benchmark("metrics of a host with 1,000 ranges, fetched", "scrape"),
     "scale": Benchmark("10,000 ranges on one host, 500 hosts in a plan", "scale"),
     "cosmos": Benchmark("hosts over Cosmos DB beside azure-cosmos and Java", "cosmos"),
-    "cosmos-bulk": Benchmark("Cosmos DB on Spark against Azure's Java client", "cosmos_bulk"),
+    "spark-cosmos": Benchmark("Cosmos DB on Spark against its neighbours", "spark_cosmos"),
     "failover-beside-java": Benchmark("a killed host, ours and Java's", "failover_beside_java"),
     "stores": Benchmark(
         "stores of leases side by side: calls, fleets of hosts, a kill", "stores"

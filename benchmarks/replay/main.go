@@ -1,4 +1,4 @@
-// A proxy that answers pages of a change feed from memory, once an endpoint has given them.
+// A proxy that answers pages of change feeds and queries from memory, once an endpoint has given them.
 //
 // So the endpoint costs next to nothing while readers are compared. What is no page, and all of
 // the container "leases", goes to the endpoint, whose URL is the one argument. The data must
@@ -6,7 +6,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -22,7 +24,8 @@ import (
 var asked = []string{
 	"A-Im", "If-None-Match", "If-Modified-Since", "Accept-Encoding", "X-Ms-Max-Item-Count",
 	"X-Ms-Documentdb-Partitionkeyrangeid", "X-Ms-Start-Epk", "X-Ms-End-Epk",
-	"X-Ms-Read-Key-Type", "X-Ms-Cosmos-Changefeed-Wire-Format-Version",
+	"X-Ms-Read-Key-Type", "X-Ms-Cosmos-Changefeed-Wire-Format-Version", "X-Ms-Continuation",
+	"X-Ms-Cosmos-Is-Query-Plan-Request",
 }
 
 type replay struct {
@@ -47,14 +50,22 @@ func (r *replay) ServeHTTP(to http.ResponseWriter, request *http.Request) {
 // The list of ranges is asked for with the same header.
 func isPage(request *http.Request) bool {
 	path := strings.TrimSuffix(request.URL.Path, "/")
-	ofFeed := strings.HasSuffix(path, "/docs") && !strings.HasSuffix(path, "/leases/docs")
-	return ofFeed && request.Header.Get("A-Im") != ""
+	ofItems := strings.HasSuffix(path, "/docs") && !strings.HasSuffix(path, "/leases/docs")
+	isQuery := request.Method == http.MethodPost &&
+		strings.HasPrefix(request.Header.Get("Content-Type"), "application/query+json")
+	return ofItems && (isQuery || request.Header.Get("A-Im") != "")
 }
 
 func (r *replay) page(to http.ResponseWriter, request *http.Request) {
 	r.gate.RLock()
 	defer r.gate.RUnlock()
-	key := request.URL.Path
+	query, err := io.ReadAll(request.Body)
+	if err != nil {
+		http.Error(to, err.Error(), http.StatusBadRequest)
+		return
+	}
+	request.Body = io.NopCloser(bytes.NewReader(query))
+	key := request.URL.Path + "\n" + string(query)
 	for _, name := range asked {
 		key += "\n" + request.Header.Get(name)
 	}
