@@ -13,7 +13,8 @@ What the modes show:
 
 One odd document makes no page unreadable. A page that cannot be parsed as a whole is parsed
 item by item. Of two properties of one name the last one counts then: a property ``_lsn`` of
-the user's own stands before the system's. An item that cannot be read even so becomes a
+the user's own stands before the system's. Half a surrogate pair, which msgspec does not take,
+stays in the body as it came. An item that cannot be read even so becomes a
 change that is marked ``unreadable``.
 
 Limits: within one transaction, sequences count what the page holds of it. In latest version
@@ -21,6 +22,8 @@ mode an item of it that was written again has moved on, so the others may be cou
 when they are read again.
 """
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +33,7 @@ from typing import Any
 
 import msgspec
 
+from changefeed.feeds.cosmos.documents import Documents, documents_of
 from changefeed.feeds.cosmos.keys import is_marked, key_text, unquoted, walked
 from changefeed.feeds.cosmos.positions import sequences
 from changefeed.feeds.errors import RangeRefused
@@ -44,12 +48,7 @@ _OPERATIONS = {
 }
 _FIELDS = {"id": "id", "_lsn": "lsn", "_ts": "ts"}
 _MICROSECONDS = 1_000_000
-_ODD = (msgspec.DecodeError, UnicodeDecodeError)
-
-
-class _Page(msgspec.Struct, frozen=True, gc=False):
-    documents: list[msgspec.Raw] = msgspec.field(name="Documents")
-    container_rid: str = msgspec.field(name="_rid", default="")
+_ODD = (msgspec.DecodeError, UnicodeError)
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -178,8 +177,7 @@ class Changes:
         )
         self._document = document
         self._rows: Any = self._rows_of_versions if all_versions else self._rows_of_items
-        self._page = msgspec.json.Decoder(_Page)
-        self._raws: Any = msgspec.json.Decoder(_PageOfVersions if all_versions else _Page)
+        self._raws: Any = msgspec.json.Decoder(_PageOfVersions if all_versions else Documents)
         self._version = msgspec.json.Decoder(_Version)
         self._item_type = item
         self._item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(item)
@@ -224,13 +222,13 @@ class Changes:
     def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Head:
         """Return where a page begins. Raise ``RangeRefused`` where it is no change feed."""
         with _what_it_is(range_id):
-            page = self._page.decode(body)
+            page = documents_of(body)
             lsns = [self._read(x).lsn for x in page.documents[:1]]
             (lsn,) = _without_gaps(lsns or [None], end)
             return Head(lsn=lsn, container_rid=page.container_rid)
 
     def _one_by_one(self, range_id: RangeId, body: bytes, end: int | None) -> DecodedPage:
-        page = self._page.decode(body)
+        page = documents_of(body)
         found = [self._read(x) for x in page.documents]
         numbers = sequences(_without_gaps([x.lsn for x in found], end))
         changes = [
@@ -265,9 +263,11 @@ class Changes:
         except _ODD as error:
             values = _values(raw)  # of two properties of one name, the last one
             try:
-                return msgspec.convert(values, self._item_type)
+                found = msgspec.convert(values, self._item_type)
+                msgspec.json.encode(found)  # half a surrogate pair in its key has no UTF-8
             except _ODD:
                 return _Unreadable.because(error, values)
+            return found
 
     def _change(self, range_id: RangeId, raw: msgspec.Raw, found: Any, sequence: int) -> Change:
         raws: Sequence[Any] = [raw]
@@ -385,7 +385,14 @@ def _without_gaps(lsns: Sequence[int | None], end: int | None) -> list[int]:
 def _values(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
     """Return the properties of a document; none where it has none that can be read."""
     try:
-        values = msgspec.json.decode(raw)
-    except _ODD:
+        values = json.loads(bytes(raw), parse_float=_finite)
+    except (ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text} is no number of Cosmos DB")
+    return found

@@ -16,6 +16,7 @@ import msgspec
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.documents import documents_of
 from changefeed.feeds.cosmos.keys import unquoted
 from changefeed.feeds.cosmos.requests import PartitionKeyValue, RangeMoved, Requests
 from changefeed.feeds.cosmos.topology import Place, Topology
@@ -55,11 +56,6 @@ class ResultPage:
 
     results: Sequence[msgspec.Raw]
     after: str
-
-
-class _Body(msgspec.Struct):
-    documents: list[msgspec.Raw] = msgspec.field(name="Documents")
-    container_rid: str = msgspec.field(name="_rid", default="")
 
 
 class CosmosItems:
@@ -143,8 +139,8 @@ class CosmosItems:
 
     def _page(self, answer: Answer) -> ResultPage:
         try:
-            body = msgspec.json.decode(answer.body, type=_Body)
-        except msgspec.DecodeError as error:
+            body = documents_of(answer.body)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise FeedUnavailable(f"an answer to the query cannot be read: {error}") from error
         self._check(body.container_rid)
         return ResultPage(results=body.documents, after=answer.headers.get(_AFTER) or "")

@@ -211,6 +211,9 @@ def odd_page(*documents: bytes, all_versions: bool = False) -> Sequence[Change]:
         b'{"id":"b","pk":"p","_ts":"noon","_lsn":8}',
         b'{"id":"b","pk":1e999,"_lsn":8}',
         b'{"id":"\xff","pk":"p","_lsn":8}',
+        rb'{"id":"\ud800","pk":"p","_lsn":8}',
+        rb'{"id":"b","pk":"\udc00","_lsn":8}',
+        rb'{"current":{"id":"b","x":"\ud800"},"metadata":{"operationType":"create","lsn":8}}',
         b'{"pk":"p"}',
         b"null",
         b"[8]",
@@ -243,6 +246,26 @@ def test_a_property_of_the_users_own_is_not_taken_for_the_systems() -> None:
     raw = b'{"Documents":[{"id":"a","pk":"p","_lsn":"mine","_ts":5,"_lsn":7}],"_rid":"r"}'
     (change,) = decoded(Changes(["/pk"], all_versions=False), raw)
     assert (change.unreadable, change.sequence >> 16) == (None, 7)
+
+
+def test_half_a_surrogate_pair_in_an_item_stays_as_it_came() -> None:
+    odd = rb'{"id":"b","pk":"p","n":[0.10,"}]\ud83d"],"_ts":5,"_lsn":8}'
+    raw = b'{"_rid":"rid=","Documents" : [ %b , %b\n,%b]}' % (
+        msgspec.json.encode(item(id="a", _lsn=7)),
+        odd,
+        msgspec.json.encode(item(id="c", _lsn=9)),
+    )
+    reader = Changes(["/pk"], all_versions=False)
+    found = reader.decode(RANGE, raw)
+    assert [(x.id, x.unreadable, x.sequence >> 16) for x in found.changes] == [
+        ("a", None, 7),
+        ("b", None, 8),
+        ("c", None, 9),
+    ]
+    assert found.changes[1].body == odd
+    assert found.container_rid == "rid="
+    assert reader.head(RANGE, raw).lsn == 7
+    assert [*map(bytes, reader.cut(RANGE, raw).rows.bodies)][1] == odd
 
 
 def test_an_item_that_has_no_place_at_all_is_refused() -> None:
