@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.body_schema import with_bodies
 from changefeed.pipeline.source.planning import first_offset
 from changefeed.pipeline.source.spark import stream
 
@@ -163,9 +162,9 @@ class _Sources:
             "stream": lambda: stream(spark, feed),
             "rival_stream": lambda: rival(spark.readStream, change_feed_mode="LatestVersion"),
             "four_batches": lambda: stream(spark, feed, maxChangesPerBatch=str(_QUARTER)),
-            "typed": lambda: self._typed(_TYPES),
+            "typed": lambda: self._items(f"id STRING, {_TYPES}"),
             "rival_typed": lambda: rival(spark.read.schema(f"id STRING, {_TYPES}")),
-            "three_columns": lambda: self._typed("pk STRING, n INT"),
+            "three_columns": lambda: self._items("id STRING, pk STRING, n INT"),
             "rival_three_columns": lambda: rival(
                 spark.read.schema("id STRING, pk STRING, n INT"),
                 query="SELECT c.id, c.pk, c.n FROM c",
@@ -181,9 +180,9 @@ class _Sources:
     def _ours(self, feed: str, **options: str) -> "DataFrame":
         return self._spark.read.format("changefeed").options(feed=feed, **options).load()
 
-    def _typed(self, schema: str) -> "DataFrame":
-        changes = self._ours(self._feed(_LATEST), columns="id,body")
-        return with_bodies(changes, schema).select("id", "value.*")
+    def _items(self, schema: str) -> "DataFrame":
+        items = self._spark.read.format("changefeed_items").schema(schema)
+        return items.options(feed=self._feed(_LATEST)).load()
 
     def _rival(self, reader: Any = None, **options: str) -> "DataFrame":
         where = {"endpoint": self._url, "account_key": EMULATOR_KEY, "database": DATABASE}

@@ -10,10 +10,12 @@ A query asks only for the fields that columns need, or for whole items where ``b
 ``rescued`` is a column.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from operator import attrgetter
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -66,10 +68,29 @@ _PLAIN: Final[Mapping[type[DataType], tuple[pa.DataType, Reading]]] = {
     TimestampType: (TIME, partial(json_values.moment, zoned=True)),
     TimestampNTZType: (pa.timestamp("us"), partial(json_values.moment, zoned=False)),
 }
+
+
+def _int(bits: int) -> Any:
+    most = (1 << (bits - 1)) - 1
+    return Annotated[int, msgspec.Meta(ge=-most - 1, le=most)]
+
+
+_STRICT: Final[Mapping[type[DataType], Any]] = {
+    StringType: str,
+    BooleanType: bool,
+    ByteType: _int(8),
+    ShortType: _int(16),
+    IntegerType: _int(32),
+    LongType: _int(64),
+    DoubleType: float,
+}
+"""What msgspec takes for values of a type: fewer than a column, and the same values."""
 _KNOWN: Final = (
     "STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, DATE, TIMESTAMP, "
     "TIMESTAMP_NTZ, ARRAY, STRUCT, and MAP by STRING"
 )
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
+"""What msgspec takes in no name of a field."""
 KeyPaths = Sequence[Sequence[str]]
 
 
@@ -135,6 +156,30 @@ class ItemColumns:
 
     def batch(self, items: Sequence[msgspec.Raw], paths: KeyPaths) -> pa.RecordBatch:
         """Make a batch of items, or of the fields of items that are needed."""
+        found = self._batch_of_fields(items)
+        return self._batch_of_any(items, paths) if found is None else found
+
+    def _batch_of_fields(self, items: Sequence[msgspec.Raw]) -> pa.RecordBatch | None:
+        """Make a batch where columns have plain types and each value fits; else ``None``."""
+        kinds: list[Any] = [_STRICT.get(type(x.dataType)) for x in self.schema.fields]
+        names = [x.name for x in self.schema.fields]
+        if self.of_format or None in kinds or _ESCAPED.search("".join(names)):
+            return None
+        attributes = [f"c{n}" for n in range(len(names))]
+        fields = [
+            (attribute, kind | None, msgspec.field(name=name, default=None))
+            for attribute, kind, name in zip(attributes, kinds, names, strict=True)
+        ]
+        row: Any = msgspec.defstruct("Row", fields, gc=False)
+        try:
+            rows = msgspec.json.decode(b"[%b]" % b",".join(items), type=list[row])
+        except msgspec.DecodeError:
+            return None
+        made = self.arrow
+        columns = [map(attrgetter(x), rows) for x in attributes]
+        return pa.RecordBatch.from_arrays([*map(pa.array, columns, made.types)], schema=made)
+
+    def _batch_of_any(self, items: Sequence[msgspec.Raw], paths: KeyPaths) -> pa.RecordBatch:
         bodies, misfits = [*map(bytes, items)], [Misfits() for _ in items]
         fields = [*map(fields_of, bodies)]
         for body, found, misfit in zip(bodies, fields, misfits, strict=True):
@@ -187,13 +232,18 @@ def names_in(text: str) -> tuple[str, ...]:
     return names
 
 
-def key_of(fields: Mapping[str, msgspec.Raw], paths: KeyPaths) -> str:
-    """Return the partition key of an item as text, as changes have it."""
+def key_of(fields: Mapping[str, msgspec.Raw], paths: KeyPaths) -> str | None:
+    """Return the partition key of an item as text, as changes have it; ``None`` for one that
+    has no UTF-8.
+    """
     values = []
-    for head, *rest in paths:
-        raw = fields.get(head)
-        value = msgspec.UNSET if raw is None else msgspec.json.decode(raw)
-        values.append(walked(value, rest))
+    try:
+        for head, *rest in paths:
+            raw = fields.get(head)
+            value = msgspec.UNSET if raw is None else msgspec.json.decode(raw)
+            values.append(walked(value, rest))
+    except msgspec.DecodeError:
+        return None
     return key_text(values)
 
 

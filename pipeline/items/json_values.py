@@ -1,14 +1,15 @@
 """The JSON of one value, as a value of a type of Spark: exactly, or not at all.
 
 What does not fit is ``None``, and said to the ``Misfits`` of its item. A STRING takes any JSON,
-as text, as in ``source.body_schema``. Whole numbers may be written in any way (``5``, ``5.0``,
-``5e0``), since Cosmos DB has one type of numbers. A DECIMAL takes a number that needs no
-rounding. A TIMESTAMP is text of ISO 8601 with its zone, to the microsecond; a DATE is
-``2026-01-31``.
+as text, as in ``source.body_schema``, but no half of a surrogate pair, which has no UTF-8.
+Whole numbers may be written in any way (``5``, ``5.0``, ``5e0``), since Cosmos DB has one type
+of numbers. A DECIMAL takes a number that needs no rounding. A TIMESTAMP is text of ISO 8601
+with its zone, to the microsecond; a DATE is ``2026-01-31``.
 """
 
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
@@ -48,13 +49,29 @@ Reading: TypeAlias = Callable[[bytes, Misfits], Any]
 
 def fields_of(value: bytes) -> Mapping[str, msgspec.Raw] | None:
     """Return the fields of a JSON object; ``None`` for any other JSON."""
-    return _OBJECT.decode(value) if value[:1] == b"{" else None
+    if value[:1] != b"{":
+        return None
+    try:
+        return _OBJECT.decode(value)
+    except msgspec.DecodeError:  # of half a surrogate pair somewhere in it
+        return {name: _again(x) for name, x in json.loads(value).items()}
 
 
-def text(value: bytes, _: Misfits) -> str | None:
-    if value[:1] == _QUOTE:
+def text_of(value: bytes) -> str | None:
+    """Return what a JSON text says; ``None`` for other JSON, and for what has no UTF-8."""
+    try:
         return _TEXT.decode(value)
-    return None if value == _NULL else value.decode()
+    except msgspec.DecodeError:
+        return None
+
+
+def text(value: bytes, misfits: Misfits) -> str | None:
+    if value[:1] != _QUOTE:
+        return None if value == _NULL else value.decode()
+    found = text_of(value)
+    if found is None:
+        misfits.note(value)
+    return found
 
 
 def boolean(value: bytes, misfits: Misfits) -> bool | None:
@@ -110,7 +127,7 @@ def decimal(precision: int, scale: int) -> Reading:
 
 
 def day(value: bytes, misfits: Misfits) -> date | None:
-    if value[:1] == _QUOTE and len(written := _TEXT.decode(value)) == _DAY:
+    if len(written := text_of(value) or "") == _DAY:
         try:
             return datetime.strptime(written, "%Y-%m-%d").date()  # noqa: DTZ007 - a day
         except ValueError:
@@ -121,13 +138,12 @@ def day(value: bytes, misfits: Misfits) -> date | None:
 
 def moment(value: bytes, misfits: Misfits, *, zoned: bool) -> datetime | None:
     """Read a time with its zone, or one without."""
-    if value[:1] == _QUOTE:
-        try:
-            found = datetime.fromisoformat(_TEXT.decode(value))
-            if (found.utcoffset() is not None) == zoned:
-                return found
-        except ValueError:
-            pass
+    try:
+        found = datetime.fromisoformat(text_of(value) or "")
+        if (found.utcoffset() is not None) == zoned:
+            return found
+    except ValueError:
+        pass
     misfits.note(value)
     return None
 
@@ -137,7 +153,7 @@ def array(item: Reading) -> Reading:
         if value[:1] != b"[":
             misfits.note(value)
             return None
-        return [item(bytes(x), misfits) for x in _ARRAY.decode(value)]
+        return [item(bytes(x), misfits) for x in _elements(value)]
 
     return read
 
@@ -159,12 +175,31 @@ def struct(fields: Mapping[str, Reading]) -> Reading:
 def map_of(item: Reading) -> Reading:
     def read(value: bytes, misfits: Misfits) -> list[tuple[str, Any]] | None:
         found = fields_of(value)
-        if found is None:
+        if found is None or not _has_utf8("".join(found)):
             misfits.note(value)
             return None
         return [(name, item(bytes(raw), misfits)) for name, raw in found.items()]
 
     return read
+
+
+def _elements(value: bytes) -> Sequence[msgspec.Raw]:
+    try:
+        return _ARRAY.decode(value)
+    except msgspec.DecodeError:
+        return [*map(_again, json.loads(value))]
+
+
+def _again(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode())
+
+
+def _has_utf8(found: str) -> bool:
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _whole(value: bytes) -> int | None:

@@ -20,7 +20,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ID, ItemColumns, KeyPaths, key_of
 from changefeed.pipeline.items.conditions import Conditions
 from changefeed.pipeline.items.item_reader import ItemAccess, Question
-from changefeed.pipeline.items.json_values import fields_of
+from changefeed.pipeline.items.json_values import fields_of, text_of
 from changefeed.pipeline.items.options import ItemId, ItemOptions
 
 _IDS_OF_A_QUERY: Final = 200
@@ -68,7 +68,7 @@ def results(access: ItemAccess, asked: Asked) -> Iterator[Sequence[msgspec.Raw]]
 
 def _is_of(item: msgspec.Raw, items: frozenset[tuple[str, str]], access: ItemAccess) -> bool:
     fields = fields_of(bytes(item)) or {}
-    return (msgspec.json.decode(fields[ID]), key_of(fields, access.paths)) in items
+    return (text_of(bytes(fields[ID])), key_of(fields, access.paths)) in items
 
 
 def selected(

@@ -1,11 +1,14 @@
 """What of JSON fits a column, and what does not."""
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -135,3 +138,57 @@ def test_a_type_that_items_have_not_is_refused(kind: DataType, said: str) -> Non
 def test_a_column_of_the_format_has_its_type() -> None:
     with pytest.raises(PipelineRefused, match="add committed_at TIMESTAMP"):
         ItemColumns.of(of_format(("id",)), ("committed_at",))
+
+
+@given(
+    kind=st.sampled_from(
+        [StringType(), BooleanType(), ByteType(), IntegerType(), LongType(), DoubleType()]
+    ),
+    values=st.lists(
+        st.none()
+        | st.booleans()
+        | st.integers(-(1 << 66), 1 << 66)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.sampled_from([127, 128, -128, (1 << 31) - 1, 1 << 31, (1 << 63) - 1, 1 << 63])
+        | st.text(max_size=3)
+        | st.lists(st.integers(), max_size=1),
+        max_size=5,
+    ),
+)
+def test_values_are_the_same_beside_one_that_fits_nothing(
+    kind: DataType, values: list[Any]
+) -> None:
+    """A page in which all fits is read at once, any other value by value."""
+    plain = ItemColumns.of(StructType([StructField("a", kind)]), ())
+    items = [msgspec.Raw(json.dumps({"b": 1, "a": x}).encode()) for x in values]
+    found = plain.batch(items, [("pk",)]).to_pylist()
+    assert plain.batch([*items, msgspec.Raw(b"1")], [("pk",)]).to_pylist() == [
+        *found,
+        {"a": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (StringType(), r'"\ud800"', None),
+        (StringType(), r'["x", "\ud800"]', r'["x", "\ud800"]'),
+        (ArrayType(StringType()), r'["x", "\ud800"]', ["x", None]),
+        (MapType(StringType(), StringType()), r'{"\ud800": "x"}', None),
+        (INSIDE, r'{"n": 1, "s": "\udc00"}', {"n": 1, "s": None}),
+        (DateType(), r'"\ud8002026"', None),
+        (TimestampType(), r'"\ud800"', None),
+    ],
+)
+def test_of_half_a_surrogate_pair_only_its_own_value_is_lost(
+    kind: DataType, text: str, value: Any
+) -> None:
+    schema = {"a": kind, "n": IntegerType(), "rescued": StringType(), "key": StringType()}
+    asked = ItemColumns.of(
+        StructType([StructField(*x) for x in schema.items()]), ("rescued", "key")
+    )
+    odd = rf'{{"a":{text},"n":5,"pk":"\ud800"}}'
+    (row,) = asked.batch([msgspec.Raw(odd.encode())], [("pk",)]).to_pylist()
+    is_whole = kind == StringType() and value is not None
+    rescued = None if is_whole else odd
+    assert row == {"a": value, "n": 5, "rescued": rescued, "key": None}
