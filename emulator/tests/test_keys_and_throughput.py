@@ -139,10 +139,22 @@ async def test_autoscale_counts_by_its_highest_throughput(client: CosmosClient) 
     scaled = await container(
         client,
         "scaled",
-        offer_throughput=ThroughputProperties(auto_scale_max_throughput=30_000),
+        offer_throughput=ThroughputProperties(
+            auto_scale_max_throughput=30_000, auto_scale_increment_percent=0
+        ),
     )
     found = await scaled.get_throughput()
     assert found.auto_scale_max_throughput == 30_000
+    assert found.auto_scale_increment_percent == 0
+    grows = ThroughputProperties(
+        auto_scale_max_throughput=30_000, auto_scale_increment_percent=10
+    )
+    await scaled.replace_throughput(grows)
+    assert (await scaled.get_throughput()).auto_scale_increment_percent == 10
+    too_much = ThroughputProperties(
+        auto_scale_max_throughput=30_000, auto_scale_increment_percent=101
+    )
+    assert await refusal(scaled.replace_throughput(too_much)) == 400
     assert len([x async for x in scaled.read_feed_ranges()]) == 5
     wanted = ThroughputProperties(auto_scale_max_throughput=1500)
     assert await refusal(scaled.replace_throughput(wanted)) == 400

@@ -8,7 +8,7 @@ room to grow, and one that is given more later has at least one for each 10,000.
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -22,15 +22,19 @@ _RU_OF_A_RANGE: Final = 10_000  # what one physical partition of Cosmos DB can d
 _MAX_THROUGHPUT: Final = 10_000_000
 _MIN_MANUAL, _STEP_OF_MANUAL = 400, 100
 _MIN_AUTOSCALE, _STEP_OF_AUTOSCALE = 1_000, 1_000
-_COLUMNS: Final = "SELECT rid, owner, link, throughput, autoscale, ts, etag FROM offers "
+_MOST_GROWTH: Final = 100
+_COLUMNS: Final = (
+    "SELECT rid, owner, link, throughput, autoscale, growth, ts, etag FROM offers "
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """RU/s; the highest, if they scale by themselves."""
+    """RU/s; the highest, if they scale by themselves. ``growth`` is kept and has no effect."""
 
     units: int = _MIN_MANUAL
     autoscale: bool = False
+    growth: int | None = None  # percent, by which the highest grows in an account
 
     @property
     def ranges(self) -> int:
@@ -66,7 +70,11 @@ class Offer:
             "offerMinimumThroughputParameters": {"maxThroughputEverProvisioned": units},
         }
         if scales:
-            content["offerAutopilotSettings"] = {"maxThroughput": units}
+            settings: JsonObject = {"maxThroughput": units}
+            if self.throughput.growth is not None:
+                policy = {"incrementPercent": self.throughput.growth}
+                settings["autoUpgradePolicy"] = {"throughputPolicy": policy}
+            content["offerAutopilotSettings"] = settings
         return {
             "resource": self.link,
             "offerType": "Invalid",
@@ -96,14 +104,15 @@ class Offers:
 
     def create(self, owner: str, link: str, throughput: Throughput, etag: str) -> None:
         self._store.run(
-            "INSERT INTO offers (rid, owner, link, throughput, autoscale, ts, etag) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO offers (rid, owner, link, throughput, autoscale, growth, ts, etag) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 secrets.token_hex(4),
                 owner,
                 link,
                 throughput.units,
                 throughput.autoscale,
+                throughput.growth,
                 int(self._clock()),
                 etag,
             ),
@@ -124,8 +133,16 @@ class Offers:
 
     def replace(self, old: Offer, throughput: Throughput, etag: str) -> Offer:
         self._store.run(
-            "UPDATE offers SET throughput = ?, autoscale = ?, ts = ?, etag = ? WHERE rid = ?",
-            (throughput.units, throughput.autoscale, int(self._clock()), etag, old.rid),
+            "UPDATE offers SET throughput = ?, autoscale = ?, growth = ?, ts = ?, etag = ? "
+            "WHERE rid = ?",
+            (
+                throughput.units,
+                throughput.autoscale,
+                throughput.growth,
+                int(self._clock()),
+                etag,
+                old.rid,
+            ),
         )
         return self.offer(old.rid)
 
@@ -141,10 +158,8 @@ def throughput_in_headers(headers: Mapping[str, str]) -> Throughput | None:
     if scaled is None:
         return None
     try:
-        return checked_throughput(
-            msgspec.json.decode(scaled).get("maxThroughput"), autoscale=True
-        )
-    except (msgspec.DecodeError, AttributeError):
+        return _autoscaled(msgspec.json.decode(scaled, type=dict[str, Any]))
+    except msgspec.DecodeError:
         raise bad_request(
             f'Autoscale is asked for by {{"maxThroughput": 4000}}, not by {scaled!r}.'
         ) from None
@@ -169,8 +184,25 @@ def throughput_in_offer(
             "migrate it (x-ms-cosmos-migrate-offer-to-autopilot)."
         )
     if isinstance(settings, dict):
-        return checked_throughput(settings.get("maxThroughput"), autoscale=True)
+        return _autoscaled(settings)
     return checked_throughput(content.get("offerThroughput"))
+
+
+def _autoscaled(settings: JsonObject) -> Throughput:
+    found = checked_throughput(settings.get("maxThroughput"), autoscale=True)
+    policy = settings.get("autoUpgradePolicy")
+    if policy is None:
+        return found
+    try:
+        growth = policy["throughputPolicy"]["incrementPercent"]
+    except (KeyError, TypeError):
+        growth = None
+    if type(growth) is not int or not 0 <= growth <= _MOST_GROWTH:
+        wanted = '{"throughputPolicy": {"incrementPercent": 10}}'
+        raise bad_request(
+            f"autoUpgradePolicy is {wanted}, from 0 to {_MOST_GROWTH}, not {policy!r}."
+        )
+    return replace(found, growth=growth)
 
 
 def checked_throughput(units: Any, *, autoscale: bool = False) -> Throughput:
@@ -192,12 +224,12 @@ def _is_true(headers: Mapping[str, str], name: str) -> bool:
 
 
 def _offer(row: Row) -> Offer:
-    rid, owner, link, units, autoscale, ts, etag = row
+    rid, owner, link, units, autoscale, growth, ts, etag = row
     return Offer(
         rid=rid,
         owner=owner,
         link=link,
-        throughput=Throughput(units=units, autoscale=bool(autoscale)),
+        throughput=Throughput(units=units, autoscale=bool(autoscale), growth=growth),
         ts=ts,
         etag=etag,
     )

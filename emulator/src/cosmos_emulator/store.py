@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-_FORMAT = 4  # lower numbers were never released
+_FORMAT = 5  # lower numbers were never released
 _SCHEMA = """
 CREATE TABLE databases (
     rid TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, ts INTEGER NOT NULL, etag TEXT NOT NULL
@@ -55,8 +55,8 @@ CREATE TABLE log (
 CREATE INDEX log_in_order ON log (pid, lsn, seq);
 CREATE TABLE offers (
     rid TEXT PRIMARY KEY, owner TEXT NOT NULL UNIQUE, link TEXT NOT NULL,
-    throughput INTEGER NOT NULL, autoscale INTEGER NOT NULL, ts INTEGER NOT NULL,
-    etag TEXT NOT NULL
+    throughput INTEGER NOT NULL, autoscale INTEGER NOT NULL, growth INTEGER,
+    ts INTEGER NOT NULL, etag TEXT NOT NULL
 ) STRICT;
 CREATE TABLE unique_values (
     container INTEGER NOT NULL, pk TEXT NOT NULL, position INTEGER NOT NULL,
