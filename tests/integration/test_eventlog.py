@@ -296,7 +296,7 @@ async def test_a_log_is_never_made_over_something_else(path: Path, tmp_path: Pat
     (tmp_path / "file").write_text("x")
     await create_log(tmp_path / "empty")
     for taken in (path, tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(FeedRefused, match="no event log can be made"):
+        with pytest.raises(FeedRefused):
             await create_log(taken)
     with pytest.raises(FeedRefused, match="1 to 4096 parts"):
         await create_log(tmp_path / "none", parts=0)
