@@ -22,7 +22,11 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 _NODE_CLIENT: Final = "@azure/cosmos@4.10.1"
-_TOOLS: Final = ("langchain-azure-cosmosdb==1.0.1", "azure-cosmos-agent-memory==0.3.0b2")
+_TOOLS: Final = (
+    "langchain-azure-cosmosdb==1.0.1",
+    "azure-cosmos-agent-memory==0.3.0b2",
+    "testcontainers==4.15.0",
+)
 _SECONDS_TO_BUILD: Final = 2400  # for KEDA, Go compiles much of Kubernetes and of Azure's SDK
 
 

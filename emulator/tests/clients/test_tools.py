@@ -8,7 +8,7 @@ from emulator.tests.clients.programs import java, lines_of, tools
 pytestmark = pytest.mark.nightly
 _STORIES = {
     *("vector_store", "semantic_cache", "chat_history", "saver", "store_of_memories"),
-    *("node_cache", "agent_memory"),
+    *("node_cache", "agent_memory", "testcontainers"),
 }
 _OF_SPRING = {
     *("container", "save and find", "etags", "auditing", "unique keys", "patch"),

@@ -1,4 +1,4 @@
-"""Tools for AI on top of Azure's client, by their usual use.
+"""Tools on top of Azure's client, most of them for AI, by their usual use.
 
 They run in an environment of their own, which knows nothing of this project: each story prints
 a line of JSON.
@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
+from urllib.parse import urlsplit
 
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.agent_memory import CosmosMemoryClient
@@ -26,6 +28,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 from langchain_core.outputs import Generation
 from langgraph.graph import END, START, StateGraph
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.wait_strategies import HttpWaitStrategy
 
 URL, KEY = os.environ["COSMOS_ENDPOINT"], os.environ["COSMOS_KEY"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -199,6 +203,20 @@ def agent_memory(_: CosmosClient) -> None:
     assert len(memory.get_memories(user_id="u")) == len(TEXTS)
 
 
+def testcontainers(_: CosmosClient) -> None:
+    """It waits as the README says. There is no Docker here: the container is this process."""
+    port = urlsplit(URL).port
+    ready = HttpWaitStrategy(port, "/ready")
+    with mock.patch("testcontainers.core.container.DockerClient"):
+        cosmos = DockerContainer("cosmos-emulator").with_exposed_ports(port)
+        cosmos.waiting_for(ready)
+    with (
+        mock.patch.object(cosmos, "get_exposed_port", return_value=port),
+        mock.patch.object(cosmos, "get_container_host_ip", return_value="localhost"),
+    ):
+        ready.with_startup_timeout(10).wait_until_ready(cosmos)
+
+
 STORIES = (
     vector_store,
     semantic_cache,
@@ -207,6 +225,7 @@ STORIES = (
     store_of_memories,
     node_cache,
     agent_memory,
+    testcontainers,
 )
 
 
