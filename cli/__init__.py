@@ -7,9 +7,9 @@ from types import FrameType
 from typing import Final
 
 from changefeed.cli.streams import discard_output, prepare_streams, write_error
+from changefeed.runtime.exit_codes import CLOSED_PIPE, FAILED
 from changefeed.runtime.garbage import pause_collections
 
-_FAILED = 1
 _received: Final = [signal.SIGINT]
 
 
@@ -33,10 +33,10 @@ def main() -> None:
         sys.exit(interrupted_code())
     except OSError as error:
         discard_output(sys.stdout)
-        if error.errno == errno.EPIPE:  # the reader of our output has enough of it
-            sys.exit(128 + signal.SIGPIPE)
+        if error.errno == errno.EPIPE:
+            sys.exit(CLOSED_PIPE)
         write_error(f"changefeed: {error}\n")
-        sys.exit(_FAILED)
+        sys.exit(FAILED)
 
 
 def raise_interrupts() -> None:

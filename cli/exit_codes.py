@@ -4,6 +4,7 @@
 ``USER_ERROR``.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -11,9 +12,9 @@ from typing import NoReturn
 import typer
 
 from changefeed.cli import interrupted_code, raise_interrupts
-from changefeed.cli.streams import discard_full_output, write_error
+from changefeed.cli.streams import discard_full_output, discard_output, write_error
 from changefeed.runtime.errors import Failure, UserError
-from changefeed.runtime.exit_codes import FAILED, USER_ERROR
+from changefeed.runtime.exit_codes import CLOSED_PIPE, FAILED, USER_ERROR
 from changefeed.runtime.file_errors import what_to_change
 from changefeed.runtime.garbage import resume_collections
 from changefeed.runtime.printable import printable
@@ -67,8 +68,11 @@ def exit_on_error() -> Iterator[None]:
     resume_collections()
     try:
         yield
-    except (typer.Exit, typer.Abort, BrokenPipeError):
+    except (typer.Exit, typer.Abort):
         raise
+    except BrokenPipeError:  # typer would make it 1
+        discard_output(sys.stdout)
+        raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
         raise typer.Exit(interrupted_code()) from None
     except Exception as error:

@@ -85,6 +85,7 @@ CASES: Final[Mapping[str, Case]] = {
         "serves", "--name=a --cluster=file:///{place}/cluster --set=web.port={port}", None
     ),
     "pipeline status": Case("looks", "--feed=eventlog:shop/log --directory=shop/tables", None),
+    "pipeline schema": Case("looks", "--feed=eventlog:shop/log", f"--feed={SILENT_LOG}"),
 }
 PRINTING: Final = [x for x, one in CASES.items() if one.prints is not None]
 WAITING: Final = [x for x, one in CASES.items() if one.waits is not None]
