@@ -3,6 +3,7 @@
 import errno
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import Final
 
@@ -41,8 +42,11 @@ def main() -> None:
 
 def raise_interrupts() -> None:
     """Let Ctrl-C, and what else asks a process to stop, be ``KeyboardInterrupt`` from here on:
-    all has been imported. So files are closed, and a terminal is as it was before.
+    all has been imported. So files are closed, and a terminal is as it was before. A program
+    that calls commands in a thread keeps its own handlers.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
