@@ -15,12 +15,8 @@ import pytest
 from typer.main import get_command
 
 from changefeed.cli.app import app
-from changefeed.cli.position_export import export
-from changefeed.host.settings import Settings
-from changefeed.observers.dead_letters import open_dead_letters
-from tests.support import make
 from tests.support.commands import COMMAND, running
-from tests.support.leased_log import make_leased_log, stored
+from tests.support.leased_log import make_home, stored
 from tests.support.pipeline_feeds import a_checkpoint
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, ended, until
@@ -98,16 +94,9 @@ def test_no_command_is_left_out() -> None:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> Path:
-    await make_leased_log(tmp_path)
+    await make_home(tmp_path)
     (tmp_path / "shop").mkdir()
     await asyncio.to_thread(a_checkpoint, tmp_path / "shop")
-    async with open_dead_letters(f"sqlite:{tmp_path / 'letters.db'}") as letters:
-        await letters.put(make.letter(1))
-    (tmp_path / "lines").write_text('{"k": 1}\n{"k": 2}\n')
-    leases = {"address": f"sqlite:{tmp_path / 'leases.db'}"}
-    feed = {"address": f"eventlog:{tmp_path / 'log'}"}
-    settings = Settings.model_validate({"feed": feed, "leases": leases})
-    await export(settings, str(tmp_path / "saved"))
     return tmp_path
 
 

@@ -13,11 +13,7 @@ import pytest
 from typer.main import get_command
 
 from changefeed.cli.app import app
-from changefeed.cli.position_export import export
-from changefeed.host.settings import Settings
-from changefeed.observers.dead_letters import open_dead_letters
-from tests.support import make
-from tests.support.leased_log import make_leased_log
+from tests.support.leased_log import make_home
 from tests.support.processes import PATIENCE
 from tests.unit.cli.test_surface import commands
 
@@ -167,20 +163,9 @@ def run_all(cases: Sequence[str], home: Path) -> list[Ended]:
     return [msgspec.json.decode(x, type=Ended) for x in ended.stdout.splitlines()]
 
 
-async def fill_home(home: Path) -> None:
-    await make_leased_log(home)
-    async with open_dead_letters(f"sqlite:{home / 'letters.db'}") as letters:
-        await letters.put(make.letter(1))
-    (home / "lines").write_text('{"k": 1}\n')
-    leases = {"address": f"sqlite:{home / 'leases.db'}"}
-    feed = {"address": f"eventlog:{home / 'log'}"}
-    settings = Settings.model_validate({"feed": feed, "leases": leases})
-    await export(settings, str(home / "saved"))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_wrong_place_is_a_message_and_exit_code_2(kind: Kind, tmp_path: Path) -> None:
-    await fill_home(tmp_path)
+    await make_home(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
     (tmp_path / "locked").touch(mode=0o000)

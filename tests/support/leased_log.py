@@ -1,16 +1,22 @@
-"""A log with leases that its changes were done with, made without a host."""
+"""A log with leases that its changes were done with, made without a host, and what commands
+read beside it.
+"""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from changefeed.cli.position_export import export
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.host.settings import Settings
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
+from changefeed.observers.dead_letters import open_dead_letters
+from tests.support import make
 
 
 async def make_leased_log(place: Path) -> None:
@@ -27,6 +33,20 @@ async def make_leased_log(place: Path) -> None:
             await container.create(
                 Lease(range=x, checkpoint=Checkpoint(end), epoch=1, checkpoint_epoch=1)
             )
+
+
+async def make_home(place: Path) -> None:
+    """Make such a log, ``letters.db`` of one letter, ``lines`` to produce, and its positions,
+    ``saved``.
+    """
+    await make_leased_log(place)
+    async with open_dead_letters(f"sqlite:{place / 'letters.db'}") as letters:
+        await letters.put(make.letter(1))
+    (place / "lines").write_text('{"k": 1}\n{"k": 2}\n')
+    leases = {"address": f"sqlite:{place / 'leases.db'}"}
+    feed = {"address": f"eventlog:{place / 'log'}"}
+    settings = Settings.model_validate({"feed": feed, "leases": leases})
+    await export(settings, str(place / "saved"))
 
 
 def stored(place: Path, column: str) -> list[str | None]:

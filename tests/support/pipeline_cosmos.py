@@ -5,6 +5,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from random import Random
 from typing import Any, TypeVar
 
 from azure.cosmos.aio import CosmosClient
@@ -93,6 +94,15 @@ class ServedCosmos:
 
     def merge(self, *ranges: str) -> str:
         return str(self.do(self.world.by_hand.merge(*ranges))["id"])
+
+    def shake(self, random: Random) -> None:
+        """Split a range, or merge two."""
+        living = self.living()
+        if len(living) > 1 and random.random() < 0.5:
+            at = random.randrange(len(living) - 1)
+            self.merge(*living[at : at + 2])
+        else:
+            self.split(random.choice(living))
 
     def make_anew(self, *, ranges: int = 1) -> None:
         self.do(self.world.delete())

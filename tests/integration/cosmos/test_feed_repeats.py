@@ -15,7 +15,7 @@ from changefeed.feeds.cosmos.opening import feed_over
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from cosmos_emulator.settings import DEVELOPMENT_KEY
-from tests.support.cosmos_feeds import CosmosWorld
+from tests.support.cosmos_feeds import CosmosWorld, let_watch
 
 pytestmark = pytest.mark.real_time
 ZERO = FeedRange(id=RangeId("0"))
@@ -140,12 +140,8 @@ async def test_where_requests_are_watched_the_client_makes_all_of_them(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     await world.put("a")
-    hedged: Any = how == "hedged"
-    if how == "traced":
-        monkeypatch.setenv("AZURE_TRACING_ENABLED", "True")
-    if how == "broken":
-        monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
-    async with seen_feed(world, availability_strategy=hedged) as (feed, seeing):
+    options = let_watch(monkeypatch, how)
+    async with seen_feed(world, **options) as (feed, seeing):
         await pages(feed, 1, 1, 1)
     assert seeing.by_client.call_count == 3
 

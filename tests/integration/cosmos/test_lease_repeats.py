@@ -16,7 +16,7 @@ from changefeed.feeds.cosmos.answers import Answer
 from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import opened_over
 from cosmos_emulator.settings import DEVELOPMENT_KEY
-from tests.support.cosmos_feeds import CosmosWorld
+from tests.support.cosmos_feeds import CosmosWorld, let_watch
 
 pytestmark = pytest.mark.real_time
 OF_ONE_REQUEST = {
@@ -177,13 +177,9 @@ async def test_an_etag_of_before_another_change_is_refused(world: CosmosWorld) -
 async def test_where_requests_are_old_or_watched_the_client_makes_all_of_them(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    hedged: Any = how == "hedged"
+    options = let_watch(monkeypatch, how)
     if how == "old":
         monkeypatch.setattr(repeating, "_KEPT_FOR", -1.0)
-    if how == "traced":
-        monkeypatch.setenv("AZURE_TRACING_ENABLED", "True")
-    if how == "broken":
-        monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
-    async with seen_items(world, availability_strategy=hedged) as (items, seeing):
+    async with seen_items(world, **options) as (items, seeing):
         await changed(items, 1, 2, 3)
     assert seeing.by_client.call_count == 3

@@ -93,12 +93,12 @@ def test_whatever_becomes_of_ranges_and_queries_each_version_is_read_once_and_ke
     for step in range(6):
         cosmos.put(12, keys=6, n=step)
         for _ in range(random.randrange(3)):
-            shake(cosmos, random)
+            cosmos.shake(random)
         limit = random.choice([None, 5])
         for _ in range(random.randrange(4)):
             end = planned(cosmos, offset, "all-versions", limit=limit)
             if random.random() < 0.5:
-                shake(cosmos, random)
+                cosmos.shake(random)
             read_ = read(cosmos, offset, end, "all-versions", changes=random.choice([3, 99]))
             if random.random() < 0.3:
                 continue  # the query dies, and another one plans
@@ -117,16 +117,6 @@ def test_whatever_becomes_of_ranges_and_queries_each_version_is_read_once_and_ke
     order = [(x[0], x[2]) for x in by_item["i3"]]
     assert order == sorted(order)  # by generation and sequence
     assert len({(x[1], x[2]) for x in found}) == len(found)
-
-
-def shake(cosmos: ServedCosmos, random: Random) -> None:
-    """Split a range, or merge two."""
-    living = cosmos.living()
-    if len(living) > 1 and random.random() < 0.5:
-        at = random.randrange(len(living) - 1)
-        cosmos.merge(*living[at : at + 2])
-    else:
-        cosmos.split(random.choice(living))
 
 
 def step_of(row: Row) -> int:

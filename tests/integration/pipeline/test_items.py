@@ -49,15 +49,6 @@ def feed_of(cosmos: ServedCosmos) -> dict[str, str]:
     return {"feed": cosmos.address(None)}
 
 
-def shake(cosmos: ServedCosmos, random: Random) -> None:
-    living = cosmos.living()
-    if len(living) > 1 and random.random() < 0.5:
-        at = random.randrange(len(living) - 1)
-        cosmos.merge(*living[at : at + 2])
-    else:
-        cosmos.split(random.choice(living))
-
-
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_becomes_of_ranges_while_they_are_read_each_item_is_found_once(
@@ -74,7 +65,7 @@ def test_whatever_becomes_of_ranges_while_they_are_read_each_item_is_found_once(
         for page in access.results(asked):
             names += [json.loads(bytes(y))["id"] for y in page]
             if random.random() < 0.4 and shakes < 6:
-                shake(cosmos, random)
+                cosmos.shake(random)
                 shakes += 1
     access.close()
     assert shakes > 1
