@@ -118,48 +118,33 @@ class Conditions:
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Take over what can be. Yield all filters: Spark applies each again."""
         for x in filters:
-            condition = self._denied(x.child) if isinstance(x, Not) else self._met(x)
+            negated = isinstance(x, Not)
+            condition = self._met(x.child if isinstance(x, Not) else x, negated=negated)
             if condition is not None:
                 self._found.append(condition)
             yield x
 
-    def _met(self, x: Filter) -> str | None:
-        """Return what holds wherever a filter does; ``None`` for nothing that is known."""
+    def _met(self, x: Filter, *, negated: bool) -> str | None:
+        """Return what holds wherever a filter does, or where it is false, which it is not of
+        null; ``None`` for nothing that is known.
+        """
         match x:
             case IsNull(path):
-                return self._null(path)
+                return self._there(path) if negated else self._null(path)
             case IsNotNull(path):
-                return self._there(path)
-            case In(path, values):
-                known = [y for y in values if y is not None]
-                return self._among(path, known, negated=False)
+                return self._null(path) if negated else self._there(path)
+            case In(path, values):  # it is never false where one of them is null
+                known = values if negated else [y for y in values if y is not None]
+                return self._among(path, known, negated=negated)
             case (
                 StringStartsWith(path, text)
                 | StringEndsWith(path, text)
                 | StringContains(path, text)
             ):
-                return self._like(path, _FUNCTIONS[type(x)], text, negated=False)
-            case _ if type(x) in _OPERATORS:
-                return self._compared(x.attribute, _OPERATORS[type(x)], x.value)  # type: ignore[attr-defined]
-        return None
-
-    def _denied(self, x: Filter) -> str | None:
-        """Return what holds wherever a filter is false, which it is not of null."""
-        match x:
-            case IsNull(path):
-                return self._there(path)
-            case IsNotNull(path):
-                return self._null(path)
-            case In(path, values):  # which is not false where one of them is null
-                return self._among(path, values, negated=True)
-            case (
-                StringStartsWith(path, text)
-                | StringEndsWith(path, text)
-                | StringContains(path, text)
-            ):
-                return self._like(path, _FUNCTIONS[type(x)], text, negated=True)
-            case _ if type(x) in _OPERATORS and not isinstance(x, EqualNullSafe):
-                operator = _OPPOSITE[_OPERATORS[type(x)]]
+                return self._like(path, _FUNCTIONS[type(x)], text, negated=negated)
+            case _ if type(x) in _OPERATORS and not (negated and isinstance(x, EqualNullSafe)):
+                said = _OPERATORS[type(x)]
+                operator = _OPPOSITE[said] if negated else said
                 return self._compared(x.attribute, operator, x.value)  # type: ignore[attr-defined]
         return None
 

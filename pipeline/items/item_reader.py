@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,6 +19,9 @@ from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.retries import retry_for
 from changefeed.runtime.for_each import for_each
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _OPENING: Final = 20.0
 _AT_ONCE: Final = 16
@@ -80,22 +83,26 @@ class ItemAccess:
                 "again"
             )
         waiting = deque([(question.of, "")])
-        while waiting:
-            at, after = waiting.popleft()
-            asked = self._loop.start(self._page(at, question.query, after))
-            try:
-                while not isinstance(page := asked.result(), Sequence):
-                    after = page.after
-                    if after:
-                        asked = self._loop.start(self._page(at, question.query, after))
-                    if page.results:
-                        yield page.results
-                    if not after:
-                        break
-                else:
+
+        def ask() -> "Future[ResultPage | Sequence[FeedRange]]":
+            at, after = waiting[0]
+            return self._loop.start(self._page(at, question.query, after))
+
+        asked = ask()
+        try:
+            while waiting:
+                page = asked.result()
+                at, after = waiting.popleft()
+                if isinstance(page, Sequence):  # the ranges to read in its place
                     waiting.extendleft((x, after) for x in reversed(page))
-            finally:
-                asked.cancel()
+                elif page.after:
+                    waiting.appendleft((at, page.after))
+                if waiting:
+                    asked = ask()
+                if isinstance(page, ResultPage) and page.results:
+                    yield page.results
+        finally:
+            asked.cancel()
 
     def close(self) -> None:
         try:
