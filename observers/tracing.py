@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 
 from opentelemetry.context import Context as TraceContext
@@ -33,6 +34,7 @@ _batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
 """The span of the batch that is being handled here: the current one may be the user's own."""
 
 
+@cache
 def _links_kept() -> int:
     from opentelemetry.sdk.trace import SpanLimits  # noqa: PLC0415 - only where spans are made
 

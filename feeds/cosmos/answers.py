@@ -10,6 +10,7 @@ _OK: Final = 200
 NOT_MODIFIED: Final = 304
 REPEATED: Final = (GONE, THROTTLED)  # what the client would ask for again and again
 RECREATED: Final = 1024
+CONTINUATION: Final = "x-ms-continuation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
-from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.answers import CONTINUATION, Answer
 from changefeed.feeds.cosmos.documents import documents_of
 from changefeed.feeds.cosmos.keys import unquoted
 from changefeed.feeds.cosmos.requests import PartitionKeyValue, RangeMoved, Requests
@@ -27,7 +27,6 @@ _MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhi
 _PAGE: Final = 10_000
 """Results that are asked for at once, of which an account gives what fits into 4 MB. For any
 number (-1) the client would ask for none, and get a hundred."""
-_AFTER: Final = "x-ms-continuation"
 _OF_ALL_RANGES: Final = {
     "orderBy": "ORDER BY",
     "aggregates": "an aggregate",
@@ -143,7 +142,7 @@ class CosmosItems:
         except (msgspec.DecodeError, RecursionError) as error:
             raise FeedUnavailable(f"an answer to the query cannot be read: {error}") from error
         self._check(body.container_rid)
-        return ResultPage(results=body.documents, after=answer.headers.get(_AFTER) or "")
+        return ResultPage(results=body.documents, after=answer.headers.get(CONTINUATION) or "")
 
     def _check(self, rid: str) -> None:
         if rid and rid != self.identity:

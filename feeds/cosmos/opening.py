@@ -1,5 +1,4 @@
-"""Opening the change feed of a container: by its address, or over a client that is open; or
-its items."""
+"""Opening a container: its changes, by address or over a client that is open; or its items."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -108,8 +108,8 @@ class Repeated:
         """Ask for the next page by this request of the client, if its answer was one."""
         if not answer.is_page or is_watched(self._container):
             return
-        now = asyncio.get_running_loop().time()  # places go as ranges are split
-        self._signed = {x: y for x, y in self._signed.items() if y.until >= now}
+        # Places go as ranges are split.
+        self._signed = {x: y for x, y in self._signed.items() if y.is_fresh}
         self._signed[place] = signed
 
 

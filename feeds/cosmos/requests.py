@@ -23,7 +23,7 @@ import msgspec
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from changefeed.feeds.cosmos.answers import RECREATED, REPEATED, Answer
+from changefeed.feeds.cosmos.answers import CONTINUATION, RECREATED, REPEATED, Answer
 from changefeed.feeds.cosmos.errors import (
     BAD_REQUEST,
     GONE,
@@ -42,7 +42,6 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
-_CONTINUATION: Final = "x-ms-continuation"
 _SPLITTING: Final = 1007
 _TRIES: Final = 3
 _PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
@@ -153,7 +152,7 @@ class Requests:
 
         def check(request: Any) -> None:
             sent = request.http_request.headers
-            where = (sent.get(_RANGE_HEADER), sent.get(_CONTINUATION) or "")
+            where = (sent.get(_RANGE_HEADER), sent.get(CONTINUATION) or "")
             if isinstance(at, Place) and where != (at.physical, after):
                 raise RangeMoved
 

@@ -10,7 +10,6 @@ offset dozens of times a second: when there is nothing, the answer takes its tim
 them out as it likes: the feed keeps no state for a query.
 """
 
-import gc
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,6 +49,7 @@ from changefeed.pipeline.source.planning import (
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.task_access import task_access
+from changefeed.runtime.garbage import freeze_startup_objects
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -393,5 +393,4 @@ def freeze_gc() -> None:
 
     Spark's workers collect after every task, which else takes longer than a small task.
     """
-    gc.collect()
-    gc.freeze()
+    freeze_startup_objects()
