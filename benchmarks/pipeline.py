@@ -1,7 +1,7 @@
 """The Spark source and the tables against what Spark itself reads, as streams.
 
 Everything runs in one session. The source and Parquet are streams over the same rows, read
-whole in one batch that nobody wants, beside a source that does no work in Python; they take
+whole in one batch into the noop sink, beside a source that does no work in Python; they take
 turns, after a round to warm up, and a ratio is the median of those of each round. What is
 timed is the batch as Spark times it: from planning to its commit, without the start of the
 query.

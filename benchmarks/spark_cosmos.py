@@ -7,7 +7,7 @@ versions both have a start from before the changes. Java's client, which is belo
 connector for Spark, runs without Spark: pages of Jackson's objects in two threads.
 
 ``.cpu`` is what Spark and its Python processes have used: it holds on a busy machine, too.
-It needs Java, Maven and Go, and ``pip install --group rival``.
+It needs Java, Maven and Go, and ``uv pip install --group rival``.
 """
 
 import asyncio

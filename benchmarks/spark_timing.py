@@ -1,4 +1,4 @@
-"""How long Spark takes to read rows that nobody wants, and how much CPU."""
+"""How long Spark takes to read rows into its noop sink, and how much CPU."""
 
 import os
 import time
