@@ -45,6 +45,5 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
             feed=feed,
             container=container,
             longest_handoff=settings.leases.longest_handoff,
-            fence_margin=settings.leases.timing.fence_margin,
             say=remark,
         )

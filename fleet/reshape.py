@@ -17,7 +17,6 @@ with others; until then its ranges stay paused. One that is refused lets them go
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from changefeed.feeds.feed import (
@@ -40,7 +39,6 @@ from changefeed.fleet.claims import (
 from changefeed.fleet.phrases import named_leases
 from changefeed.fleet.stopping import (
     LeasedFeed,
-    Stopped,
     claim_range,
     finish,
     still_claimed,
@@ -65,9 +63,8 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     (lease,) = open_leases(leases, [range_id], SPLITTING)
     leased.feed.split(lease.range, into)  # refused before it is stopped
     async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
-        (whole,) = stopped.leases
+        (whole,) = stopped
         end = End.of_split(leased.feed, whole.range, into, require_checkpoint(whole))
-        stopped.check()
         await finish(leased.container, whole, end)
     return [x.range for x in end.children]
 
@@ -124,36 +121,23 @@ async def _merge_now(
         return None  # without stopping any
     async with stopped_ranges(leased, range_ids, claim) as stopped:
         await reopen_beside(leased.container, range_ids)  # another merge was cut off
-        stopped.check()
-        aligned = await _aligned(leased, stopped)
-    if aligned is None:
-        await go_on(leased.container, range_ids, claim.reason)
-        return None
-    ready, position = aligned
+        position = await _position_of_all(leased.feed, stopped)
+        if position is None:
+            await go_on(leased.container, range_ids, claim.reason)
+            return None
+        # What goes on then agrees with each.
+        ready = [await _advanced(leased.container, x, position) for x in stopped]
     await _finish_all(leased.container, ready, _end_in(joined, position))
     return joined
 
 
-async def _aligned(leased: LeasedFeed, stopped: Stopped) -> tuple[Stopped, Position] | None:
-    """Checkpoint stopped ranges where all of them are; ``None`` if they are not at one
-    position.
-    """
-    position = await _position_of_all(leased.feed, stopped.leases)
-    if position is None:
-        return None
-    stopped.check()
-    leases = [await _advanced(leased.container, x, position) for x in stopped.leases]
-    return replace(stopped, leases=leases), position
-
-
-async def _finish_all(container: LeaseContainer, stopped: Stopped, end: End) -> None:
+async def _finish_all(container: LeaseContainer, stopped: Sequence[Lease], end: End) -> None:
     """End all of them; where others have written to one, let all go on as before."""
     try:
-        for lease in stopped.leases:
+        for lease in stopped:
             await finish(container, lease, end)
     except LeaseConflict:
-        stopped.check()  # else another run may be about to complete it
-        await let_go(container, [x.range_id for x in stopped.leases])
+        await let_go(container, [x.range_id for x in stopped])
         raise
 
 
@@ -172,7 +156,7 @@ async def _completed(
         return True
     if all([await _is_stopped(container, x) for x in rest]):
         for name in rest:
-            await claim_range(leased, name, claim)
+            await claim_range(container, name, claim)
         left = [await still_claimed(container, x, claim) for x in rest]
         ended = [await container.read(x) for x in begun]
         ends = {None if x is None else x.end for x in ended}
@@ -248,7 +232,7 @@ def _joined(feed: Feed, leases: Collection[Lease]) -> FeedRange:
 
 
 async def _advanced(container: LeaseContainer, lease: Lease, position: Position) -> Lease:
-    """Checkpoint a stopped range where all of them are: what goes on then agrees with each."""
+    """Checkpoint a stopped range where all of them are."""
     if lease.position == position:
         return lease
     return await container.checkpoint(lease.advanced_to(position).stamped(stamp=time.time()))

@@ -6,8 +6,8 @@ that does not release is dead or stuck, and loses its lease as to a steal: after
 ``longest_handoff``.
 
 Two runs of a command, by two people or by one who asks again, never work on one range at once.
-Each pauses it with a reason of its own, and a run that finds another's waits: one that lives
-has come further within that time, or it writes no more then.
+Each pauses it with a reason of its own, and the last one has it: the write of an earlier run
+names a version that has moved on, and is refused.
 """
 
 import asyncio
@@ -46,14 +46,13 @@ _AGAIN = "range {} is left as it is, as the lease container does not answer: run
 class LeasedFeed:
     """What an operator splits and merges ranges of.
 
-    An owner that does not release a range within ``longest_handoff`` seconds loses it, and
-    stops writing ``fence_margin`` before. ``say`` is told what a command waits for.
+    An owner that does not release a range within ``longest_handoff`` seconds loses it. ``say``
+    is told what a command waits for.
     """
 
     feed: Feed
     container: LeaseContainer
     longest_handoff: float
-    fence_margin: float
     say: Callable[[str], None] = lambda _: None
 
     async def leases(self) -> Sequence[Lease]:
@@ -73,41 +72,22 @@ class LeasedFeed:
         return leases
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """Ranges that one run of a command has stopped: their leases, whole, without owners."""
-
-    leases: Sequence[Lease]
-    until: float
-
-    def check(self) -> None:
-        """Raise ``UserError`` once another run may take them for those of one that died."""
-        if elapsed_time() >= self.until:
-            names = ", ".join(x.range_id for x in self.leases)
-            raise UserError(
-                f"range {names} was stopped for too long: it is read on as before; try again "
-                f"when the lease container answers faster"
-            )
-
-
 @asynccontextmanager
 async def stopped_ranges(
     leased: LeasedFeed, range_ids: Sequence[RangeId], claim: Claim
-) -> AsyncIterator[Stopped]:
-    """Stop ranges; yield them, in an epoch that belongs to no host.
+) -> AsyncIterator[Sequence[Lease]]:
+    """Stop ranges; yield their leases, whole, in an epoch that belongs to no host.
 
     They stay so after the block, and are resumed if it raises.
     """
-    container, longest = leased.container, leased.longest_handoff
+    container = leased.container
     try:
-        for range_id in sorted(range_ids):  # two runs for the same ranges wait in one order
-            await claim_range(leased, range_id, claim)
-        until = elapsed_time() + longest
+        for range_id in range_ids:
+            await claim_range(container, range_id, claim)
+        until = elapsed_time() + leased.longest_handoff
         for range_id in range_ids:
             await _left_by_owner(leased, range_id, claim, until=until)
-        sent = elapsed_time()
-        leases = [await _vacated(container, x, claim) for x in range_ids]
-        yield Stopped(leases=leases, until=sent + longest - leased.fence_margin)
+        yield [await _vacated(container, x, claim) for x in range_ids]
     except BaseException:
         for range_id in range_ids:
             with suppress(StoreUnavailable, LeaseConflict):
@@ -115,35 +95,18 @@ async def stopped_ranges(
         raise
 
 
-async def claim_range(leased: LeasedFeed, range_id: RangeId, claim: Claim) -> None:
-    """Pause a range for one run of a command.
-
-    Where another run has it, wait until that is done; or until nothing has come of it for so
-    long that it is dead, and does not write any more if it is not.
+async def claim_range(container: LeaseContainer, range_id: RangeId, claim: Claim) -> None:
+    """Pause a range for one run of a command. Another run that had it has died, or ends with an
+    error. Raise ``UserError`` for what cannot be claimed.
     """
-    container, longest = leased.container, leased.longest_handoff
-    seen, since = None, 0.0
-    while (stored := await whole_lease(container, range_id)).paused != claim.reason:
-        found = stored.paused, stored.epoch
-        if is_paused_by(claim.command, stored):
-            if seen is None:
-                leased.say(
-                    f"another command has range {range_id} in hand: waiting until it is done, "
-                    f"or has done nothing for {longest:g} s"
-                )
-            if found != seen:
-                seen, since = found, elapsed_time()
-            if elapsed_time() < since + longest:
-                await asyncio.sleep(_LOOK)
-                continue
-        elif stored.paused is not None:
-            raise UserError(f"range {range_id} was paused meanwhile ({stored.paused})")
-        await update_lease(container, range_id, partial(_claimed, claim, found))
+    await whole_lease(container, range_id)
 
+    def claimed(lease: Lease) -> Lease:
+        if lease.paused is not None and not is_paused_by(claim.command, lease):
+            raise UserError(f"range {range_id} was paused meanwhile ({lease.paused})")
+        return lease.paused_because(claim.reason)
 
-def _claimed(claim: Claim, found: tuple[str | None, int], lease: Lease) -> Lease | None:
-    as_found = (lease.paused, lease.epoch) == found
-    return lease.paused_because(claim.reason) if as_found else None
+    await update_lease(container, range_id, claimed)
 
 
 async def _left_by_owner(
@@ -217,5 +180,8 @@ async def _end(container: LeaseContainer, ended: Lease) -> None:
     try:
         await container.replace(ended)
     except LeaseConflict as refused:
-        if refused.stored is None or refused.stored.write_id != ended.write_id:
+        if refused.stored is None:
             raise
+        if refused.stored.write_id != ended.write_id:
+            reason = "it was resumed meanwhile, or another command has it in hand"
+            raise LeaseConflict(ended, refused.stored, reason) from refused

@@ -268,7 +268,6 @@ def leased(
         feed=feed,
         container=container,
         longest_handoff=known.longest_handoff,
-        fence_margin=known.timing.fence_margin,
     )
 
 

@@ -388,9 +388,11 @@ async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refu
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
-@pytest.mark.parametrize(("calls", "at"), [("acquire", 1), ("replace", 2)])
+@pytest.mark.parametrize(
+    ("calls", "at", "said"), [("acquire", 1, "has ended"), ("replace", 2, "another command")]
+)
 async def test_a_run_that_was_away_while_another_took_its_range_writes_no_more(
-    calls: str, at: int
+    calls: str, at: int, said: str
 ) -> None:
     """The machine is suspended when the range has been stopped, or is about to be ended."""
     parts = Parted()
@@ -399,16 +401,33 @@ async def test_a_run_that_was_away_while_another_took_its_range_writes_no_more(
     away = asyncio.create_task(outcome(parts.split(ZERO, 3, through=through)))
     await asyncio.sleep(1)
     await parts.split()
-    assert await away != "done"
+    assert said in await away
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
-async def test_a_merge_that_was_away_for_so_long_ends_nothing() -> None:
-    parts = Parted()
-    await parts.halves()
-    away = await outcome(parts.merge(through=proxied(parts.leases, asleep(50, at=2))))
-    assert "stopped for too long" in away
-    assert await parts.state() == {"-7F": "4", "7F-FF": "4"}
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 12))
+async def test_a_merge_that_another_run_comes_into_at_any_write_leaves_it_all_to_that_one(
+    at: int, *, after: bool
+) -> None:
+    parts, writes = Parted(), 0
+    parts.append_to(THREE[1])
+    for name, place in zip(THREE, (9, 10, 9), strict=True):
+        await parts.put(name, place)
+
+    async def overtaken(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal writes
+        writes += name in WRITES
+        comes = writes == at and name in WRITES
+        if comes and not after:
+            await parts.merge(*THREE)
+        answer = await call()
+        if comes and after:
+            await parts.merge(*THREE)
+        return answer
+
+    await outcome(parts.merge(*THREE, through=proxied(parts.leases, overtaken)))
+    assert await parts.goes_on_in() == {"0": "10"}
 
 
 async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
