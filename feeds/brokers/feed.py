@@ -10,8 +10,8 @@ others return empty.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from changefeed.feeds.brokers.access import BrokerAccess
@@ -25,7 +25,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, Moved
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
-from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
+from changefeed.feeds.eventlog.block_format import BlockDamaged, Uncut, joined
 from changefeed.feeds.eventlog.ids import (
     position,
     sequence_in,
@@ -136,15 +136,17 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self, partition: Partition, after: Position, limit: int, *, wait: float
     ) -> Page:
         last = sequence_in(partition.id, after, self.identity)
-        changes = self._leftovers.take(partition.id, last, limit)
-        if not changes:
-            changes = await self._read(partition, last, limit, wait)
-        if not changes:
+        found = self._leftovers.pop(partition.id, last)
+        found = found or await self._read(partition, last, wait)
+        if found is None:
             return Page(changes=(), position=after)
+        with _in_answer_about(partition.id):
+            changes = found.take(limit)
         assert changes[0].sequence == last + 1, (
             f"range {partition.id!r}: {changes[0].sequence} was read behind {last}"
         )
-        assert len(changes) <= limit, f"{len(changes)} changes in a page of {limit}"
+        if found.left:
+            self._leftovers.put(partition.id, found)
         return Page(changes=changes, position=self._position(changes[-1].sequence))
 
     def position_after(self, change: Change) -> Position:
@@ -157,9 +159,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
     async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._ends.lags(self._routes, at)
 
-    async def _read(
-        self, partition: Partition, last: int, limit: int, wait: float
-    ) -> Sequence[Change]:
+    async def _read(self, partition: Partition, last: int, wait: float) -> Uncut | None:
         range_id = partition.id
         if not self._routes.is_open(partition) or self._waiting.locked():
             wait = 0.0
@@ -172,17 +172,15 @@ class CollectionFeed(parts_of.FeedOfPartitions):
                 most=_PAGE_BYTES,
                 wait=wait,
             )
-        changes = _decoded(range_id, last, found.blocks)
-        if not changes and found.ended:
+        changes = _behind(range_id, last, found.blocks)
+        if changes is None and found.ended:
             starts = (Child(range=x, start=self._position(0)) for x in found.children)
             raise RangeEnded(range_id, tuple(starts))
-        if not changes:
+        if changes is None:
             await self._check_reached(partition, last)
-            return ()
-        self._reached[range_id] = changes[-1].sequence
-        size = sum(len(x.columns.bodies) + len(x.columns.keys) for x in found.blocks)
-        self._leftovers.put(range_id, changes[limit:], size)
-        return changes[:limit]
+            return None
+        self._reached[range_id] = last + changes.left
+        return changes
 
     async def _check_reached(self, partition: Partition, last: int) -> None:
         """Refuse a position that the range has not reached, which only its writer knows."""
@@ -236,44 +234,34 @@ class BrokersFeed(CollectionFeed):
 
 
 class _Leftovers:
-    """Changes that came with a page and were too many for it, by the sequence before them.
+    """What came with a page and was too much for it, by the sequence before it.
 
-    Those that were kept longest make room.
+    What was kept longest makes room.
     """
 
     def __init__(self) -> None:
-        self._by_place: OrderedDict[tuple[RangeId, int], tuple[Sequence[Change], int]]
-        self._by_place = OrderedDict()
+        self._by_place = OrderedDict[tuple[RangeId, int], Uncut]()
         self._bytes = 0
 
-    def take(self, range_id: RangeId, last: int, limit: int) -> Sequence[Change]:
+    def pop(self, range_id: RangeId, last: int) -> Uncut | None:
         found = self._by_place.pop((range_id, last), None)
-        if found is None:
-            return ()
-        changes, size = found
-        self._bytes -= size
+        self._bytes -= found.size if found else 0
         assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"
-        self.put(range_id, changes[limit:], size * max(len(changes) - limit, 0) // len(changes))
-        return changes[:limit]
+        return found
 
-    def put(self, range_id: RangeId, changes: Sequence[Change], size: int) -> None:
-        if not changes:
-            return
-        assert size >= 0, f"{len(changes)} changes of {range_id!r} have {size} bytes"
-        place = (range_id, changes[0].sequence - 1)
-        _, before = self._by_place.pop(place, ((), 0))
-        self._by_place[place] = changes, size
-        self._bytes += size - before
+    def put(self, range_id: RangeId, changes: Uncut) -> None:
+        last = changes.first - 1
+        self.pop(range_id, last)
+        self._by_place[range_id, last] = changes
+        self._bytes += changes.size
         while self._bytes > _LEFTOVER_BYTES:
-            _, (_, size) = self._by_place.popitem(last=False)
-            self._bytes -= size
-        assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"
+            self.pop(*next(iter(self._by_place)))
 
 
-def _decoded(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Sequence[Change]:
-    """Make the changes behind a sequence of blocks that follow each other."""
+def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Uncut | None:
+    """Return the changes behind a sequence of blocks that follow each other, if any are."""
     if not blocks:
-        return ()
+        return None
     first = expected = blocks[0].first
     for block in blocks:
         if block.first != expected or first > last + 1:
@@ -281,14 +269,21 @@ def _decoded(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Sequence[
                 f"a broker left out changes of range {range_id!r} before {block.first}"
             )
         expected += block.count
-    try:
+    with _in_answer_about(range_id):
         layout = joined(x.columns for x in blocks)
-        changes = changes_of(range_id, first, expected - first, layout)
+        changes = Uncut(range_id, first, expected - first, layout)
+        changes.take(last + 1 - first)
+    return changes if changes.left else None
+
+
+@contextmanager
+def _in_answer_about(range_id: RangeId) -> Iterator[None]:
+    try:
+        yield
     except BlockDamaged as error:
         raise FeedUnavailable(
             f"a broker's answer about range {range_id!r} cannot be read: {error}"
         ) from error
-    return changes[last + 1 - first :]
 
 
 @asynccontextmanager

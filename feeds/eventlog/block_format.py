@@ -18,9 +18,10 @@ same bytes, with the loops in C: reading is the hot path of the whole project.
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO, StringIO
-from itertools import repeat, starmap
+from itertools import islice, repeat, starmap, tee
 from typing import Final, NamedTuple
 
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, Encoded
@@ -111,27 +112,70 @@ def behind(times: bytes, time_us: int) -> int:
     raise BlockDamaged(f"it has no change committed at {time_us} or later")
 
 
-def changes_of(range_id: RangeId, first: int, count: int, block: Layout) -> Sequence[Change]:
-    """Make the changes of a block that is to have ``count`` records.
+class Uncut:
+    """The changes of a block that are still bytes, to be cut from it in order.
 
-    ``first`` is the sequence of the first of them. Raise ``BlockDamaged`` if it has not.
+    ``first`` is the sequence of the first of those ``left``, and ``size`` about their bytes.
+    Cutting a page when it is asked for keeps the changes of a reader of many ranges few: all
+    of their blocks at once would not fit into the caches of a processor.
     """
+
+    def __init__(self, range_id: RangeId, first: int, count: int, block: Layout) -> None:
+        """Take a block that is to have ``count`` records. Raise ``BlockDamaged`` if not."""
+        _check_counts(count, block)
+        self.first, self.left = first, count
+        self.size = len(block.bodies) + len(block.keys)
+        with _what_does_not_fit():
+            self._changes = _changes(range_id, first, count, block)
+
+    def take(self, most: int) -> list[Change]:
+        """Cut the next changes. Raise ``BlockDamaged``."""
+        with _what_does_not_fit():
+            changes = [*islice(self._changes, most)]
+        count = len(changes)
+        assert count == min(most, self.left), f"{count} changes are cut, of {self.left}"
+        self.size -= self.size * count // max(1, self.left)
+        self.first, self.left = self.first + count, self.left - count
+        return changes
+
+
+def _check_counts(count: int, block: Layout) -> None:
+    """Raise ``BlockDamaged`` where a column has another number of records than is said."""
+    known = {x: block.kinds.count(x) for x in _OPERATIONS}
+    found = {
+        "kinds": (len(block.kinds), count),
+        "known kinds": (sum(known.values()), count),
+        "times": (len(block.times), 8 * count),
+        "keys": (len(block.key_sizes), 4 * count),
+        "bodies": (len(block.body_sizes), 4 * count),
+        "ids": (len(block.id_sizes), 4 * sum(n for x, n in known.items() if x & HAS_ID)),
+        "images": (
+            len(block.previous_sizes),
+            4 * sum(n for x, n in known.items() if x & HAS_PREVIOUS),
+        ),
+    }
+    if odd := {name: x for name, x in found.items() if x[0] != x[1]}:
+        raise BlockDamaged(f"of {count} records there are columns of other sizes: {odd}")
+
+
+@contextmanager
+def _what_does_not_fit() -> Iterator[None]:
     try:
-        return _changes(range_id, first, count, block)
-    except (ValueError, KeyError, StopIteration, struct.error) as error:
+        yield
+    except ValueError as error:
         raise BlockDamaged(str(error)) from error
 
 
-def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Sequence[Change]:
-    keys = list(_cut_text(block.key_sizes, block.keys))
-    ids: Sequence[str] = keys
+def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Iterator[Change]:
+    keys, ids = tee(_cut_text(block.key_sizes, block.keys))
     if block.id_sizes:
         given = _cut_text(block.id_sizes, block.ids)
-        ids = [next(given) if x & HAS_ID else y for x, y in zip(block.kinds, keys, strict=True)]
+        kinds = zip(block.kinds, ids, strict=True)
+        ids = (next(given) if x & HAS_ID else key for x, key in kinds)
     previous: Iterable[bytes | None] = repeat(None, count)
     if block.previous_sizes:
         images = _cut(block.previous_sizes, block.previous)
-        previous = [next(images) if x & HAS_PREVIOUS else None for x in block.kinds]
+        previous = (next(images) if x & HAS_PREVIOUS else None for x in block.kinds)
     fields = zip(
         repeat(range_id, count),
         range(first, first + count),
@@ -143,7 +187,7 @@ def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Sequen
         previous,
         strict=True,
     )
-    return [*starmap(Change, fields)]
+    return starmap(Change, fields)
 
 
 def _given(values: Sequence[bytes | None]) -> Sequence[bytes]:

@@ -13,7 +13,7 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.ranges import ranges_of, run_lengths
-from changefeed.feeds.eventlog.block_format import changes_of
+from changefeed.feeds.eventlog.block_format import Uncut
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
@@ -184,7 +184,9 @@ class _RowCheck:
         self._lasts[key] = section.last
         columns = section_columns(data, section)
         self.times.setdefault(key, []).extend(memoryview(columns.times).cast("q"))
-        changes = changes_of(section.partition, section.first, section.count, columns)
+        changes = Uncut(section.partition, section.first, section.count, columns).take(
+            section.count
+        )
         return [((*key, x.sequence), Sent(key[0], x.key, int(x.body))) for x in changes]
 
     def _check_end(self, number: int) -> None:

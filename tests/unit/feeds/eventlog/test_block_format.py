@@ -9,7 +9,7 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.block_format import (
     BlockDamaged,
     Layout,
-    changes_of,
+    Uncut,
     joined,
     lay_out,
 )
@@ -105,7 +105,16 @@ def test_records_are_laid_out_as_they_always_were() -> None:
 
 
 def test_blocks_written_once_are_read_for_good() -> None:
-    assert changes_of(RANGE, 41, 3, LAID_OUT) == CHANGES
+    assert Uncut(RANGE, 41, 3, LAID_OUT).take(3) == CHANGES
+
+
+def test_a_block_is_cut_in_pieces_of_any_size() -> None:
+    uncut = Uncut(RANGE, 41, 3, LAID_OUT)
+    assert uncut.take(0) == []
+    assert uncut.take(1) == CHANGES[:1]
+    assert (uncut.first, uncut.left) == (42, 2)
+    assert uncut.take(9) == CHANGES[1:]
+    assert (uncut.first, uncut.left, uncut.size, uncut.take(1)) == (44, 0, 0, [])
 
 
 def test_a_block_grows_by_appending_to_its_columns() -> None:
@@ -118,7 +127,7 @@ def test_a_key_may_hold_any_sign(key: str) -> None:
     layout = lay_out(
         [encode_record(Record(key=x, id=y), 9) for x, y in ((key, "i"), ("k", key))]
     )
-    changes = changes_of(RANGE, 1, 2, layout)
+    changes = Uncut(RANGE, 1, 2, layout).take(2)
     assert [(x.key, x.id) for x in changes] == [(key, "i"), ("k", key)]
 
 
@@ -144,7 +153,7 @@ def test_a_block_that_does_not_hold_what_it_says_is_damage(
     count: int, damage: dict[str, bytes]
 ) -> None:
     with pytest.raises(BlockDamaged):
-        changes_of(RANGE, 1, count, LAID_OUT._replace(**damage))
+        Uncut(RANGE, 1, count, LAID_OUT._replace(**damage)).take(count)
 
 
 @pytest.mark.parametrize(
