@@ -190,3 +190,31 @@ async def test_an_account_at_localhost_says_its_address_in_numbers(by_hand: Hand
         account = (await one.send("GET", "/")).body
         (region,) = account["writableLocations"]
         assert region["databaseAccountEndpoint"] == f"http://127.0.0.1:{port}/"
+
+
+async def test_each_resource_is_read_and_changed_under_its_etag(by_hand: Hand) -> None:
+    offer = (await by_hand.send("GET", "/offers")).body["Offers"][0]
+    await by_hand.send("POST", "/dbs/d/users", {"id": "u"})
+    allowed = {"id": "p", "permissionMode": "All", "resource": "dbs/d/colls/c"}
+    await by_hand.send("POST", "/dbs/d/users/u/permissions", allowed)
+    await by_hand.send("POST", f"{COLLS}/c/sprocs", {"id": "s", "body": "function s() {}"})
+    for path, changed in (
+        (f"/{offer['_self'].rstrip('/').lower()}", offer),
+        (f"{COLLS}/c/sprocs/s", {"id": "s", "body": "function s() {return 1;}"}),
+        ("/dbs/d/users/u/permissions/p", allowed),
+        ("/dbs/d/users/u", {"id": "u"}),
+        (f"{COLLS}/c", {"id": "c", "partitionKey": KEY}),
+        ("/dbs/d", None),
+    ):
+        etag = (await by_hand.send("GET", path)).headers["etag"]
+        known = await by_hand.send("GET", path, headers={"If-None-Match": etag})
+        assert (path, known.status, known.body) == (path, 304, None)
+        stale = {"If-Match": '"stale"'}
+        assert (await by_hand.send("GET", path, headers={"If-None-Match": "x"})).status == 200
+        if changed is not None:
+            assert (await by_hand.send("PUT", path, changed, stale)).status == 412
+            assert (await by_hand.send("PUT", path, changed, {"If-Match": etag})).status == 200
+        if changed is not offer:
+            assert (await by_hand.send("DELETE", path, headers=stale)).status == 412
+            gone = await by_hand.send("DELETE", path, headers={"If-Match": "*"})
+            assert (path, gone.status) == (path, 204)

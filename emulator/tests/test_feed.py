@@ -13,9 +13,10 @@ import pytest
 
 from cosmos_emulator import EmulatorSettings
 from cosmos_emulator.calls import Emulator
+from cosmos_emulator.conditions import Conditions
 from cosmos_emulator.feed import FeedRequest, read_page
 from cosmos_emulator.hashing import HIGHEST, LOWEST
-from cosmos_emulator.items import Conditions, Transaction
+from cosmos_emulator.items import Transaction
 
 STEPS = 150
 KEYS = [f"key-{i}" for i in range(12)]

@@ -233,3 +233,21 @@ async def test_the_real_client_works_with_a_token(account: Hand) -> None:
         with pytest.raises(CosmosHttpResponseError) as refused:
             await items.create_item({"id": "2", "pk": "p"})
         assert refused.value.status_code == 403
+
+
+async def test_an_upsert_of_a_user_or_permission_replaces_the_one_of_its_id(
+    by_hand: Hand,
+) -> None:
+    upsert = {"x-ms-documentdb-is-upsert": "true"}
+    users, permissions = "/dbs/d/users", "/dbs/d/users/u/permissions"
+    allowed = {"id": "p", "permissionMode": "Read", "resource": "dbs/d/colls/c"}
+    for path, body in ((users, {"id": "u"}), (permissions, allowed)):
+        made = await by_hand.send("POST", path, body, upsert)
+        again = await by_hand.send("POST", path, body | {"permissionMode": "All"}, upsert)
+        assert (made.status, again.status) == (201, 200)
+        assert made.body["_rid"] == again.body["_rid"]
+        assert (await by_hand.send("POST", path, body)).status == 409
+        stale = upsert | {"If-Match": made.headers["etag"]}
+        assert (await by_hand.send("POST", path, body, stale)).status == 412
+    kept = (await by_hand.send("GET", f"{permissions}/p")).body
+    assert kept["permissionMode"] == "All"

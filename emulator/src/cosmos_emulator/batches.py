@@ -9,9 +9,10 @@ import msgspec
 
 from cosmos_emulator import charges, hybrid_rows
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, item_headers
+from cosmos_emulator.conditions import Conditions
 from cosmos_emulator.documents import patch_change, status_of
 from cosmos_emulator.errors import RANGE_GONE, CosmosError, bad_request
-from cosmos_emulator.items import Conditions, Item, Transaction, Written, replaced_by
+from cosmos_emulator.items import Item, Transaction, Written, replaced_by
 from cosmos_emulator.json_values import JsonObject, decoded
 from cosmos_emulator.partition_keys import PartitionKey
 from cosmos_emulator.ranges import PhysicalRange
@@ -172,7 +173,7 @@ def _line(written: Written, *, wants_body: bool) -> JsonObject:
 
 def _read_line(found: Item, conditions: Conditions) -> JsonObject:
     line: JsonObject = {"requestCharge": charges.read(len(found.body)), "eTag": found.etag}
-    if conditions.is_unmodified(found):
+    if conditions.is_unmodified(found.etag):
         return line | {"statusCode": 304}
     return line | {"statusCode": 200, "resourceBody": msgspec.Raw(found.body)}
 

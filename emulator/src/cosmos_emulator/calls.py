@@ -9,6 +9,7 @@ from urllib.parse import quote
 from cosmos_emulator import charges
 from cosmos_emulator.address import Address
 from cosmos_emulator.auth import key_bytes
+from cosmos_emulator.conditions import Conditions
 from cosmos_emulator.consistency import Consistency
 from cosmos_emulator.containers import Container, Containers
 from cosmos_emulator.errors import (
@@ -117,6 +118,13 @@ class Call:
     @property
     def wants_body(self) -> bool:
         return self.headers.get("Prefer", "").lower() != "return=minimal"
+
+    @property
+    def conditions(self) -> Conditions:
+        return Conditions(
+            if_match=self.headers.get("If-Match"),
+            if_none_match=self.headers.get("If-None-Match"),
+        )
 
     def page_size(self) -> int:
         """Return how many entries the client wants; -1 leaves it to the server."""

@@ -28,7 +28,6 @@ from cosmos_emulator.errors import (
     bad_request,
 )
 from cosmos_emulator.items import (
-    Conditions,
     Item,
     Transaction,
     Written,
@@ -73,7 +72,7 @@ def create_item(emulator: Emulator, call: Call) -> Answer:
 
 
 def upsert_item(emulator: Emulator, call: Call) -> Answer:
-    body, conditions = _sent_item(call), _conditions(call)
+    body, conditions = _sent_item(call), call.conditions
     return _write(
         emulator,
         call,
@@ -91,7 +90,7 @@ def patch_item(emulator: Emulator, call: Call) -> Answer:
 
 
 def delete_item(emulator: Emulator, call: Call) -> Answer:
-    name, conditions = call.address.item, _conditions(call)
+    name, conditions = call.address.item, call.conditions
     return _write(
         emulator,
         call,
@@ -111,8 +110,6 @@ def read_item(emulator: Emulator, call: Call) -> Answer:
     check_session(call, held)
     found = emulator.items.read(call.within, key, call.address.item)
     headers = item_headers(call, held, found)
-    if _conditions(call).is_unmodified(found):
-        return Answer(status=304, headers=headers)
     return Answer(body=found.body, headers=headers, charge=charges.read(len(found.body)))
 
 
@@ -219,7 +216,7 @@ def _write(
 
 
 def _change(emulator: Emulator, call: Call, change: Callable[[Item], JsonObject]) -> Answer:
-    name, conditions = call.address.item, _conditions(call)
+    name, conditions = call.address.item, call.conditions
     return _write(
         emulator,
         call,
@@ -239,12 +236,6 @@ def status_of(written: Written) -> int:
     if written.item is None:
         return 204
     return 201 if written.created else 200
-
-
-def _conditions(call: Call) -> Conditions:
-    return Conditions(
-        if_match=call.headers.get("If-Match"), if_none_match=call.headers.get("If-None-Match")
-    )
 
 
 def patch_change(body: Any, *, now: float) -> Callable[[Item], JsonObject]:

@@ -154,8 +154,9 @@ class Gateway:
         if call.container is not None and call.container.default_ttl is not None:
             await self.emulator.items.expire(call.container)
         try:
-            answer = _handler(call)(account, call)
-            return await answer if isinstance(answer, Awaitable) else answer
+            done = _handler(call)(account, call)
+            answer = await done if isinstance(done, Awaitable) else done
+            return _unless_known(call, answer)
         except CosmosError as error:
             error.headers = _told_of(account, call, error.status)
             raise
@@ -235,6 +236,15 @@ class Gateway:
 
 def _handler(call: Call) -> Handler:
     return write_with_triggers if has_triggers(call) else _HANDLERS[call.operation]
+
+
+def _unless_known(call: Call, answer: Answer) -> Answer:
+    """Answer with 304 where the client has what it reads; feeds mean something else by it."""
+    etag = answer.headers.get("etag")
+    is_read = call.operation.startswith("read_") and not call.address.is_feed
+    if etag is not None and is_read and call.conditions.is_unmodified(etag):
+        return Answer(status=304, headers=answer.headers)
+    return answer
 
 
 def _told_of(account: Emulator, call: Call, status: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from cosmos_emulator import charges, rids
+from cosmos_emulator.conditions import Conditions
 from cosmos_emulator.containers import Container, new_etag
 from cosmos_emulator.definitions import MAX_TTL, check_size, checked_item_id
 from cosmos_emulator.errors import CosmosError, bad_request
@@ -48,31 +49,6 @@ class Item:
 
     def value(self) -> JsonObject:
         return decoded_object(self.body)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """If-Match and If-None-Match of a request; quotes around an etag do not matter."""
-
-    if_match: str | None = None
-    if_none_match: str | None = None
-
-    def check_write(self, before: Item | None) -> None:
-        """Raise 412 unless a write over ``before`` is allowed."""
-        if self.if_match is not None and not _matches(self.if_match, before):
-            raise CosmosError(
-                412,
-                "One of the specified pre-condition is not met: If-Match names another etag "
-                "than the stored item has. Read it again.",
-            )
-        if self.if_none_match is not None and _matches(self.if_none_match, before):
-            raise CosmosError(
-                412, "One of the specified pre-condition is not met: the item is there."
-            )
-
-    def is_unmodified(self, found: Item) -> bool:
-        """Return whether a read may be answered with 304."""
-        return self.if_none_match is not None and _matches(self.if_none_match, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +125,7 @@ class Items:
     ) -> Written:
         before = self.find(container, key, checked_item_id(body.get("id")))
         if before is not None:  # an insert has no etag to compare
-            conditions.check_write(before)
+            conditions.check_write(before.etag)
         return self._put(tx, container, key, body, before)
 
     def replace(
@@ -164,7 +140,7 @@ class Items:
     ) -> Written:
         """Write what ``change`` makes of the stored item, under the same key."""
         before = self.read(container, key, name)
-        conditions.check_write(before)
+        conditions.check_write(before.etag)
         body = change(before)
         renamed = checked_item_id(body.get("id"))
         if renamed != before.id and self.find(container, key, renamed):
@@ -180,7 +156,7 @@ class Items:
         conditions: Conditions,
     ) -> Written:
         before = self.read(container, key, name)
-        conditions.check_write(before)
+        conditions.check_write(before.etag)
         self._remove(tx, container, before, expired=False)
         indexed = container.indexed.count(before.value())
         return Written(
@@ -353,12 +329,6 @@ def _item(row: Row) -> Item:
         expires=expires,
         body=body,
     )
-
-
-def _matches(wanted: str, found: Item | None) -> bool:
-    if found is None:
-        return False
-    return wanted.strip() == "*" or wanted.strip().strip('"') == found.etag.strip('"')
 
 
 def _checked_ttl(body: JsonObject) -> int | None:

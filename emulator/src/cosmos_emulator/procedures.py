@@ -19,9 +19,10 @@ import msgspec
 
 from cosmos_emulator import charges, rids
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler, item_headers
+from cosmos_emulator.conditions import Conditions
 from cosmos_emulator.draft import Draft, DraftOutdated
 from cosmos_emulator.errors import CosmosError, bad_request
-from cosmos_emulator.items import Conditions, Item, Written, replaced_by
+from cosmos_emulator.items import Item, Written, replaced_by
 from cosmos_emulator.json_values import JsonObject, decoded, decoded_object
 from cosmos_emulator.query import run as queries
 from cosmos_emulator.query.budget import Budget

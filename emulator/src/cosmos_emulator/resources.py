@@ -20,7 +20,6 @@ from cosmos_emulator.calls import (
 from cosmos_emulator.consistency import MOST_BEHIND, MOST_SECONDS
 from cosmos_emulator.containers import new_etag
 from cosmos_emulator.errors import CosmosError, bad_request, not_supported
-from cosmos_emulator.items import Conditions
 from cosmos_emulator.json_values import JsonObject, decoded_object
 from cosmos_emulator.offers import Offer, throughput_in_headers, throughput_in_offer
 from cosmos_emulator.query.limits import MAX_COUNTS, MAX_LENGTH
@@ -109,7 +108,9 @@ def read_database(emulator: Emulator, call: Call) -> Answer:
 
 
 def delete_database(emulator: Emulator, call: Call) -> Answer:
-    emulator.containers.delete_database(call.address.database)
+    name = call.address.database
+    call.conditions.check_write(emulator.containers.database(name).etag)
+    emulator.containers.delete_database(name)
     return Answer(status=204)
 
 
@@ -159,14 +160,13 @@ def _quota(current: Sequence[PhysicalRange]) -> dict[str, str]:
 
 
 def replace_container(emulator: Emulator, call: Call) -> Answer:
-    if_match = call.headers.get("If-Match")
-    if if_match is not None and if_match.strip('"') != call.within.etag.strip('"'):
-        Conditions(if_match=if_match).check_write(None)
+    call.conditions.check_write(call.within.etag)
     changed = emulator.containers.replace_container(call.within, decoded_object(call.body))
     return _json(changed.resource(), etag=changed.etag)
 
 
 def delete_container(emulator: Emulator, call: Call) -> Answer:
+    call.conditions.check_write(call.within.etag)
     emulator.containers.delete_container(call.within)
     return Answer(status=204)
 
@@ -219,6 +219,7 @@ def read_offer(emulator: Emulator, call: Call) -> Answer:
 def replace_offer(emulator: Emulator, call: Call) -> Answer:
     """Change a throughput; a container that needs more ranges for it is split at once."""
     old = emulator.offers.offer(call.address.database)
+    call.conditions.check_write(old.etag)
     body = decoded_object(call.body)
     wanted = throughput_in_offer(body, old.throughput, call.headers)
     changed = emulator.offers.replace(old, wanted, new_etag())

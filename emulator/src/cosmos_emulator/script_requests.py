@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 
 from cosmos_emulator.calls import Answer, Call, Emulator, Handler
-from cosmos_emulator.items import Conditions
 from cosmos_emulator.json_values import decoded_object
 from cosmos_emulator.resources import listed, queried
 from cosmos_emulator.scripts import Script, ScriptKind
@@ -34,13 +33,13 @@ def _read(kind: ScriptKind, emulator: Emulator, call: Call) -> Answer:
 
 def _replace(kind: ScriptKind, emulator: Emulator, call: Call) -> Answer:
     old = _named(kind, emulator, call)
-    _check_etag(old, call)
+    call.conditions.check_write(old.etag)
     return _answer(emulator.scripts.put(call.within, kind, decoded_object(call.body), old))
 
 
 def _delete(kind: ScriptKind, emulator: Emulator, call: Call) -> Answer:
     found = _named(kind, emulator, call)
-    _check_etag(found, call)
+    call.conditions.check_write(found.etag)
     emulator.scripts.delete(found)
     return Answer(status=204)
 
@@ -61,12 +60,6 @@ HANDLERS: Final[dict[str, Handler]] = {
 
 def _named(kind: ScriptKind, emulator: Emulator, call: Call) -> Script:
     return emulator.scripts.named(call.within, kind, call.address.item)
-
-
-def _check_etag(script: Script, call: Call) -> None:
-    if_match = call.headers.get("If-Match", "*").strip()
-    if if_match != "*" and if_match.strip('"') != script.etag.strip('"'):
-        Conditions(if_match=if_match).check_write(None)
 
 
 def _answer(script: Script, status: int = 200) -> Answer:

@@ -1,6 +1,6 @@
 """Answers about users and permissions, and what a request with a token may do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -124,8 +124,9 @@ async def query_users(emulator: Emulator, call: Call) -> Answer:
 
 def create_user(emulator: Emulator, call: Call) -> Answer:
     database, body = _database(emulator, call), decoded_object(call.body)
-    made = emulator.principals.put_user(database, body, None)
-    return _json(made.resource(), made.etag, 201)
+    old = _upserted(call, body, emulator.principals.users(database))
+    made = emulator.principals.put_user(database, body, old)
+    return _json(made.resource(), made.etag, 200 if old else 201)
 
 
 def read_user(emulator: Emulator, call: Call) -> Answer:
@@ -135,12 +136,16 @@ def read_user(emulator: Emulator, call: Call) -> Answer:
 
 def replace_user(emulator: Emulator, call: Call) -> Answer:
     database, body = _database(emulator, call), decoded_object(call.body)
-    found = emulator.principals.put_user(database, body, _user(emulator, call))
+    old = _user(emulator, call)
+    call.conditions.check_write(old.etag)
+    found = emulator.principals.put_user(database, body, old)
     return _json(found.resource(), found.etag)
 
 
 def delete_user(emulator: Emulator, call: Call) -> Answer:
-    emulator.principals.delete(_user(emulator, call))
+    found = _user(emulator, call)
+    call.conditions.check_write(found.etag)
+    emulator.principals.delete(found)
     return Answer(status=204)
 
 
@@ -157,10 +162,11 @@ async def query_permissions(emulator: Emulator, call: Call) -> Answer:
 
 
 def create_permission(emulator: Emulator, call: Call) -> Answer:
-    body = decoded_object(call.body)
+    body, user = decoded_object(call.body), _user(emulator, call)
     seconds = _seconds(call)
-    made = emulator.principals.put_permission(_user(emulator, call), body, None)
-    return _json(_with_token(emulator, call, made, seconds), made.etag, 201)
+    old = _upserted(call, body, emulator.principals.permissions(user))
+    made = emulator.principals.put_permission(user, body, old)
+    return _json(_with_token(emulator, call, made, seconds), made.etag, 200 if old else 201)
 
 
 def read_permission(emulator: Emulator, call: Call) -> Answer:
@@ -170,12 +176,15 @@ def read_permission(emulator: Emulator, call: Call) -> Answer:
 
 def replace_permission(emulator: Emulator, call: Call) -> Answer:
     old, body = _permission(emulator, call), decoded_object(call.body)
+    call.conditions.check_write(old.etag)
     found = emulator.principals.put_permission(_user(emulator, call), body, old)
     return _json(_with_token(emulator, call, found), found.etag)
 
 
 def delete_permission(emulator: Emulator, call: Call) -> Answer:
-    emulator.principals.delete(_permission(emulator, call))
+    found = _permission(emulator, call)
+    call.conditions.check_write(found.etag)
+    emulator.principals.delete(found)
     return Answer(status=204)
 
 
@@ -208,6 +217,15 @@ def _user(emulator: Emulator, call: Call) -> Principal:
 
 def _permission(emulator: Emulator, call: Call) -> Principal:
     return emulator.principals.permission(_user(emulator, call), call.address.ids[2])
+
+
+def _upserted(call: Call, body: JsonObject, there: Sequence[Principal]) -> Principal | None:
+    """Return what an upsert replaces, if it is there; 412 under another etag than it has."""
+    if call.headers.get("x-ms-documentdb-is-upsert", "").lower() != "true":
+        return None
+    old = next((x for x in there if x.id == body.get("id")), None)
+    call.conditions.check_write(None if old is None else old.etag)
+    return old
 
 
 def _with_token(

@@ -21,6 +21,7 @@ from typing import Any, Final
 import pytest
 
 HERE: Final = Path(__file__).parent
+GO_CLIENT: Final = "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 _NODE_CLIENT: Final = "@azure/cosmos@4.10.1"
 _TOOLS: Final = (
     "langchain-azure-cosmosdb==1.0.1",
@@ -127,7 +128,8 @@ def _built_go() -> Path:
         pytest.skip("Go is not installed: Azure's client for Go is missing")
     module = HERE / "go"
     folder = cache() / f"strangers-go-{digest(x for x in module.rglob('*') if x.is_file())}"
-    command = [compiler, f"-C={module}", "build", f"-o={folder}/", "./..."]
+    counted = ["-cover", f"-coverpkg=./...,{GO_CLIENT}"]  # what was called, in GOCOVERDIR
+    command = [compiler, f"-C={module}", "build", *counted, f"-o={folder}/", "./..."]
     return made_once(folder, command, "Go could not build the module")
 
 

@@ -66,6 +66,7 @@ class Items(Trial):
 
         self.of("create an item", create)
         self.of("read an item", lambda: expect(1, items.read_item("a", "p")["n"]))
+        self.of("read by a session token", lambda: self.session(items))
         self.of("replace an item", replace)
         self.of("upsert an item", upsert)
         self.of("patch an item", patch)
@@ -79,6 +80,13 @@ class Items(Trial):
             lambda: expect(1, len(list(items.query_items(**query)))),
         )
         self.of("time to live", mortal)
+
+    def session(self, items: Any) -> None:
+        items.upsert_item(item("later", "p", 1))
+        token = self.client.client_connection.last_response_headers["x-ms-session-token"]
+        own = items.feed_range_from_partition_key("p")
+        expect(token, items.get_latest_session_token([(own, token)], own))
+        items.read_item("later", "p", session_token=token)
 
 
 class Batches(Trial):

@@ -16,7 +16,7 @@ from azure.cosmos import CosmosClient
 
 from emulator.tests.clients.python_items import Batches, Items
 from emulator.tests.clients.python_queries import Feeds, Queries
-from emulator.tests.clients.python_resources import Keys, Resources, Scripts, Throughput
+from emulator.tests.clients.python_resources import Keys, Resources, Scripts, Throughput, Users
 from emulator.tests.clients.python_trial import Report, Trial
 
 _TRIALS: Final[list[type[Trial]]] = [
@@ -28,6 +28,7 @@ _TRIALS: Final[list[type[Trial]]] = [
     Keys,
     Throughput,
     Scripts,
+    Users,
 ]
 
 

@@ -2,12 +2,13 @@
 
 import time
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from azure.cosmos import PartitionKey, ThroughputProperties
 
 from emulator.tests.clients.python_trial import Trial, expect, item, status
 
+_ALL: Final = "SELECT * FROM c"
 _UNIQUE: Final = {"uniqueKeys": [{"paths": ["/n"]}]}
 
 
@@ -20,7 +21,9 @@ class Resources(Trial):
         self.containers()
 
     def create_database(self) -> None:
-        self.client.create_database(self.name)
+        self.client.create_database_if_not_exists(self.name)
+        account = self.client.get_database_account() if self.wide else None
+        assert account is None or account.WritableLocations  # the other client has no such call
         status(409, lambda: self.client.create_database(self.name))
         status(404, self.client.get_database_client("none").read)
 
@@ -134,7 +137,7 @@ _STAMPS = """function () {
 
 
 class Scripts(Trial):
-    """Code that runs in the account, its users, its conflicts."""
+    """Code that runs in the account, and its conflicts."""
 
     def run(self) -> None:
         made = self.made("scripted")
@@ -150,6 +153,7 @@ class Scripts(Trial):
             scripts.replace_stored_procedure("s", {"id": "s", "body": "function s() {}"})
             expect("function s() {}", scripts.get_stored_procedure("s")["body"])
             expect(["s"], [x["id"] for x in scripts.list_stored_procedures()])
+            expect(["s"], [x["id"] for x in scripts.query_stored_procedures(_ALL)])
             scripts.delete_stored_procedure("s")
             status(404, lambda: scripts.get_stored_procedure("s"))
 
@@ -159,16 +163,60 @@ class Scripts(Trial):
             made.create_item(item("stamped", "p"), pre_trigger_include="t")
             expect(True, made.read_item("stamped", "p")["stamped"])
             expect(["t"], [x["id"] for x in scripts.list_triggers()])
+            changed = trigger | {"triggerType": "Post", "body": "function t() {}"}
+            scripts.replace_trigger("t", changed)
+            expect("Post", scripts.get_trigger("t")["triggerType"])
+            expect(["t"], [x["id"] for x in scripts.query_triggers(_ALL)])
             scripts.delete_trigger("t")
 
         def functions() -> None:
             scripts.create_user_defined_function({"id": "f", "body": "function f() {}"})
             expect("f", scripts.get_user_defined_function("f")["id"])
+            scripts.replace_user_defined_function("f", {"id": "f", "body": "function g() {}"})
             expect(["f"], [x["id"] for x in scripts.list_user_defined_functions()])
+            found = list(scripts.query_user_defined_functions(_ALL))
+            expect(["function g() {}"], [x["body"] for x in found])
             scripts.delete_user_defined_function("f")
 
         self.of("stored procedures", procedures)
         self.of("triggers", triggers)
         self.of("user-defined functions", functions)
-        self.of("users", lambda: self.database.create_user({"id": "u"}))
-        self.of("conflict feed", lambda: list(made.list_conflicts()))
+        self.of("conflict feed", lambda: self.conflicts(made))
+
+    def conflicts(self, made: Any) -> None:
+        """Look for conflicts: writes in one region have none."""
+        found = [*made.list_conflicts(), *made.query_conflicts(_ALL, partition_key="p")]
+        expect([], found)
+        status(404, lambda: made.get_conflict("none", partition_key="p"))
+        status(404, lambda: made.delete_conflict("none", partition_key="p"))
+
+
+class Users(Trial):
+    """Users, and what their tokens open."""
+
+    def run(self) -> None:
+        made = self.made("opened")
+        self.of("users", self.users)
+        self.of("permissions", lambda: self.permissions(made))
+
+    def users(self) -> None:
+        self.database.create_user({"id": "u"})
+        self.database.upsert_user({"id": "v"})
+        self.database.replace_user("v", {"id": "w"})
+        expect(["u", "w"], sorted(x["id"] for x in self.database.list_users()))
+        expect(["u", "w"], sorted(x["id"] for x in self.database.query_users(_ALL)))
+        expect("w", self.database.get_user_client("w").read()["id"])
+        self.database.delete_user("w")
+        status(404, self.database.get_user_client("w").read)
+
+    def permissions(self, made: Any) -> None:
+        user = self.database.get_user_client("u")
+        allowed = {"id": "p", "permissionMode": "Read", "resource": made.container_link}
+        user.create_permission(allowed)
+        user.upsert_permission(allowed | {"permissionMode": "All"})
+        expect("All", user.get_permission("p").permission_mode)
+        user.replace_permission("p", allowed)
+        expect(["p"], [x["id"] for x in user.list_permissions()])
+        expect(["Read"], [x["permissionMode"] for x in user.query_permissions(_ALL)])
+        user.delete_permission("p")
+        status(404, lambda: user.get_permission("p"))

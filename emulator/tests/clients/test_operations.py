@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from emulator.tests.clients.endpoint import endpoint
-from emulator.tests.clients.programs import java, lines_of, node, python
+from emulator.tests.clients.programs import HERE, go, java, lines_of, node, python, rust
 
 pytestmark = pytest.mark.nightly
 _PAGE = Path(__file__).parents[2] / "REFERENCE.md"
+_QUERIES = str(HERE / "queries.json")
 _SECONDS = 170.0
 _CLIENTS: dict[str, tuple[str, Callable[[str], list[str]]]] = {
+    "go": ("Go", lambda name: go("operations", name, _QUERIES)),
     "java": ("Java", lambda name: java("Operations", name)),
     "node": ("Node", lambda name: node("operations.js", name)),
+    "rust": ("Rust", lambda name: rust("operations", name, _QUERIES)),
     "python": ("Python", lambda name: python("python_operations", name, "sync")),
     "python-async": ("Python, async", lambda name: python("python_operations", name, "async")),
 }

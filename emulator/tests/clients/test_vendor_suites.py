@@ -30,7 +30,7 @@ async def test_a_suite_passes_but_for_what_is_named(name: str, tmp_path: Path) -
     known = listed["out-of-scope"] | listed["not-yet"]
     suite.fetch()
     data = tmp_path / "data"
-    async with process(tmp_path, "--tls", f"--data={data}") as (_, url):
+    async with process(tmp_path, "--tls", f"--data={data}", *suite.options) as (_, url):
         port = int(url.rsplit(":", 1)[1].strip("/"))
         certificate = data / "emulator.pem"
         results = await asyncio.to_thread(results_of, suite, port, certificate, tmp_path)

@@ -18,13 +18,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from emulator.tests.clients.programs import cache, made_once
+from emulator.tests.clients.programs import GO_CLIENT, cache, made_once
 
 _PYTHON: Final = "4.17.1"
 _RUST: Final = "1.0.0"
 _GO: Final = "v1.5.0"
-_GO_MODULE: Final = "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
-_KNOWN_BY_HEART: Final = ("localhost:8081", "127.0.0.1:8081")
+_KNOWN_BY_HEART: Final = ("localhost:8081", "127.0.0.1:8081", "localhost:8903")
 _SOURCES: Final = (".py", ".go", ".mod", ".sum", ".rs")
 _SECONDS: Final = 3000
 _MARKS: Final = "cosmosEmulator or cosmosQuery or cosmosSearchQuery"
@@ -58,10 +57,14 @@ Results = Mapping[str, bool]
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """``fetch`` returns the folder of the suite; ``run`` runs a copy of it."""
+    """``fetch`` returns the folder of the suite; ``run`` runs a copy of it.
+
+    ``options`` start the emulator as the suite knows Microsoft's.
+    """
 
     fetch: Callable[[], Path]
     run: Callable[[Path, Path], Results]
+    options: tuple[str, ...] = ()
 
 
 def results_of(suite: Suite, port: int, certificate: Path, folder: Path) -> Results:
@@ -121,8 +124,8 @@ def _fetched_go() -> Path:
     if shutil.which("go") is None:
         pytest.skip("Go is not installed: the suite of azcosmos is missing")
     folder = cache() / f"suite-go-{_GO}"
-    fetch = f"go mod download -json {_GO_MODULE}@{_GO} > module.json"
-    made_once(folder, ["sh", "-ec", fetch], f"Go could not fetch {_GO_MODULE}")
+    fetch = f"go mod download -json {GO_CLIENT}@{_GO} > module.json"
+    made_once(folder, ["sh", "-ec", fetch], f"Go could not fetch {GO_CLIENT}")
     return Path(json.loads((folder / "module.json").read_text())["Dir"])
 
 
@@ -194,6 +197,6 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> st
 
 SUITES: Final = {
     "python": Suite(fetch=_fetched_python, run=_ran_python),
-    "go": Suite(fetch=_fetched_go, run=_ran_go),
+    "go": Suite(fetch=_fetched_go, run=_ran_go, options=("--consistency=Strong",)),
     "rust": Suite(fetch=_fetched_rust, run=_ran_rust),
 }
