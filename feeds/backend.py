@@ -1,7 +1,7 @@
 """What describes a kind of feed to those who open feeds by their address."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,7 +72,8 @@ class PositionTraits:
     ``order`` returns the sequence that no change before a position exceeds, ``position``
     the one behind a sequence; both raise ``FeedRefused``. Transactions lie ``step``
     sequences apart, or more. ``identity`` returns what offsets are to say of the feed: its
-    identity, where positions do not say it.
+    identity, where positions do not say it. ``hash_of`` returns where a key of changes lies, as
+    the bounds of ranges say it, or ``None`` where that is not known.
 
     Two are for feeds that start with a snapshot. ``snapshot_end`` returns where that ends which
     a position is in, if it is in one; ``beside`` returns a position as it is in the snapshot
@@ -83,6 +84,7 @@ class PositionTraits:
     position: Callable[[int], Position]
     step: int = 1
     identity: Callable[[Feed], str] = lambda _: ""
+    hash_of: Callable[[Feed, str], Awaitable[str | None]] | None = None
     snapshot_end: Callable[[Position], Position | None] = lambda _: None
     beside: Callable[[Position, Position], Position] = lambda at, _: at
 

@@ -10,6 +10,7 @@ from changefeed.feeds.cosmos.address import (
     CosmosAddress,
     read_address,
 )
+from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.opening import MODES, open_cosmos, open_items
 from changefeed.feeds.cosmos.positions import last_sequence, position_after
@@ -52,9 +53,15 @@ def position_traits() -> PositionTraits:
         position=position_after,
         step=last_sequence(1) - last_sequence(0),
         identity=attrgetter("identity"),
+        hash_of=_hash_of,
         snapshot_end=snapshot_end,
         beside=beside,
     )
+
+
+async def _hash_of(feed: Feed, key: str) -> str | None:
+    assert isinstance(feed, CosmosFeed), "these are the traits of such feeds"
+    return await feed.hash_of(key)
 
 
 def _order(position: Position) -> int:

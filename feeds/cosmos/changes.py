@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.cosmos.documents import Documents, documents_of
-from changefeed.feeds.cosmos.keys import is_marked, key_text, unquoted, walked
+from changefeed.feeds.cosmos.keys import is_marked, key_text, steps_of, walked
 from changefeed.feeds.cosmos.positions import sequences
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, Operation, RangeId, unreadable_text
@@ -154,7 +154,7 @@ class Changes:
 
     def __init__(self, key_paths: Sequence[str], *, all_versions: bool) -> None:
         self._all_versions = all_versions
-        self._paths = [[unquoted(y) for y in x.strip("/").split("/")] for x in key_paths]
+        self._paths = [*map(steps_of, key_paths)]
         heads = [x[0] for x in self._paths]  # only the first step of each path is parsed
         fields = {x: f"key_{n}" for n, x in enumerate(heads)} | _FIELDS
         self._heads = [fields[x] for x in heads]

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from changefeed.feeds.cosmos.answers import NOT_MODIFIED, Answer
 from changefeed.feeds.cosmos.changes import Changes, Head
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
+from changefeed.feeds.cosmos.keys import key_values
 from changefeed.feeds.cosmos.positions import (
     BEGINNING,
     check_position,
@@ -89,6 +90,7 @@ class CosmosFeed(Feed):
         self._hash_version = hash_version
         self._mode: Mode = mode
         self._rid = container_rid
+        self._levels = len(key_paths)
         self._changes = Changes(key_paths, all_versions=mode == "all-versions")
         self._topology = Topology(physical=())
         self._behind: dict[RangeId, tuple[float, Position]] = {}
@@ -119,6 +121,18 @@ class CosmosFeed(Feed):
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         return part_between(found, low, high)
+
+    async def hash_of(self, key: str) -> str | None:
+        """Return the hash of a key of changes, as the bounds of ranges have it; ``None`` where
+        it may have several.
+
+        0 and -0 have one text. A delete that does not say its key has the text of no key.
+        """
+        try:
+            values = key_values(key, self._levels)
+        except ValueError:
+            return None
+        return None if 0 in values or {} in values else await self._requests.hash_of(values)
 
     async def ranges(self) -> Sequence[FeedRange]:
         await self._look()

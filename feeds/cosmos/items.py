@@ -8,17 +8,17 @@ Each range answers by itself. So a query that orders, adds up, or takes the firs
 refused, unless it is about one partition key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
 from changefeed.feeds.cosmos.answers import CONTINUATION, Answer
 from changefeed.feeds.cosmos.documents import documents_of
-from changefeed.feeds.cosmos.keys import unquoted
-from changefeed.feeds.cosmos.requests import PartitionKeyValue, RangeMoved, Requests
+from changefeed.feeds.cosmos.keys import steps_of
+from changefeed.feeds.cosmos.requests import Key, RangeMoved, Requests
 from changefeed.feeds.cosmos.topology import Place, Topology
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange
@@ -37,8 +37,12 @@ _OF_ALL_RANGES: Final = {
     "limit": "LIMIT",
 }
 """What one range cannot answer, by the names of a query plan."""
-_GROUPED: Final = "Query contained GroupBy"
-"""What an account says to a client that does not put groups together."""
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """How an account wants several ranges to be asked."""
+
+    info: dict[str, Any] = msgspec.field(name="queryInfo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +70,7 @@ class CosmosItems:
 
     def __init__(self, requests: Requests, identity: str, key_paths: Sequence[str]) -> None:
         self.identity = identity
-        self.paths = tuple(
-            tuple(unquoted(y) for y in x.strip("/").split("/")) for x in key_paths
-        )
+        self.paths = tuple(map(steps_of, key_paths))
         self._requests = requests
         self._topology = Topology(physical=())
 
@@ -82,9 +84,9 @@ class CosmosItems:
         self._topology = topology
         return topology.physical
 
-    async def holder(self, key: Sequence[Any]) -> FeedRange:
+    async def holder(self, key: Key) -> FeedRange:
         """Return the range that has a partition key, of those that were listed last."""
-        found = await self._requests.hash_of(_for_client(key))
+        found = await self._requests.hash_of(key)
         return next(x for x in self._topology.physical if x.low <= found < x.high)
 
     async def page(
@@ -105,24 +107,18 @@ class CosmosItems:
                 await self.ranges()
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
-    async def page_of_key(
-        self, key: Sequence[Any], query: Query, after: str = ""
-    ) -> ResultPage:
+    async def page_of_key(self, key: Key, query: Query, after: str = "") -> ResultPage:
         """Return the next page of what a query finds under a whole partition key."""
         try:
-            return self._page(await self._found(_for_client(key), query, after))
+            return self._page(await self._found(key, query, after))
         except RangeMoved as moved:
             raise FeedUnavailable("the range of the partition key has moved") from moved
 
     async def check(self, query: str) -> None:
         """Raise ``FeedRefused`` for a query that one range cannot answer by itself."""
-        try:
-            plan = await self._requests.plan(query)
-        except FeedRefused as error:
-            if _GROUPED not in str(error):
-                raise
-            plan = {"queryInfo": {"groupByExpressions": [_GROUPED]}}
-        info = plan.get("queryInfo") or {"orderBy": ["RANK"]}
+        answer = await self._requests.plan(query)
+        with _read():
+            info = msgspec.json.decode(answer.body, type=_Plan).info
         found = [y for x, y in _OF_ALL_RANGES.items() if info.get(x) not in (None, [], "None")]
         if found:
             raise FeedRefused(
@@ -130,17 +126,15 @@ class CosmosItems:
                 f"itself: leave that to what reads the results, or ask about one partition key"
             )
 
-    async def _found(self, at: Place | PartitionKeyValue, query: Query, after: str) -> Answer:
+    async def _found(self, at: Place | Key, query: Query, after: str) -> Answer:
         values = [{"name": x, "value": y} for x, y in query.parameters.items()]
         return await self._requests.found(
             at, after, limit=_PAGE, query=query.text, parameters=values
         )
 
     def _page(self, answer: Answer) -> ResultPage:
-        try:
+        with _read():
             body = documents_of(answer.body)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise FeedUnavailable(f"an answer to the query cannot be read: {error}") from error
         self._check(body.container_rid)
         return ResultPage(results=body.documents, after=answer.headers.get(CONTINUATION) or "")
 
@@ -151,11 +145,10 @@ class CosmosItems:
             )
 
 
-def _for_client(key: Sequence[Any]) -> PartitionKeyValue:
-    """Return a key as the client takes it, which knows no undefined and takes null for none."""
-    if len(key) > 1:
-        return [NonePartitionKeyValue if x == {} else x for x in key]
-    (value,) = key
-    if value is None:
-        return NullPartitionKeyValue
-    return NonePartitionKeyValue if value == {} else value
+@contextmanager
+def _read() -> Iterator[None]:
+    """Say what an answer means that is none of an account: it may pass."""
+    try:
+        yield
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FeedUnavailable(f"an answer to the query cannot be read: {error}") from error

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from changefeed.feeds.cosmos.items import Query
-from changefeed.feeds.cosmos.keys import key_text, key_values
+from changefeed.feeds.cosmos.keys import checked_key, key_text, key_values
 from changefeed.feeds.feed import FeedRange
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ID, ItemColumns, KeyPaths, key_of
@@ -128,7 +128,6 @@ def _with_ids(query: Query, conditions: Conditions, ids: Sequence[str]) -> Query
 
 
 def _key_of(item: ItemId, key: Key | None, access: ItemAccess) -> Key:
-    levels = len(access.paths)
     if key is not None:
         if item.key is not None:
             raise PipelineRefused(
@@ -138,33 +137,25 @@ def _key_of(item: ItemId, key: Key | None, access: ItemAccess) -> Key:
         return key
     if item.key is None and tuple(access.paths) == (_OF_ID,):
         return (item.id,)
-    if item.key is None or len(item.key) != levels:
+    try:
+        return tuple(checked_key(item.key or (), len(access.paths)))
+    except ValueError as error:
         raise PipelineRefused(
-            f"itemIds: the partition key of {item.id!r} has {levels} levels "
-            f"({', '.join('/' + '/'.join(x) for x in access.paths)}): write it behind the id, "
-            f"as [[{msgspec.json.encode(item.id).decode()}, …]], or say partitionKey for all"
-        )
-    return _scalars(item.key)
+            f"itemIds: {item.id!r} has no partition key "
+            f"({', '.join('/' + '/'.join(x) for x in access.paths)}): {error}. Write it behind "
+            f"the id, as [[{msgspec.json.encode(item.id).decode()}, …]], or say partitionKey "
+            f"for all"
+        ) from error
 
 
 def _key(text: str, levels: int) -> Key:
     try:
-        return _scalars(tuple(key_values(text, levels)))
-    except (ValueError, msgspec.DecodeError) as error:
+        return tuple(key_values(text, levels))
+    except ValueError as error:
         raise PipelineRefused(
             f"partitionKey={text!r}: write it as the column key has it: text as it is, other "
             f"values as JSON behind =, several levels as a JSON array ({error})"
         ) from error
-
-
-def _scalars(key: Key) -> Key:
-    for x in key:
-        if isinstance(x, list) or (isinstance(x, dict) and x):
-            raise PipelineRefused(
-                f"{x!r} is no partition key: it is text, a number, true, false, "
-                "null, or {} where the item has none"
-            )
-    return key
 
 
 def _question(access: ItemAccess, query: Query, of: FeedRange | Key) -> Question:

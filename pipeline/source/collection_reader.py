@@ -27,6 +27,7 @@ from changefeed.feeds.brokers.stored_collection import StoredRows
 from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import Columns, joined
+from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import start_us
@@ -35,7 +36,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, Slice
+from changefeed.pipeline.source.reader import Availability, Slice, some_between
 from changefeed.pipeline.source.retries import by_name, retry_for
 
 T = TypeVar("T")
@@ -180,6 +181,15 @@ class CollectionAccess:
         finally:
             asked.cancel()
         return part, after
+
+    def holding(self, slices: Sequence[Slice], keys: Collection[str]) -> Sequence[Slice]:
+        places = sorted({place_of(x, self._routes.topology.parts) for x in keys})
+
+        def may_have(x: Slice) -> bool:
+            found = self._routes.partition(x.range_id)
+            return some_between(places, (found.part, found.low), (found.part, found.high + 1))
+
+        return [*filter(may_have, slices)]
 
     def close(self) -> None:
         try:

@@ -43,7 +43,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, Slice
+from changefeed.pipeline.source.reader import Availability, Slice, some_between
 from changefeed.pipeline.source.retries import RetryingFeed, by_name, retry_for
 
 T = TypeVar("T")
@@ -120,6 +120,16 @@ class FeedAccess:
             found = self._pages(asked, slice_.start, slice_.end)
         for changes in found:
             yield slice_.range_id, changes
+
+    def holding(self, slices: Sequence[Slice], keys: Collection[str]) -> Sequence[Slice]:
+        if self._traits.hash_of is None:
+            return slices
+        ask = partial(self._traits.hash_of, self._inner)
+        found = self._run(lambda feed: by_name(keys, lambda x: feed.ask(partial(ask, x))))
+        hashes = sorted(x for x in found.values() if x is not None)
+        if len(hashes) < len(found):
+            return slices
+        return [x for x in slices if not x.high or some_between(hashes, x.low, x.high)]
 
     def close(self) -> None:
         try:

@@ -1,8 +1,9 @@
 """Filters that Spark pushes into a batch: less is read, and what is read is what it wants.
 
 Spark leaves those on ``range`` and ``sequence`` to the source, which keeps them exactly. One on
-``committed_at`` tells where to begin: no change committed since lies before that. Spark
-applies it again, and all others, for the source knows no more of them.
+``committed_at`` tells where to begin: no change committed since lies before that. Where a
+``key`` is one, or one of some, only ranges with their hashes are read. Spark applies both
+again, and all others, for the source knows no more of them.
 
 Limits: Spark 4.1 to 4.3 reuses a plan with filters for other scans of one DataFrame, which
 then lack rows. So the option ``pushFilters`` is off by default. Streams have no such hook.
@@ -17,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import (
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -40,6 +42,7 @@ class Filters:
         self._ranges: set[str] | None = None
         self._first, self._last = -_TOP, _TOP
         self._since: datetime | None = None
+        self._keys: set[str] | None = None
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Take over what can be kept. Yield what Spark has to apply."""
@@ -64,10 +67,19 @@ class Filters:
                 self._between(-_TOP, n - 1)
             case LessThanOrEqual(("sequence",), int(n)):
                 self._between(-_TOP, n)
+            case EqualTo(("key",), key) | EqualNullSafe(("key",), key):
+                return self._has_key({key})
+            case In(("key",), keys):
+                return self._has_key({*keys})
             case _:
                 self._begins(x)
                 return False
         return True
+
+    def _has_key(self, keys: set[str | None]) -> bool:
+        found = {x for x in keys if x is not None}  # no change has null
+        self._keys = found if self._keys is None else self._keys & found
+        return False
 
     def _begins(self, x: Filter) -> None:
         match x:
@@ -83,7 +95,11 @@ class Filters:
 
     def narrowed(self, access: Access, slices: Sequence[Slice]) -> Iterator[Slice]:
         """Yield of the slices what may have wanted changes."""
-        wanted = [x for x in slices if self._ranges is None or x.range_id in self._ranges]
+        wanted: Sequence[Slice] = [
+            x for x in slices if self._ranges is None or x.range_id in self._ranges
+        ]
+        if self._keys is not None:
+            wanted = access.holding(wanted, self._keys)
         since = self._starts(access, wanted)
         order, position = access.positions.order, access.positions.position
         for x in wanted:

@@ -4,10 +4,11 @@ Two implementations: ``CollectionAccess`` computes positions of an event log or 
 and reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds alone.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from changefeed.feeds.feed import Change, Child, FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.offsets import Mark, Offset
@@ -66,8 +67,16 @@ class FilePart:
     records: int
 
 
+T = TypeVar("T", str, tuple[int, int])
+
 Block: TypeAlias = "Columns | Rows | Sequence[Change] | pa.RecordBatch"
 """Changes of a slice: in columns where the feed has them so, or one by one."""
+
+
+def some_between(hashes: Sequence[T], low: T, high: T) -> bool:
+    """Whether one of some hashes, which are sorted, lies in [low, high)."""
+    at = bisect_left(hashes, low)
+    return at < len(hashes) and hashes[at] < high
 
 
 class Access(Protocol):
@@ -114,6 +123,10 @@ class Access(Protocol):
 
         They are the planned ones, also after the range has split or merged.
         """
+        ...
+
+    def holding(self, slices: Sequence[Slice], keys: Collection[str]) -> Sequence[Slice]:
+        """Return the slices that may have changes of some keys; all, where that is unknown."""
         ...
 
     def close(self) -> None: ...

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+from azure.cosmos import CosmosClient as BlockingClient
+from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.addresses import open_feed
@@ -145,6 +147,30 @@ def served_cosmos(*, ranges: int = 1) -> Iterator[ServedCosmos]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def written(url: str, key: PartitionKey, items: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Write items to a container of its own, with ranges; return the options that read it."""
+    with BlockingClient(url, DEVELOPMENT_KEY) as client:
+        database = client.create_database_if_not_exists("d")
+        database.create_container("k", key, offer_throughput=30_000)
+    write(url, items)
+    return {"feed": f"{url.replace('http:', 'cosmos+http:')}d/k"}
+
+
+def write(url: str, items: Sequence[Mapping[str, Any]]) -> None:
+    """Write items to the container that ``written`` has made."""
+    with BlockingClient(url, DEVELOPMENT_KEY) as client:
+        container = client.get_database_client("d").get_container_client("k")
+        for x in items:
+            container.create_item({**x})
+
+
+def put(url: str, item: Mapping[str, Any], key: Sequence[Any]) -> None:
+    """Write an item under a key of which it may lack levels: in a batch, which names it."""
+    with BlockingClient(url, DEVELOPMENT_KEY) as client:
+        container = client.get_database_client("d").get_container_client("k")
+        container.execute_item_batch([("create", ({**item},))], [*key])
 
 
 def rows(access: Access, slices: Sequence[Slice]) -> list[Row]:

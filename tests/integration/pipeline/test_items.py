@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
 import pytest
-from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos import PartitionKey
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from changefeed.feeds.cosmos import items as cosmos_items
@@ -15,10 +15,9 @@ from changefeed.feeds.cosmos.items import Query
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.item_reader import ItemAccess, Question
-from cosmos_emulator import DEVELOPMENT_KEY
 from cosmos_emulator.testing import account_in_thread
 from tests.support.item_reading import found, item_reader
-from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
+from tests.support.pipeline_cosmos import ServedCosmos, put, served_cosmos, written
 
 pytestmark = [
     pytest.mark.real_time,
@@ -122,7 +121,10 @@ def test_a_query_finds_what_it_says_and_is_refused_where_ranges_cannot_answer_it
         newest: "ORDER BY and TOP",
         "SELECT DISTINCT c.pk FROM c": "DISTINCT",
         "SELECT VALUE COUNT(1) FROM c": "an aggregate",
-        "SELECT c.pk FROM c GROUP BY c.pk": "GROUP BY",
+        "SELECT COUNT(1) AS n FROM c": "NonValueAggregate",
+        "SELECT c.pk FROM c GROUP BY c.pk": "has GROUP BY,",
+        "SELECT c.pk, MAX(c.n) AS n FROM c GROUP BY c.pk": "has GROUP BY,",
+        "SELECT TOP 3 c.id FROM c ORDER BY RANK FullTextScore(c.id, 'i')": "HybridSearch",
         "SELECT * FROM c OFFSET 1 LIMIT 2": "OFFSET and LIMIT",
         "SELECT * FRM c": "Syntax error",
     }.items():
@@ -131,16 +133,6 @@ def test_a_query_finds_what_it_says_and_is_refused_where_ranges_cannot_answer_it
 
 
 KEYS: Sequence[Any] = ("ada", "=5", "==", 5, 5.5, True, None, {}, -(1 << 40))
-
-
-def written(url: str, key: PartitionKey, items: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Write items to a container of its own, with ranges; return the options that read it."""
-    with CosmosClient(url, DEVELOPMENT_KEY) as client:
-        database = client.create_database_if_not_exists("d")
-        container = database.create_container("k", key, offer_throughput=30_000)
-        for x in items:
-            container.create_item({**x})
-    return {"feed": f"{url.replace('http:', 'cosmos+http:')}d/k"}
 
 
 def test_items_are_found_by_their_ids_and_keys_whatever_keys_there_are() -> None:
@@ -182,6 +174,29 @@ def test_many_ids_are_asked_for_in_a_few_queries_and_not_one_by_one() -> None:
     assert "read_item" not in asked
 
 
+def test_items_that_lack_levels_of_their_key_are_found_by_what_it_has() -> None:
+    by_two = PartitionKey(["/a", "/b/c"], kind="MultiHash")
+    keys: list[list[Any]] = [
+        ["a", {}],
+        [{}, "c"],
+        [{}, {}],
+        [None, "c"],
+        ["a", "c"],
+        [{}, -(1 << 60)],
+    ]
+    with account_in_thread() as account:
+        feed = written(account.url, by_two, [])
+        for n, (a, c) in enumerate(keys):
+            item = {"id": f"i{n}", "a": a, "b": {"c": c} if c != {} else {}}
+            whole = {x: y for x, y in item.items() if y != {} or x == "b"}
+            put(account.url, whole, [a, c])
+        account.split("d", "k", range="0")
+        for n, key in enumerate(keys):
+            of_key = {**feed, "partitionKey": json.dumps(key)}
+            by_id = {**feed, "itemIds": json.dumps([[f"i{n}", *key]])}
+            assert found(of_key, IDS) == found(by_id, IDS) == [{"id": f"i{n}"}]
+
+
 def test_ids_alone_are_enough_where_they_are_the_partition_key() -> None:
     with account_in_thread() as account:
         feed = written(account.url, PartitionKey("/id"), [{"id": f"i{n}"} for n in range(9)])
@@ -192,8 +207,8 @@ def test_ids_alone_are_enough_where_they_are_the_partition_key() -> None:
 def test_an_id_without_its_key_is_refused(cosmos: ServedCosmos) -> None:
     feed = feed_of(cosmos)
     for ids, key, said in (
-        ('["i1"]', None, r"has 1 levels \(/pk\)"),
-        ('[["i1", "k", "more"]]', None, "has 1 levels"),
+        ('["i1"]', None, r"\(/pk\): it has 1 levels"),
+        ('[["i1", "k", "more"]]', None, "it has 1 levels"),
         ('[["i1", ["k"]]]', None, "no partition key"),
         ('[["i1", "k"]]', "k", "say it once"),
     ):
