@@ -11,7 +11,7 @@ import pytest
 
 from changefeed.cli.diagnosing import look_at_disks
 from changefeed.host.settings import load_settings
-from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 
 pytestmark = pytest.mark.real_time
 
@@ -22,7 +22,7 @@ def fails(changes):
 
 
 def diagnosis(place: Path, code: int) -> list[dict[str, Any]]:
-    said = changefeed("doctor", "--watch=3", "--json", *PLACES, *QUICK, cwd=place)
+    said = invoked("doctor", "--watch=3", "--json", *PLACES, *QUICK, cwd=place)
     assert said.returncode == code, said.stderr
     found: list[dict[str, Any]] = json.loads(said.stdout)
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import QUICK, a_log_of, changefeed, running
+from tests.support.commands import QUICK, a_log_of, invoked, running
 from tests.support.fleet_stores import ENVIRONMENT, Store, in_postgres, in_sqlite, served
 from tests.support.processes import Running
 
@@ -114,29 +114,15 @@ def is_done(place: Path, *, without: set[int]) -> bool:
 
 
 def letters(place: Path) -> list[dict[str, str]]:
-    shown = changefeed("dead-letters", "list", LETTERS, "--json", cwd=place)
+    shown = invoked("dead-letters", "list", LETTERS, "--json", cwd=place)
     assert shown.returncode == 0, shown.stderr
     return list(json.loads(shown.stdout))
-
-
-async def test_a_fleet_gets_past_a_segmentation_fault(place: Path) -> None:
-    await gets_past("segfault", in_sqlite(place / "leases.db"), place)
 
 
 @pytest.mark.parametrize("kind", ENDS)
 async def test_what_kills_is_put_aside_and_all_else_is_handled_in_order(
     kind: str, store: Store, place: Path
 ) -> None:
-    await gets_past(kind, store, place)
-
-
-async def in_order_or_not(fleet: Running) -> None:
-    """Stop a supervisor. It ends with 1 where a process has just died, and is not back yet."""
-    fleet.process.send_signal(signal.SIGTERM)
-    assert await fleet.ends() in {0, 1}, fleet.said
-
-
-async def gets_past(kind: str, store: Store, place: Path) -> None:
     more = ("--set=observer.timeout=1",) if kind == "off_the_loop" else ()
     flags = (*FLEET, *store.flags, f"--observer=killing:{kind}", *more)
     async with running(*flags, cwd=place, env=ENVIRONMENT) as fleet:
@@ -152,6 +138,12 @@ async def gets_past(kind: str, store: Store, place: Path) -> None:
     acquired = [x for x in fleet.events("lease.acquired") if "deaths" in x]
     blamed = {x["range"] for x in acquired if x["deaths"].get("with_suspect", 0) >= 4}
     assert blamed == {letter["range_id"]}
+
+
+async def in_order_or_not(fleet: Running) -> None:
+    """Stop a supervisor. It ends with 1 where a process has just died, and is not back yet."""
+    fleet.process.send_signal(signal.SIGTERM)
+    assert await fleet.ends() in {0, 1}, fleet.said
 
 
 async def test_a_fleet_that_is_killed_three_times_in_a_row_puts_nothing_aside(

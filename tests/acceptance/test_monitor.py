@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
@@ -83,5 +83,5 @@ async def test_a_monitor_shows_a_running_fleet_and_one_that_was_stopped(
             assert states == ["paused", "unowned", "unowned", "unowned"]
             await board.stops()
     assert "Traceback" not in board.said
-    ranges = json.loads(changefeed("status", *PLACES, "--json", cwd=tmp_path).stdout)["ranges"]
+    ranges = json.loads(invoked("status", *PLACES, "--json", cwd=tmp_path).stdout)["ranges"]
     assert [x["note"] for x in ranges].count("the disk is full") == 1

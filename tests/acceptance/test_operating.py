@@ -13,16 +13,24 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from changefeed.cli.app import app
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.eventlog.directory import create_log
+from changefeed.feeds.eventlog.records import Record
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 from tests.support import make
-from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, owners, running, status
+from tests.support.commands import (
+    PLACES,
+    QUICK,
+    a_log_of,
+    changefeed,
+    invoked,
+    owners,
+    running,
+    status,
+)
 from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
@@ -79,7 +87,7 @@ async def read_once(place: Path, *more: str) -> Running:
 
 
 def operate(place: Path, *arguments: str, stdin: str = "") -> CompletedProcess[str]:
-    return changefeed(*arguments, *OPERATE, cwd=place, stdin=stdin)
+    return invoked(*arguments, *OPERATE, cwd=place, stdin=stdin)
 
 
 def leases_of(place: Path) -> dict[str, Any]:
@@ -97,7 +105,7 @@ async def test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again
             f"{RANGES[1]}: paused; anna finishes what it has in hand and releases it\n",
         )
         await host.reaches(lambda: owners(place) == ["anna", None, "anna", "anna"])
-        shown = changefeed("status", *PLACES, cwd=place, env={"COLUMNS": "150"}).stdout
+        shown = invoked("status", *PLACES, cwd=place, env={"COLUMNS": "150"}).stdout
         assert "4 leases (1 paused)" in shown
         assert f"paused: {RANGES[1]}: the [disk] is full" in shown
         assert leases_of(place)[RANGES[1]]["note"] == "the [disk] is full"
@@ -171,15 +179,15 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     ) as host:
         await host.says('"event": "change.dead_lettered"')
         # A second change is put aside on suspicion only when others have succeeded since.
-        more = [{"k": f"other-{n}", "n": -1} for n in range(40)]
-        (place / "more.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in more))
-        assert changefeed("produce", "log", "more.jsonl", "--key=k", cwd=place).returncode == 0
+        more = [Record(key=f"other-{n}", body=b'{"n": -1}') for n in range(40)]
+        await make.append(place / "log", more)
         await host.says('"event": "change.dead_lettered"', times=2)
         await host.stops()
 
     def letters(*arguments: str) -> CompletedProcess[str]:
         narrow = {"COLUMNS": "40"}  # of a pipe this says nothing
-        return changefeed("dead-letters", *arguments, kept, cwd=place, env=narrow)
+        command = changefeed if "replay" in arguments else invoked  # that imports the observer
+        return command("dead-letters", *arguments, kept, cwd=place, env=narrow)
 
     listed = json.loads(letters("list", "--json").stdout)
     assert [(x["key"], x["kind"]) for x in listed] == [("key-7", "ValueError")] * 2
@@ -215,37 +223,37 @@ async def test_positions_are_saved_given_back_and_carried_to_another_kind_of_con
     place: Path,
 ) -> None:
     await read_once(place)
-    saved = changefeed("positions", "export", "before.json", *PLACES, cwd=place)
+    saved = invoked("positions", "export", "before.json", *PLACES, cwd=place)
     assert (saved.returncode, saved.stdout) == (0, "before.json: 4 leases\n"), saved.stderr
     before = positions(place)
     assert json.loads((place / "before.json").read_text())["feed"]
 
-    moved = changefeed("reset", "--all", "--to=beginning", "--yes", *PLACES, cwd=place)
+    moved = invoked("reset", "--all", "--to=beginning", "--yes", *PLACES, cwd=place)
     assert (moved.returncode, sum(positions(place))) == (0, 0)
     restore = ("positions", "import", "before.json")
-    planned = changefeed(*restore, "--dry-run", *PLACES, cwd=place)
+    planned = invoked(*restore, "--dry-run", *PLACES, cwd=place)
     assert planned.stdout.count("never delivered") == 4
-    refused = changefeed(*restore, *PLACES, cwd=place, stdin="n\n")
+    refused = invoked(*restore, *PLACES, cwd=place, stdin="n\n")
     assert refused.returncode == 1
     assert sum(positions(place)) == 0
-    done = changefeed(*restore, "--yes", *PLACES, cwd=place)
+    done = invoked(*restore, "--yes", *PLACES, cwd=place)
     assert (done.returncode, positions(place)) == (0, before), done.stderr
 
-    planned = changefeed(*restore, "--dry-run", PLACES[0], *OTHER, cwd=place)
+    planned = invoked(*restore, "--dry-run", PLACES[0], *OTHER, cwd=place)
     assert planned.stdout.count("created, 0 changes behind") == 4
     assert not (place / "owners.db").exists(), "a dry run creates nothing"
-    elsewhere = changefeed(*restore, "--yes", PLACES[0], *OTHER, cwd=place)
+    elsewhere = invoked(*restore, "--yes", PLACES[0], *OTHER, cwd=place)
     assert (elsewhere.returncode, elsewhere.stdout.count(": created\n")) == (0, 4)
-    shown = changefeed("status", "--json", PLACES[0], *OTHER, cwd=place)
+    shown = invoked("status", "--json", PLACES[0], *OTHER, cwd=place)
     assert [x["lag"] for x in json.loads(shown.stdout)["ranges"]] == [0, 0, 0, 0]
 
 
 async def test_while_a_host_lives_nothing_is_given_back(place: Path) -> None:
     async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
         await until_all_is_read(host, place)
-        saved = changefeed("positions", "export", "-", *PLACES, cwd=place)
+        saved = invoked("positions", "export", "-", *PLACES, cwd=place)
         (place / "at-start.json").write_text(re.sub(r"/\d+\"", '/0"', saved.stdout))
-        said = changefeed(
+        said = invoked(
             *("positions", "import", "at-start.json", "--yes"), *PLACES, *QUICK, cwd=place
         )
         assert said.returncode == 2
@@ -264,7 +272,7 @@ async def test_what_is_no_file_is_written_into_and_never_replaced(place: Path) -
     reader = threading.Thread(target=lambda: read.append((place / "pipe").read_text()))
     reader.start()
     for name in ("pipe", "link.json"):
-        said = changefeed(*save, name, *PLACES, cwd=place)
+        said = invoked(*save, name, *PLACES, cwd=place)
         assert (said.returncode, said.stdout) == (0, f"{name}: 4 leases\n"), said.stderr
     reader.join(20)
     assert (place / "pipe").is_fifo()
@@ -272,7 +280,7 @@ async def test_what_is_no_file_is_written_into_and_never_replaced(place: Path) -
     kept = (place / "kept.json").read_text()
     assert [len(json.loads(x)["positions"]) for x in (*read, kept)] == [4, 4]
     for name in ("", ".", "/", str(place), "none/there", "n" * 300):
-        said = changefeed(*save, name, *PLACES, cwd=place)
+        said = invoked(*save, name, *PLACES, cwd=place)
         assert said.returncode == 2, said.stderr
         assert "cannot be written" in said.stderr
 
@@ -292,15 +300,14 @@ async def test_what_is_no_file_is_written_into_and_never_replaced(place: Path) -
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )
 def test_a_mistake_is_told_and_changes_nothing(
-    read: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+    read: Path, arguments: list[str], says: str
 ) -> None:
     feed = ("--feed=eventlog:log",) if "--feed" not in " ".join(arguments) else ()
     more = feed if arguments[0] == "reset" else ()
     before = positions(read)
-    monkeypatch.chdir(read)
-    ended = CliRunner().invoke(app, [*arguments, *more, "--leases=sqlite:leases.db"])
-    assert ended.exit_code == 2, ended.output
-    assert says in ended.output
+    ended = invoked(*arguments, *more, "--leases=sqlite:leases.db", cwd=read)
+    assert ended.returncode == 2, ended.stdout
+    assert says in ended.stderr
     assert positions(read) == before
 
 
@@ -314,17 +321,16 @@ def test_a_mistake_is_told_and_changes_nothing(
     ids=lambda x: x[0],
 )
 def test_positions_in_another_feed_are_refused_and_nothing_changes(
-    read: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+    read: Path, tmp_path: Path, command: list[str]
 ) -> None:
     place = Path(shutil.copytree(read, tmp_path / "place"))
     before = positions(place)
-    monkeypatch.chdir(place)
-    asyncio.run(create_log("other", parts=4))
-    told = CliRunner().invoke(app, [*command, "--feed=eventlog:other", *OPERATE])
-    assert (told.exit_code, "the leases are about another feed" in told.output) == (2, True)
+    asyncio.run(create_log(place / "other", parts=4))
+    told = operate(place, *command, "--feed=eventlog:other")
+    assert (told.returncode, "the leases are about another feed" in told.stderr) == (2, True)
     assert positions(place) == before
     again = ("reset", "--all", "--to=now", "--yes", "--feed=eventlog:other")
-    assert CliRunner().invoke(app, [*again, *OPERATE]).exit_code == 0
+    assert operate(place, *again).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -343,8 +349,8 @@ def test_a_range_that_has_ended_is_shown_as_that_and_not_operated_on(
     asyncio.run(with_an_ended_range())
 
     def told(*arguments: str) -> tuple[int, str]:
-        ended = CliRunner().invoke(app, arguments, env={"COLUMNS": "150"})
-        return ended.exit_code, ended.output
+        ended = invoked(*arguments, cwd=tmp_path, env={"COLUMNS": "150"})
+        return ended.returncode, ended.stdout + ended.stderr
 
     code, shown = told("status", *PLACES)
     assert (code, "2 leases (1 unowned, 1 ended)" in shown) == (0, True)

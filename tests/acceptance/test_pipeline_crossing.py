@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.feed import RangeId
-from tests.support.commands import COMMAND, QUICK, changefeed
+from tests.support.commands import COMMAND, QUICK, invoked
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.processes import PATIENCE, beside, until
 from tests.support.succession import replace_partitions
@@ -43,7 +43,7 @@ def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
     halves = [(0, 0, 127), (0, 128, 255)]
     asyncio.run(replace_partitions(tmp_path / "log", [RangeId("e1.p01.v00-ff")], halves))
     append_to(tmp_path / "log", dict.fromkeys(KEYS, 2000))
-    stopped = changefeed(
+    stopped = invoked(
         *("positions", "export", "positions.json", FEED, "--leases=sqlite:leases.db"),
         cwd=tmp_path,
     )
@@ -53,13 +53,13 @@ def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
     assert 1000 <= crossed < 20_200, "it was to be stopped in the midst"
 
     import_ = ("positions", "import", "checkpoint:spark/_checkpoints/observer", FEED)
-    shown = changefeed(*import_, "--leases=sqlite:new.db", "--dry-run", cwd=tmp_path)
+    shown = invoked(*import_, "--leases=sqlite:new.db", "--dry-run", cwd=tmp_path)
     assert "created" in shown.stdout, shown.stderr
-    refused = changefeed(*import_, "--leases=sqlite:leases.db", cwd=tmp_path)
+    refused = invoked(*import_, "--leases=sqlite:leases.db", cwd=tmp_path)
     assert (refused.returncode, "nothing was changed" in refused.stdout) == (1, True)
-    done = changefeed(*import_, "--leases=sqlite:new.db", cwd=tmp_path)
+    done = invoked(*import_, "--leases=sqlite:new.db", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    back = changefeed("positions", "export", "-", FEED, "--leases=sqlite:new.db", cwd=tmp_path)
+    back = invoked("positions", "export", "-", FEED, "--leases=sqlite:new.db", cwd=tmp_path)
     epochs = {x["epoch"] for x in json.loads(back.stdout)["positions"]}
     batches = [*(tmp_path / "spark/_checkpoints/observer/commits").glob("[0-9]*")]
     assert epochs == {1 + len(batches)}  # the hosts' one, and one for each batch

@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.commands import QUICK, a_log_of, changefeed, running
+from tests.support import make
+from tests.support.commands import QUICK, a_log_of, invoked, running
 from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
@@ -64,7 +65,7 @@ def write_settings(place: Path, *names: str, more: str = "") -> None:
 
 
 def status(place: Path, name: str) -> Any:
-    shown = changefeed("status", "--config=c.toml", f"--processor={name}", "--json", cwd=place)
+    shown = invoked("status", "--config=c.toml", f"--processor={name}", "--json", cwd=place)
     assert shown.returncode == 0, shown.stderr
     return json.loads(shown.stdout)
 
@@ -132,7 +133,7 @@ async def test_a_monitor_serves_all_processors_of_its_settings(place: Path) -> N
         await host.reaches((place / "orders.db").exists)
         await host.says('"event": "lease.acquired"', times=4)
         await host.stops()
-    a_log_of(300, place / "orders", parts=2)
+    await make.append(place / "orders/log", make.records(300))
     async with running("monitor", "--config=c.toml", "--lag-per-host=10", cwd=place) as board:
         await board.says('"event": "web.listening"')
         top = board.events("web.listening")[0]["address"]
@@ -206,7 +207,7 @@ async def test_a_paused_processor_stands_still_alone_and_commands_name_theirs(
     place: Path,
 ) -> None:
     def of(name: str, *command: str) -> Any:
-        return changefeed(*command, "--config=c.toml", f"--processor={name}", cwd=place)
+        return invoked(*command, "--config=c.toml", f"--processor={name}", cwd=place)
 
     async with running(*RUN, "--processor=to-search", cwd=place) as host:
         await all_is_read(host, place, "to-search")
@@ -220,7 +221,7 @@ async def test_a_paused_processor_stands_still_alone_and_commands_name_theirs(
         assert {x["state"] for x in status(place, "to-search")["ranges"]} == {"paused"}
         await host.stops()
     assert delivered(place, "to-search") == []
-    left_out = changefeed("status", "--config=c.toml", cwd=place)
+    left_out = invoked("status", "--config=c.toml", cwd=place)
     assert (left_out.returncode, "orders, to-search" in left_out.stderr) == (2, True)
 
 

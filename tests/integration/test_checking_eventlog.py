@@ -12,7 +12,7 @@ from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.fleet_record import join_fleet
 from tests.support import make
-from tests.support.commands import PLACES, changefeed
+from tests.support.commands import PLACES, invoked
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replace_partitions
 
@@ -36,10 +36,7 @@ async def leased(place: Path) -> None:
 
 async def check(place: Path) -> tuple[int, list[tuple[str, str]]]:
     """Run the command; return its code, and what it says of leases."""
-    done = await asyncio.to_thread(
-        changefeed, "doctor", "--watch=0", *PLACES, "--json", cwd=place
-    )
-    assert "Traceback" not in done.stderr
+    done = await asyncio.to_thread(invoked, "doctor", "--watch=0", *PLACES, "--json", cwd=place)
     found = [x for x in json.loads(done.stdout) if x["about"] == "leases"]
     return done.returncode, [(x["severity"], x["text"]) for x in found]
 

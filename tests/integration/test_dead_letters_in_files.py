@@ -9,7 +9,7 @@ from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 from changefeed.runtime.errors import StoreUnavailable
 from tests.acceptance.test_operating import positions
 from tests.support import make
-from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 from tests.support.disks import fill, small_disk_at
 from tests.support.handles import out_of_handles
 
@@ -109,6 +109,6 @@ async def test_a_host_waits_for_room_at_its_start(small_disk: Path) -> None:
         await host.says('"event": "host.started"')
         await host.says('"event": "change.dead_lettered"')
         fill(small_disk)
-        listed = changefeed("dead-letters", "list", ASIDE[-1], cwd=place)
+        listed = invoked("dead-letters", "list", ASIDE[-1], cwd=place)
         assert (listed.returncode, "no sevens" in listed.stdout) == (0, True)
         await host.reaches(lambda: positions(place) == [20])

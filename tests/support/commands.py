@@ -1,15 +1,23 @@
-"""The ``changefeed`` command as users run it: in a process of its own."""
+"""The ``changefeed`` command as users run it, and its quick twin for what needs no process."""
 
+import asyncio
 import json
 import os
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, chdir, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from changefeed.cli.app import app
+from changefeed.feeds.eventlog.records import Record
+from tests.support import make
 from tests.support.processes import PATIENCE, Running, ended, started
 
 COMMAND = (sys.executable, "-P", "-m", "changefeed")
@@ -43,6 +51,23 @@ def changefeed(
     )
 
 
+def invoked(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends by itself in this process, which has imported it already.
+
+    It has a thread of its own: the loop of the test may run in this one. What imports the
+    user's code, or is about processes, is for ``changefeed``.
+    """
+    environment = {**dict.fromkeys(os.environ.keys() - _environment()), **(env or {})}
+    call = partial(
+        CliRunner().invoke, app, arguments, stdin, environment, catch_exceptions=False
+    )
+    with chdir(cwd), ThreadPoolExecutor(1) as aside:
+        done = aside.submit(call).result()
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
 def running(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
 ) -> AbstractAsyncContextManager[Running]:
@@ -53,17 +78,18 @@ def running(
 
 
 def a_log_of(count: int, cwd: Path, parts: int = 4) -> None:
-    """Make ``log`` in ``cwd`` with so many changes, by the command for it."""
-    lines = "".join(f'{{"k": "key-{n % 50}", "n": {n}}}\n' for n in range(count))
-    made = changefeed(
-        "produce", "log", "-", "--key=k", f"--parts={parts}", cwd=cwd, stdin=lines
-    )
-    assert made.returncode == 0, made.stderr
+    """Make ``log`` in ``cwd`` with so many changes, of 50 keys in turns."""
+    records = [
+        Record(key=f"key-{n % 50}", body=b'{"k": "key-%d", "n": %d}' % (n % 50, n))
+        for n in range(count)
+    ]
+    with ThreadPoolExecutor(1) as aside:  # the loop of the test may run in this thread
+        aside.submit(asyncio.run, make.event_log(cwd / "log", records, parts=parts)).result()
 
 
 def status(cwd: Path) -> Any:
     """Return the document of ``changefeed status --json``."""
-    shown = changefeed("status", *PLACES, "--json", cwd=cwd)
+    shown = invoked("status", *PLACES, "--json", cwd=cwd)
     assert shown.returncode == 0, shown.stderr
     return json.loads(shown.stdout)
 

@@ -24,7 +24,7 @@ def test_folders_and_tests_of_the_list_are_there() -> None:
     "node",
     [
         "unit/runtime/test_signals.py::test_x",
-        "integration/pipeline/test_source.py::test_a_stream_goes_on_through_a_new_era",
+        "acceptance/test_run.py::test_sigterm_releases_the_leases_and_keeps_their_continuations",
         "integration/pipeline/test_eras.py::test_x[None]",
     ],
 )
@@ -33,7 +33,7 @@ def test_exceptions_do_not_wait_for_the_night(node: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "node", ["strangers/test_keda.py::test_x", "integration/pipeline/test_source.py::test_x[a]"]
+    "node", ["strangers/test_keda.py::test_x", "acceptance/test_run.py::test_x[a]"]
 )
 def test_all_else_in_a_folder_of_the_list_waits(node: str) -> None:
     assert is_nightly(f"tests/{node}")
