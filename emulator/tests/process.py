@@ -1,15 +1,22 @@
 """The emulator as users run it: ``cosmos-emulator``, in a process of its own."""
 
 import asyncio
+import multiprocessing
+import os
 import re
-import subprocess
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from cosmos_emulator.command import main
+
 COMMAND = (sys.executable, "-m", "cosmos_emulator")
+_PATIENCE = 300
+_forks = multiprocessing.get_context("forkserver")  # it has imported what each needs, once
+_forks.set_forkserver_preload(["cosmos_emulator.command", "cosmos_emulator.testing"])
 
 
 @asynccontextmanager
@@ -21,7 +28,7 @@ async def process(cwd: Path, *arguments: str) -> AsyncIterator[tuple[Process, st
     )
     assert started.stdout is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(_PATIENCE):
             line = (await started.stdout.readline()).decode()
         found = re.search(r"http\S+", line)
         assert found is not None, line
@@ -34,7 +41,20 @@ async def process(cwd: Path, *arguments: str) -> AsyncIterator[tuple[Process, st
 
 def ended(cwd: Path, *arguments: str) -> tuple[int, str]:
     """Run a command that ends by itself; return its code, and what it said."""
-    done = subprocess.run(
-        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+    with tempfile.NamedTemporaryFile() as said:
+        given = (cwd, said.name, dict(os.environ), arguments)
+        command = _forks.Process(target=_called, args=given, daemon=True)
+        command.start()
+        command.join(_PATIENCE)
+        assert command.exitcode is not None, "it goes on"
+        return command.exitcode, said.read().decode()
+
+
+def _called(cwd: Path, said: str, environment: dict[str, str], arguments: list[str]) -> None:
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    with Path(said).open("wb") as output:
+        os.dup2(output.fileno(), sys.stdout.fileno())
+        os.dup2(output.fileno(), sys.stderr.fileno())
+    main(arguments)

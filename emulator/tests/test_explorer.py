@@ -11,7 +11,7 @@ from cosmos_emulator.testing import running
 from emulator.tests.by_hand import DOCS, Hand
 from tests.support.browser import browsing, needs_browser, running_chromium
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.nightly]
 HOSTILE = "<img src=x onerror=window.owned=1>"
 
 

@@ -1,7 +1,5 @@
 """Throttling, and faults on demand."""
 
-import asyncio
-
 import aiohttp
 import pytest
 
@@ -74,21 +72,18 @@ async def test_a_fault_that_makes_no_sense_is_refused_with_advice(by_hand: Hand)
 async def test_beyond_a_rate_of_requests_the_answer_is_429_with_the_time_to_wait(
     by_hand: Hand,
 ) -> None:
-    await by_hand.control("POST", "throttle", requests_per_second=5, container="c")
-    answers = [await put(by_hand, str(i)) for i in range(8)]
-    assert [x.status for x in answers] == [201] * 5 + [429] * 3
+    await by_hand.control("POST", "throttle", requests_per_second=0.001, container="c")
+    answers = [await put(by_hand, str(i)) for i in range(3)]
+    assert [x.status for x in answers] == [201, 429, 429]
     refused = answers[-1]
     assert refused.substatus == 3200
-    wait = int(refused.headers["x-ms-retry-after-ms"])
-    assert 100 < wait <= 200
-    await asyncio.sleep(wait / 1000)
-    assert (await put(by_hand, "late")).status == 201
-    assert (await by_hand.control("GET", "throttle"))["refused"] == 3
+    assert 500_000 < int(refused.headers["x-ms-retry-after-ms"]) <= 1_000_000
+    assert (await by_hand.control("GET", "throttle"))["refused"] == 2
     await by_hand.control("DELETE", "throttle")
     assert {(await put(by_hand, f"x{i}")).status for i in range(9)} == {201}
 
 
 async def test_beyond_a_budget_of_request_units_the_answer_is_429(by_hand: Hand) -> None:
-    await by_hand.control("POST", "throttle", ru_per_second=20)
-    answers = [(await put(by_hand, str(i))).status for i in range(7)]
-    assert answers == [201] * 5 + [429] * 2  # 5 writes of 4.8 overdraw 20
+    await by_hand.control("POST", "throttle", ru_per_second=0.001)
+    answers = [(await put(by_hand, str(i))).status for i in range(3)]
+    assert answers == [201, 429, 429]  # the first one overdraws it

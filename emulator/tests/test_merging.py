@@ -79,7 +79,9 @@ def right(client: CosmosClient, name: str, asked: Asked) -> dict[str, Sequence[A
     return {x: list(one.query_items(x, feed_range=everything)) for x in texts}
 
 
-@pytest.mark.parametrize("opened", [blocking, asynchronous])
+@pytest.mark.parametrize(
+    "opened", [blocking, pytest.param(asynchronous, marks=pytest.mark.nightly)]
+)
 def test_what_a_client_merges_is_what_one_range_answers(
     opened: Callable[[Account], AbstractContextManager[Ask]], account: Account
 ) -> None:

@@ -142,7 +142,9 @@ def asynchronous(account: Account) -> Iterator[Ask]:
         runner.run(client.close())
 
 
-@pytest.mark.parametrize("opened", [blocking, asynchronous])
+@pytest.mark.parametrize(
+    "opened", [blocking, pytest.param(asynchronous, marks=pytest.mark.nightly)]
+)
 def test_what_a_client_merges_is_what_one_range_finds(
     opened: Callable[[Account], AbstractContextManager[Ask]], account: Account
 ) -> None:

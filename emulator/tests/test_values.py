@@ -287,6 +287,18 @@ def test_charges_are_those_of_the_table_in_their_module() -> None:
     assert charges.feed_page(10 * kilobyte) == 2
 
 
+def test_a_second_has_so_many_requests_and_then_each_is_let_in_when_there_is_room() -> None:
+    throttle = Throttle()
+    throttle.set({"requests_per_second": 5}, now=0.0)
+    for _ in range(5):
+        throttle.admit("c", now=0.0)
+        throttle.spend("c", 100.0)
+    with pytest.raises(CosmosError) as refused:
+        throttle.admit("c", now=0.05)
+    assert refused.value.retry_after_ms == 150
+    throttle.admit("c", now=0.25)
+
+
 def test_a_budget_fills_up_evenly_and_a_debt_has_to_be_paid() -> None:
     throttle = Throttle()
     throttle.set({"ru_per_second": 10}, now=0.0)
