@@ -205,7 +205,7 @@ async def test_who_asks_to_wait_is_asked_again(
 async def test_nobody_waits_in_a_range_that_is_handed_over(endpoint: Endpoint) -> None:
     endpoint.answers = [web.Response(status=429, headers={"Retry-After": "60"})]
     context = RecordingContext(handing_over=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         delivered = await deliver(
             HttpObserver, some(1), options={"url": endpoint.url}, context=context
         )

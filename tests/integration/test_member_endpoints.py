@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -15,6 +14,7 @@ from changefeed.cli import diagnosing
 from changefeed.cli.diagnosing import ask_endpoints
 from changefeed.fleet import peers
 from tests.support import make
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
@@ -65,9 +65,8 @@ async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPa
         return answer
 
     async with serving(sends(b" ")) as slow:
-        began = time.monotonic()
-        assert "does not answer" in await said_of(slow)
-        assert time.monotonic() - began < 5
+        async with asyncio.timeout(PATIENCE):  # it would go on for ever
+            assert "does not answer" in await said_of(slow)
     monkeypatch.setattr(diagnosing, "_ANSWER_WITHIN", 60.0)
     async with serving(sends(b" " * 1_000_000)) as large:
         assert "longer than 8,000,000 bytes" in await said_of(large)

@@ -109,11 +109,11 @@ async def test_a_stalled_answer_is_given_up_in_time_and_the_next_one_is_read(
 ) -> None:
     await world.put("a")
     async with open_cosmos(world.address, CosmosAccess(), timeout=0.4) as feed:
-        await world.fault(effect="delay", operation="change_feed", seconds=10, times=1)
+        await world.fault(effect="delay", operation="change_feed", seconds=300, times=1)
         begun = time.monotonic()
         with pytest.raises(FeedUnavailable, match=r"did not answer within 0\.4 s"):
             await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
-        assert time.monotonic() - begun < 9
+        assert time.monotonic() - begun < 100
         assert len((await feed.read(FeedRange(id=ZERO), BEGINNING, 5)).changes) == 1
 
 

@@ -156,7 +156,7 @@ async def test_a_dotnet_host_beside_a_first_host_need_not_wait_for_its_leases(
     slow = config.leases.with_timing(balance_interval=60.0)
     async with running_host(config.model_copy(update={"leases": slow}), Seen()):
         found: set[str] = set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not any(".." in x for x in found):
                 listed = await world.by_hand.send("GET", "/dbs/leases/colls/leases/docs")
                 found = {x["id"] for x in (listed.body or {}).get("Documents", [])}
