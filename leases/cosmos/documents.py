@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, Position
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos.entries import (
     BEHIND,
@@ -44,8 +44,7 @@ from changefeed.leases.cosmos.entries import (
     timestamp_of,
 )
 from changefeed.leases.cosmos.java_continuation import raw_token
-from changefeed.leases.health import NOTHING_KNOWN
-from changefeed.leases.lease import HostName, Lease, Version
+from changefeed.leases.lease import Lease, Version
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.cosmos.document_ids import Names
 from changefeed.stores.cosmos.items import Document
@@ -161,7 +160,7 @@ def is_foreign(document: Mapping[str, Any]) -> bool:
     """Whether another processor was the last to write to it."""
     ours = entry(document, OWNERSHIP, Ownership)
     now = (document.get("Owner"), document.get("timestamp"))
-    return ours is None or now != (ours.owner, ours.at)
+    return ours is None or now != (ours.lease.owner, ours.at)
 
 
 def forgets_our_part(document: Mapping[str, Any]) -> bool:
@@ -196,11 +195,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
     """Read a document. A listed one carries no position."""
     ours = entry(document, OWNERSHIP, Ownership)
     low, high = bounds_in(document)
-    lease = Lease(
-        range=_feed_range_in(document, ours),
-        checkpoint=_checkpoint_in(document),
-        **_ownership(document, ours),
-    )
+    lease = _by_others(document, ours) if is_foreign(document) else _by_us(document, ours)
     seen = VersionToken(
         etag=document["_etag"],
         epoch=lease.epoch,
@@ -209,20 +204,21 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
         has_properties=isinstance(document.get("properties"), dict),
         has_behind=entry(document, BEHIND, Behind) is not None,
     )
-    return replace(lease, version=version_of(seen))
+    return replace(
+        lease,
+        range=_feed_range_in(document, ours),
+        checkpoint=_checkpoint_in(document),
+        version=version_of(seen),
+    )
 
 
 def _feed_range_in(document: Mapping[str, Any], ours: Ownership | None) -> FeedRange:
     low, high = bounds_in(document)
+    if ours is not None:
+        return replace(ours.lease.range, low=low, high=high)
     found = FeedRange(id=range_in(document), low=low, high=high)
-    if ours is None:  # others do not say its generation: what they cut is named by its bounds
-        return replace(found, generation=(0, int(is_part(found))))
-    return replace(
-        found,
-        parents=tuple(RangeId(x) for x in ours.parents),
-        of=None if ours.sub_range_of is None else RangeId(ours.sub_range_of),
-        generation=ours.generation,
-    )
+    # Others do not say its generation: what they cut is named by its bounds.
+    return replace(found, generation=(0, int(is_part(found))))
 
 
 def _checkpoint_in(document: Mapping[str, Any]) -> Checkpoint | None:
@@ -270,55 +266,37 @@ def stamp_in(document: Mapping[str, Any]) -> float | None:
     return None if found is None else float(found)
 
 
-def _ownership(document: Mapping[str, Any], ours: Ownership | None) -> dict[str, Any]:
-    owner = document.get("Owner")
-    if ours is None or is_foreign(document):
-        return _by_others(document, ours, HostName(owner) if owner else None)
+def _by_us(document: Mapping[str, Any], ours: Ownership | None) -> Lease:
+    assert ours is not None, "what we wrote last has our part"
     written = entry(document, WRITTEN, Written) or Written(of=ours.of)
-    return {
-        "owner": owner,
-        "incarnation": ours.incarnation,
-        "epoch": ours.epoch,
-        "renewals": ours.renewals,
-        "next_owner": ours.next_owner,
-        "key_request": ours.key_request,
-        "end": ours.end,
-        "paused": ours.paused,
-        "health": ours.health or NOTHING_KNOWN,
-        "deaths": ours.deaths,
-        "load": ours.load,
-        "cooling": ours.cooling,
-        "reset_epoch": ours.reset_epoch,
-        "stamp": ours.stamp,
-        "checkpoint_epoch": written.checkpoint_epoch,
-        "write_id": written.write_id,
-    }
+    return replace(
+        ours.lease, checkpoint_epoch=written.checkpoint_epoch, write_id=written.write_id
+    )
 
 
-def _by_others(
-    document: Mapping[str, Any], ours: Ownership | None, owner: HostName | None
-) -> dict[str, Any]:
+def _by_others(document: Mapping[str, Any], ours: Ownership | None) -> Lease:
     """Return what another processor has made of it since we last wrote, if we ever did.
 
     Its stamp moves with each of its writes, so that is its sign of life. Whatever it had
     to do with a request or a pause of ours, it does not know of them.
     """
-    stamp = stamp_in(document)
+    owner, stamp = document.get("Owner") or None, stamp_in(document)
     written = document.get("timestamp") is not None or owner is not None
-    epoch = int(written)
-    if ours is not None:
+    before, epoch = None if ours is None else ours.lease, int(written)
+    if before is not None:
         # It may go on in an epoch that we have already given it.
-        same = ours.incarnation is None and ours.owner is not None and ours.owner == owner
-        epoch = ours.epoch + (0 if same else 1)
-    return {
-        "owner": owner,
-        "epoch": epoch,
-        "renewals": int((stamp or 0) * 1_000_000),
-        "end": None if ours is None else ours.end,
-        "paused": None if ours is None else ours.paused,
-        "stamp": stamp,
-        "checkpoint_epoch": epoch if written and started(document) else 0,
-    }
+        same = before.incarnation is None and owner is not None and before.owner == owner
+        epoch = before.epoch + (0 if same else 1)
+    return Lease(
+        range=FeedRange(id=range_in(document)),
+        owner=owner,
+        epoch=epoch,
+        renewals=int((stamp or 0) * 1_000_000),
+        end=None if before is None else before.end,
+        paused=None if before is None else before.paused,
+        stamp=stamp,
+        checkpoint_epoch=epoch if written and started(document) else 0,
+    )
 
 
 def _set_properties(entries: Mapping[str, str], seen: VersionToken) -> Sequence[Operation]:

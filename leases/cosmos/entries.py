@@ -12,40 +12,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from changefeed.feeds.feed import RangeId
-from changefeed.leases.deaths import NO_DEATHS, Deaths
-from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
-from changefeed.leases.lease import End, KeyRequest, Lease
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.lease import Lease, WriteId
 from changefeed.runtime.errors import StoreRefused
 
 OWNERSHIP, WRITTEN, BEHIND = "changefeed", "changefeed-written", "changefeed-behind"
 """The entries of ``properties`` that are ours."""
+_ELSEWHERE = {"low", "high", "checkpoint", "checkpoint_epoch", "write_id", "version"}
+"""Fields of a lease and its range that lie in ``WRITTEN``, or where all processors read."""
+_UNSET: Mapping[str, Any] = msgspec.to_builtins(Lease(range=FeedRange(id=RangeId(""))))
 
 
 class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who owns the range ``of``. ``owner`` and ``at`` repeat what was written as ``Owner``
-    and ``timestamp``.
+    """A lease as it was written, but for what is elsewhere in its document. ``at`` repeats what
+    was written as ``timestamp``.
     """
 
-    of: str
-    owner: str | None = None
+    lease: Lease
     at: str | None = None
-    incarnation: str | None = None
-    epoch: int = 0
-    renewals: int = 0
-    next_owner: str | None = None
-    key_request: KeyRequest | None = None
-    end: End | None = None
-    paused: str | None = None
-    health: RangeHealth | None = None
-    deaths: Deaths = NO_DEATHS
-    load: float | None = None
-    cooling: bool = False
-    reset_epoch: int = 0
-    stamp: float | None = None
-    parents: tuple[str, ...] = ()
-    sub_range_of: str | None = None
-    generation: tuple[int, int] = (0, 0)
+
+    @property
+    def of(self) -> str:
+        return self.lease.range_id
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +41,7 @@ class Written(msgspec.Struct, frozen=True, omit_defaults=True):
 
     of: str
     attempt: str = ""
-    write_id: str | None = None
+    write_id: WriteId | None = None
     checkpoint_epoch: int = 0
 
 
@@ -114,32 +102,22 @@ def checkpoint_entries(lease: Lease, attempt: str, *, has_behind: bool) -> dict[
 
 def all_entries(lease: Lease, attempt: str, *, has_behind: bool) -> dict[str, str]:
     """Return what any other write of a lease writes."""
-    ownership = Ownership(
-        of=lease.range_id,
-        owner=lease.owner,
-        at=timestamp_of(lease.stamp),
-        incarnation=lease.incarnation,
-        epoch=lease.epoch,
-        renewals=lease.renewals,
-        next_owner=lease.next_owner,
-        key_request=lease.key_request,
-        end=lease.end,
-        paused=lease.paused,
-        health=None if lease.health == NOTHING_KNOWN else lease.health,
-        deaths=lease.deaths,
-        load=lease.load,
-        cooling=lease.cooling,
-        reset_epoch=lease.reset_epoch,
-        stamp=lease.stamp,
-        parents=lease.range.parents,
-        sub_range_of=lease.range.of,
-        generation=lease.range.generation,
-    )
+    fields = _own_fields(msgspec.to_builtins(lease), _UNSET)
+    ownership = {"lease": fields, "at": timestamp_of(lease.stamp)}
     checkpoint = checkpoint_entries(lease, attempt, has_behind=has_behind)
     return {OWNERSHIP: _text(ownership), **checkpoint}
 
 
-def _text(entry: Ownership | Written | Behind) -> str:
+def _own_fields(fields: Mapping[str, Any], unset: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is elsewhere or says nothing: each byte of a renewal is paid for."""
+    return {
+        x: _own_fields(y, unset[x]) if x == "range" else y
+        for x, y in fields.items()
+        if x not in _ELSEWHERE and (x in ("range", "id") or y != unset[x])
+    }
+
+
+def _text(entry: object) -> str:
     return msgspec.json.encode(entry).decode()
 
 
