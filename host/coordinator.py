@@ -35,7 +35,7 @@ from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.listing import LeaseListing, SendAlong
+from changefeed.leases.listing import LeaseListing, ListFleet
 from changefeed.leases.plan import Action
 from changefeed.leases.updating import update_lease, vacate
 from changefeed.observers.observer import CloseReason
@@ -47,9 +47,9 @@ _AT_ONCE = 16
 
 
 class Coordinator:
-    """The rounds of one host. ``stopping`` says whether to take nothing more. ``send_along``
-    sends a heartbeat with a listing, where that is one request. ``ended`` are incarnations of
-    this host that have ended, and how.
+    """The rounds of one host. ``stopping`` says whether to take nothing more. ``list_fleet``
+    may send a heartbeat with a listing, where that is one request. ``ended`` are incarnations
+    of this host that have ended, and how.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Coordinator:
         clock: Clock,
         wall: Callable[[], float],
         stopping: Callable[[], bool],
-        send_along: SendAlong,
+        list_fleet: ListFleet,
         ended: Mapping[str, str],
     ) -> None:
         self._me = me
@@ -86,8 +86,7 @@ class Coordinator:
         self._clock = clock
         self._wall = wall
         self._stopping = stopping
-        self._send_along = send_along
-        self._listing = LeaseListing(container, clock)
+        self._listing = LeaseListing(list_fleet, clock)
         self._creator = LeaseCreator(
             container,
             events=events,
@@ -132,7 +131,7 @@ class Coordinator:
         self._round_ends, self._left = asked + self._settings.timing.balance_interval, False
         # A worker that ends meanwhile gives up its lease: the listing may not show it yet.
         self._own = replace(self._own, reading=[*self._pool.ranges])
-        leases, members = await self._listing.list_fleet(self._send_along)
+        leases, members = await self._listing.list_fleet()
         at = ListedAt(asked=asked, answered=self._clock(), wall=self._wall())
         self._watch.judge_by(self._settings.judged)
         fleet = self._watch.take(leases, members, at)
@@ -160,7 +159,6 @@ class Coordinator:
     def _report(self, fleet: Fleet, decision: Decision) -> None:
         leases, members = [*fleet.leases.values()], [*fleet.members.values()]
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
-        self._events.loads(self._pool.leases.values())
         self._events.activity.listed(leases, members)
         reports = fleet.reporter == self._me
         self._events.listed_unread(fleet.unread(decision.readable) if reports else {})

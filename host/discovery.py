@@ -30,10 +30,6 @@ _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _LATER = (StoreUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
 
 
-async def _ignored(_: FleetRecord) -> None:
-    """Go by nothing that the record says."""
-
-
 class Discovery:
     """Asks the feed for its ranges now and then; calls ``changed`` when there is news.
 
@@ -50,7 +46,7 @@ class Discovery:
         changed: Callable[[], None],
         timing: Timing,
         clock: Clock = elapsed_time,
-        recorded: Callable[[FleetRecord], Awaitable[None]] = _ignored,
+        recorded: Callable[[FleetRecord], Awaitable[None]],
     ) -> None:
         self._feed = feed
         self._container = container

@@ -68,7 +68,6 @@ class HostEvents(FailureLog):
         self._lags: dict[RangeId, Lag] = {}
         self._unread: Mapping[RangeId, str] = {}
         self._paused: Mapping[RangeId, str] = {}
-        self._loads: Mapping[RangeId, float] = {}
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._members: list[HostName] | None = None  # likewise, if others are alive
         self._rules: Mapping[str, object] = {}  # likewise, if they are others
@@ -241,10 +240,6 @@ class HostEvents(FailureLog):
         for name in sorted(before.keys() - paused.keys()):
             self._log.info("range.resumed", range=name)
 
-    def loads(self, owned: Iterable[Lease]) -> None:
-        """Take in what the leases of this host say that their ranges cost."""
-        self._loads = {x.range_id: x.load for x in owned if x.load is not None}
-
     @property
     def paused(self) -> Mapping[RangeId, str]:
         """The ranges that were paused in the last listing, with the reasons."""
@@ -378,7 +373,8 @@ class HostEvents(FailureLog):
 
     def _read_loads(self) -> list[Observation]:
         owned = set(self.activity.ranges)
-        return [Observation(y, {"range": x}) for x, y in self._loads.items() if x in owned]
+        loads = {x.range_id: x.load for x in self.activity.leases if x.range_id in owned}
+        return [Observation(y, {"range": x}) for x, y in loads.items() if y is not None]
 
     def _read_request_units(self) -> list[Observation]:
         spent = self.request_units()

@@ -343,7 +343,7 @@ class Host:
             clock=self._clock,
             wall=self.wall,
             stopping=self._stop.requested.is_set,
-            send_along=self._membership.send_along,
+            list_fleet=self._membership.list_fleet,
             ended=self._ended,
         )
 

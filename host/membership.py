@@ -37,9 +37,9 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
-from changefeed.leases.listing import AskFleet
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
+from changefeed.stores.store import WHOLE
 
 _SOONEST_ALONG = 0.75
 """Heartbeat intervals until the next goes along: with every second listing, as it is paid."""
@@ -163,40 +163,42 @@ class Membership:
                 passed = self._clock() - self._sent  # its answer may have come late
                 wait = max(_PAUSE * self._interval, self._interval - passed)
 
-    async def send_along(self, ask: AskFleet) -> ListedFleet:
-        """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises.
+    async def list_fleet(self, token: str) -> ListedFleet:
+        """List as the container does, with a heartbeat if one is due; raise what that raises.
 
         Raise ``NameTaken`` if another process took the name: its leases look like ours.
         """
-        found = await self._list_or_send_along(ask)
+        found = await self._list_or_send_along(token)
         if any(
             x.name == self._member.name and not self._may_take_over(x) for x in found.members
         ):
             await self._beat()  # which finds out whether the listing only lags behind
         return found
 
-    async def _list_or_send_along(self, ask: AskFleet) -> ListedFleet:
+    async def _list_or_send_along(self, token: str) -> ListedFleet:
         due = self._clock() - self._sent >= _SOONEST_ALONG * self._interval
         if not (due and self._goes_along) or self._writing.locked():
-            return await self._list(ask, None)
+            return await self._list(token, None)
         async with self._writing:
             self._heartbeat_answered = False
             try:
                 sent, heartbeat = self._clock(), self._next_heartbeat()
-                found = await self._list(ask, heartbeat)
-                if found.heartbeat is not None:
-                    self._written(found.heartbeat, sent)
+                found = await self._list(token, heartbeat)
             finally:
                 self._went_along.set()
-        return found
+            if found.heartbeat is not None:
+                self._written(found.heartbeat, sent)
+                return found
+        # The store has lost our last one, and leases with it: all are to be listed again.
+        return replace(found, token=WHOLE)
 
     @property
     def _goes_along(self) -> bool:
         return self._listing_answered and self._heartbeat_answered and self._may_beat()
 
-    async def _list(self, ask: AskFleet, heartbeat: Member | None) -> ListedFleet:
+    async def _list(self, token: str, heartbeat: Member | None) -> ListedFleet:
         self._listing_answered = False
-        found = await ask(heartbeat)
+        found = await self._container.list_fleet(token, heartbeat)
         self._listing_answered = True
         return found
 

@@ -9,7 +9,7 @@ minute: a server that was restored from a backup may have gone back behind what 
 heartbeat that is refused says so at once. A container that cannot count without reading all
 leaves deleted ones in for that long, or until a write finds one gone.
 
-Leases and members come by one call, and a heartbeat goes along with it: at rest a host makes
+Leases and members come by one call, and a heartbeat may go along with it: at rest a host makes
 one call where the container can do that in one request.
 
 What is missed or late costs a write that is refused, and a new plan: every write names the
@@ -17,27 +17,25 @@ version that it is meant for.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.container import LeaseContainer, ListedFleet
+from changefeed.leases.container import ListedFleet
 from changefeed.leases.lease import HostName, Lease, Member, newest
 from changefeed.runtime.clock import Clock
 from changefeed.stores.store import WHOLE
 
 _WHOLE_EVERY = 60.0
 
-AskFleet: TypeAlias = Callable[[Member | None], Awaitable[ListedFleet]]
-SendAlong: TypeAlias = Callable[[AskFleet], Awaitable[ListedFleet]]
-"""Makes the call that it is given, with a heartbeat or without; returns its answer."""
+ListFleet: TypeAlias = Callable[[str], Awaitable[ListedFleet]]
+"""Lists what was written since a token was given, as a container does."""
 
 
 class LeaseListing:
     """What one host knows of all leases and members, brought up to date by each listing."""
 
-    def __init__(self, container: LeaseContainer, clock: Clock) -> None:
-        self._container = container
+    def __init__(self, ask: ListFleet, clock: Clock) -> None:
+        self._ask = ask
         self._clock = clock
         self._leases = dict[RangeId, Lease]()
         self._members = dict[HostName, Member]()
@@ -46,31 +44,17 @@ class LeaseListing:
 
     def doubt(self) -> None:
         """List all the next time: a lease or a member that is known turned out to be gone."""
-        self._whole_due = self._clock()
+        self._token = WHOLE
 
-    async def list_fleet(
-        self, send_along: SendAlong
-    ) -> tuple[Sequence[Lease], Sequence[Member]]:
-        """Return every lease, without positions, and every member. Raise as the container.
-
-        ``send_along`` may have the call write a heartbeat.
-        """
+    async def list_fleet(self) -> tuple[Sequence[Lease], Sequence[Member]]:
+        """Return every lease, without positions, and every member. Raise as the container."""
         token = self._next_token()
-        found = await send_along(partial(self._ask, token))
-        if not self._takes_in(found, whole=not token):
-            # Something was deleted, or has moved back. The heartbeat, if one went along, has
-            # been written.
-            self._token, self._whole_due = WHOLE, self._clock()  # should the next call fail
-            self._takes_in(await self._container.list_fleet(WHOLE), whole=True)
+        if not self._takes_in(await self._ask(token), whole=not token):
+            self.doubt()  # something was deleted, or has moved back; and the next call may fail
+            self._takes_in(await self._ask(WHOLE), whole=True)
         if any(x.stopping for x in self._members.values()):
-            self._whole_due = self._clock()  # it removes its record soon, which no change shows
+            self.doubt()  # it removes its record soon, which no change shows
         return list(self._leases.values()), list(self._members.values())
-
-    async def _ask(self, token: str, heartbeat: Member | None) -> ListedFleet:
-        found = await self._container.list_fleet(token, heartbeat)
-        if heartbeat is not None and found.heartbeat is None:
-            self.doubt()  # the store has lost our last one, and leases with it
-        return found
 
     def _next_token(self) -> str:
         assert self._whole_due <= self._clock() + _WHOLE_EVERY, (

@@ -5,9 +5,9 @@ tests over the fixture ``leases``: those that list all leases each time agree by
 from dataclasses import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.container import LeaseContainer, ListedFleet
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Member, Version
-from changefeed.leases.listing import AskFleet, LeaseListing
+from changefeed.leases.listing import LeaseListing
 from changefeed.stores.store import WHOLE
 from changefeed.testing.lease_cast import A1, B1, C1, A, B, new, not_refused
 
@@ -17,15 +17,11 @@ async def counts(leases: LeaseContainer) -> bool:
     return (await leases.list_fleet()).total is not None
 
 
-async def _without_heartbeat(ask: AskFleet) -> ListedFleet:
-    return await ask(None)
-
-
 async def test_a_listing_by_what_has_changed_shows_every_write(leases: LeaseContainer) -> None:
-    listing = LeaseListing(leases, lambda: 0.0)
+    listing = LeaseListing(leases.list_fleet, lambda: 0.0)
 
     async def agree() -> None:
-        known, _ = await listing.list_fleet(_without_heartbeat)
+        known, _ = await listing.list_fleet()
         stored = await leases.list()
         assert {x.range_id: x for x in known} == {x.range_id: x for x in stored}
         assert len(known) == len(stored)
@@ -48,10 +44,10 @@ async def test_a_listing_by_what_has_changed_shows_every_write(leases: LeaseCont
 
 
 async def test_a_listing_by_what_has_changed_shows_every_member(leases: LeaseContainer) -> None:
-    listing = LeaseListing(leases, lambda: 0.0)
+    listing = LeaseListing(leases.list_fleet, lambda: 0.0)
 
     async def agree() -> None:
-        listed, known = await listing.list_fleet(_without_heartbeat)
+        listed, known = await listing.list_fleet()
         assert [x.range_id for x in listed] == ["r0"]
         stored = await leases.members()
         assert {x.name: x for x in known} == {x.name: x for x in stored}

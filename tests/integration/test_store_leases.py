@@ -14,10 +14,10 @@ from azure.storage.blob.aio import ContainerClient
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
-from changefeed.leases.container import LeaseContainer, ListedFleet
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.listing import AskFleet, LeaseListing
+from changefeed.leases.listing import LeaseListing
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
@@ -537,9 +537,9 @@ async def test_leases_and_hosts_in_blobs_are_listed_in_one_request(
             await leases.create(lease(f"r{n}"))
             await leases.put_member(make.member(f"h{n}"))
         monkeypatch.setattr(ContainerClient, "list_blobs", counted)
-        listing = LeaseListing(leases, time.monotonic)
+        listing = LeaseListing(leases.list_fleet, time.monotonic)
         for _ in range(2):
-            found, members = await listing.list_fleet(_alone)
+            found, members = await listing.list_fleet()
             assert sorted(x.range_id for x in found) == ["r0", "r1", "r2"]
             assert sorted(x.name for x in members) == ["h0", "h1", "h2"]
     assert listed == ["p/owner", "p/owner"]
@@ -571,10 +571,6 @@ async def test_a_long_record_that_has_become_short_since_it_was_listed_is_read(
         listed = [x async for x in client.list_blobs(include=["metadata"])]
         short = await store.put(replace(written, position="10"))
         assert [await store._read("checkpoint", x) for x in listed] == [short]
-
-
-async def _alone(ask: AskFleet) -> ListedFleet:
-    return await ask(None)
 
 
 async def test_hosts_read_what_an_event_processor_wrote_and_go_on_from_there(

@@ -17,7 +17,7 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.retries import Retrier
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Incarnation
+from changefeed.leases.lease import FleetRecord, HostName, Incarnation
 from tests.support import make
 
 
@@ -54,6 +54,7 @@ async def coordinating(
         own.feed,
         events=events,
         changed=lambda: None,
+        recorded=_ignored,
         timing=own.leases.timing,
         clock=clock,
     )
@@ -82,11 +83,15 @@ async def coordinating(
                 clock=clock,
                 wall=lambda: 0.0,
                 stopping=lambda: stopping,
-                send_along=lambda ask: ask(None),
+                list_fleet=container.list_fleet,
                 ended={},
             ),
             discovery,
         )
+
+
+async def _ignored(_: FleetRecord) -> None:
+    """Go by nothing that the record says."""
 
 
 async def tend(

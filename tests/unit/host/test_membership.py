@@ -161,10 +161,10 @@ async def started(
 ) -> tuple[Membership, Callable[[], Coroutine[None, None, None]]]:
     """Return a member, and what lists its fleet, as has just been done."""
     member = await joined(container, on_beat=on_beat)
-    listing = LeaseListing(container, now)
+    listing = LeaseListing(member.list_fleet, now)
 
     async def list_fleet() -> None:
-        await listing.list_fleet(member.send_along)
+        await listing.list_fleet()
 
     await list_fleet()
     return member, list_fleet

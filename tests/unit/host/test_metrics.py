@@ -78,7 +78,7 @@ def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
     with counting() as (events, registry):
         events.acquired(owned, Position("0"), "available", None)
         unknown = replace(owned, range=FeedRange(id=RangeId("r1")))
-        events.loads([owned.with_load(0.35, cooling=False), unknown])
+        events.activity.listed([owned.with_load(0.35, cooling=False), unknown], [])
         found = samples(registry)
         events.given_up(owned, CloseReason.HANDED_OVER)
         later = samples(registry)

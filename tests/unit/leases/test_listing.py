@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.listing import AskFleet, LeaseListing
+from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -38,13 +38,8 @@ class Counted(MemoryLeases):
         return found
 
 
-async def alone(ask: AskFleet) -> ListedFleet:
-    """Send no heartbeat along."""
-    return await ask(None)
-
-
 async def leases_of(listing: LeaseListing) -> Sequence[Lease]:
-    leases, _ = await listing.list_fleet(alone)
+    leases, _ = await listing.list_fleet()
     return leases
 
 
@@ -54,7 +49,7 @@ class Stage:
     def __init__(self) -> None:
         self.now = 0.0
         self.leases = Counted()
-        self.listing = LeaseListing(self.leases, lambda: self.now)
+        self.listing = LeaseListing(self.leases.list_fleet, lambda: self.now)
 
     async def filled(self) -> Sequence[Lease]:
         for n in range(3):
@@ -88,7 +83,7 @@ async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_wh
             return []
 
     store = PostgresStore(cast("Any", Database()), "public", "fleet")
-    listing = LeaseListing(StoredLeases(store), lambda: 0.0)
+    listing = LeaseListing(StoredLeases(store).list_fleet, lambda: 0.0)
     assert [await leases_of(listing) for _ in range(2)] == [[], []]
     assert asked == ["changes", "all", "all"]
 
@@ -104,7 +99,7 @@ STEPS = st.lists(
 
 async def follow(leases: LeaseContainer, steps: Sequence[tuple[str, int]]) -> None:
     """Do some writes, and compare what a host knows with what is stored after some."""
-    listing = LeaseListing(leases, lambda: 0.0)
+    listing = LeaseListing(leases.list_fleet, lambda: 0.0)
     for step, n in [*steps, ("list", 0)]:
         stored = await leases.read(RangeId(f"r{n}"))
         match step:
