@@ -29,8 +29,8 @@ from changefeed.fleet.status import (
 from changefeed.leases.fleet import is_placeholder, newest_stamps
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import HostName, Lease, Member, newest
-from changefeed.leases.load import known
+from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.load_plan import known
 
 _MOVES = 100
 _PAST = 2000
@@ -42,7 +42,8 @@ _NOTHING = Figures()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """What one look at a fleet has listed. ``keymap`` is of all leases, and of the ranges that
-    the feed lists; ``leases`` are those to show. ``me`` is the host that looks, if one does.
+    the feed lists; ``leases`` are those to show, each once. ``me`` is the host that looks, if
+    one does.
     """
 
     clock: float
@@ -78,8 +79,7 @@ def fleet_status(
     passed = 0.0 if before is None else listed.clock - before.clock
     still = {x.name: _still(x, known.get(x.name), passed, now) for x in members}
     dead = {x for x, seconds in still.items() if seconds > listed.expiration}
-    leases = newest(listed.leases).values()
-    stamps = newest_stamps(leases, members)
+    stamps = newest_stamps(listed.leases, members)
     old = {name for name, at in stamps.items() if at is not None and at <= now - patience}
     readable = {x.range_id for x in listed.keymap.readable()}
     told = {
@@ -97,7 +97,7 @@ def fleet_status(
             waits=x.range_id not in readable,
             expired=x.owner in dead or x.range_id in old,
         )
-        for x in leases
+        for x in listed.leases
     ]
     ranges = sorted([*ranges, *unleased], key=lambda x: x.range)
     hosts = _hosts(members, ranges, reports, still, dead=dead, now=now)

@@ -18,7 +18,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import Due
 from changefeed.leases.lease import Lease
-from changefeed.leases.load import coarse, known
+from changefeed.leases.load_plan import coarse, known
 from changefeed.leases.updating import vacate
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from math import exp
 
 from changefeed.leases.lease import Lease
-from changefeed.leases.load import coarse, known
+from changefeed.leases.load_plan import coarse, known
 
 _SMOOTHED_OVER = 30.0
 _MIN_SPAN = 1.0  # what is measured over less says little

@@ -8,7 +8,7 @@ from changefeed.host.failures import StopIncomplete
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
-from changefeed.leases.lease import Lease, newest
+from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.cancellation import UnexpectedCancellation, cancelled_on_request
 
@@ -124,7 +124,7 @@ class WorkerPool:
 
     def listed(self, leases: Iterable[Lease], *, asked: float) -> None:
         """Compare the leases that have a worker with a listing that was asked for then."""
-        found = newest(x for x in leases if x.range_id in self._workers)
+        found = {x.range_id: x for x in leases if x.range_id in self._workers}
         for range_id, worker in self._workers.items():
             worker.owned.listed(found.get(range_id), asked=asked)
         self._renewer.listed()

@@ -26,8 +26,7 @@ from typing import Final
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load import known
-from changefeed.leases.load_plan import TOLERANCE, each_once
+from changefeed.leases.load_plan import TOLERANCE, known
 
 MIN_BUSY: Final = 0.5
 """Busy seconds in each second: a range that costs less is left as it is."""
@@ -43,13 +42,13 @@ def hot_ranges(
 ) -> Mapping[RangeId, int]:
     """Return what is to be split, and into how many parts.
 
-    ``ranges`` are those that the feed lists: what has a lease and is none of these is a part.
-    Without any, nothing is split.
+    ``leases`` has each once. ``ranges`` are those that the feed lists: what has a lease and is
+    none of these is a part. Without any, nothing is split.
     """
     if not ranges or not hosts:
         return {}
     listed = {x.id for x in ranges}
-    open_leases = [x for x in each_once(leases) if not x.ended]
+    open_leases = sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)
     parts = [x for x in open_leases if x.range_id not in listed]
     room = PARTS_EACH * len(hosts) - len(parts)
     unsettled = [x.range for x in open_leases if not _is_settled(x)]

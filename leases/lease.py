@@ -84,7 +84,7 @@ class Lease:
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
     ``key_request`` is what a person has last asked of its owner.
     ``deaths`` says how its last owners ended (``leases.deaths``); only its owner writes it.
-    ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
+    ``load`` is what the range costs its owner (``leases.load_plan``), as last written, ``None``
     before it was measured. ``cooling`` says that another host had it a short while ago: it does
     not move to balance until its owner has written otherwise. ``reset_epoch`` is the epoch in
     which a person last moved the position, 0 if nobody has. ``stamp`` is wall-clock time, for

@@ -15,8 +15,11 @@ No lease moves that carries the mark ``cooling``: its new owner takes that off a
 the cooldown. No more than ``AT_ONCE`` of the leases are on their way at a time.
 What has no owner is assigned at once, heaviest first, to the host with most room.
 
-A load that is missing, or none (negative, infinite, not a number), counts as the mean of
-those that are known. An idle lease counts a little, so that idle leases are spread too.
+A *load* is busy seconds in each second of reading and observing, smoothed. It is stored in
+coarse steps, and only when it has left its step for good: so hosts that list the leases at
+different moments plan from the same numbers. What is stored may still be wrong, of another
+time or missing. A load that is missing, or none (negative, infinite, not a number), counts as
+the mean of those that are known. An idle lease counts a little, so that idle ones are spread.
 
 Limits: two leases are not exchanged for each other, so a fleet whose leases are all about
 as heavy as a fair share may stay beyond the tolerance.
@@ -30,18 +33,38 @@ from math import ceil
 from operator import itemgetter
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import HostName, Lease, newest
-from changefeed.leases.load import STEP, known
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.plan import Assignment, holder_of
 
 TOLERANCE = 1.15
 MIN_SHARE = 0.5
 AT_ONCE = 1 / 8
+STEP = 0.05
+"""Loads are stored as multiples of it."""
+MAX_LOAD = 16.0
+"""One task reads a range and one observes it: no range can keep its owner busier."""
+_LEAVES = 0.8  # of a step: a load between two steps stays where it was
 _GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
 _ROUNDED = 1 + 1e-9
 _IDLE = STEP
 _ALL_IDLE = 0.25  # what the idle leases of a host count together, at most
 _UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on the order
+
+
+def coarse(load: float, stored: float | None) -> float:
+    """Return the step to store for a measured load, which is ``stored`` while that is near."""
+    if stored is not None and abs(load - stored) < _LEAVES * STEP:
+        return stored
+    step = round(round(min(max(load, 0.0), MAX_LOAD) / STEP) * STEP, 2)
+    assert 0.0 <= step <= MAX_LOAD, f"a load of {load} is stored as {step}"
+    return step
+
+
+def known(load: float | None) -> float | None:
+    """Return a listed load within its bounds, ``None`` for what is no load at all."""
+    if load is None or not 0.0 <= load < float("inf"):
+        return None
+    return min(load, MAX_LOAD)
 
 
 def plan_by_load(
@@ -54,11 +77,11 @@ def plan_by_load(
     """Assign leases to hosts, within ``tolerance`` of fair shares of their load, with no more
     than the share ``at_once`` of the leases on their way.
 
-    ``leases`` are the assignable ones. ``hosts`` say how many ranges each takes at most,
-    ``None`` for any number: what no host has room for is not assigned, unless it has an owner.
-    The answer depends on the values alone.
+    ``leases`` are the assignable ones, each once. ``hosts`` say how many ranges each takes at
+    most, ``None`` for any number: what no host has room for is not assigned, unless it has an
+    owner. The answer depends on the values alone.
     """
-    listed = each_once(leases)
+    listed = sorted(leases, key=lambda x: x.range_id)
     if not hosts or not listed:
         return {}
     weights = _weights(listed, len(hosts))
@@ -81,12 +104,6 @@ def plan_by_load(
     )
     assert sum(x.load for x in draft.hosts) <= sum(weights), "no lease counts twice"
     return draft.assigned
-
-
-def each_once(leases: Iterable[Lease]) -> Sequence[Lease]:
-    """Sort leases by their ranges; of one that was listed twice, keep what was written last."""
-    latest = newest(leases)
-    return [latest[x] for x in sorted(latest)]
 
 
 def _weights(leases: Sequence[Lease], hosts: int) -> Sequence[int]:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import HostName, Lease, newest
+from changefeed.leases.lease import HostName, Lease
 
 Assignment = Mapping[RangeId, HostName]
 
@@ -25,14 +25,14 @@ Assignment = Mapping[RangeId, HostName]
 def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
     """Assign every lease to a member, as evenly as can be, with the fewest moves.
 
-    ``leases`` are those that may be owned (``KeyMap.readable``). Without members nothing is
-    assigned. The answer depends on the values alone, not on their order.
+    ``leases`` are those that may be owned (``KeyMap.readable``), each once. Without members
+    nothing is assigned. The answer depends on the values alone, not on their order.
     """
     if not members:
         return {}
     owned: dict[HostName, list[RangeId]] = {name: [] for name in sorted(members)}
     unowned: list[RangeId] = []
-    for _, lease in sorted(newest(leases).items()):
+    for lease in sorted(leases, key=lambda x: x.range_id):
         holder = holder_of(lease, members)
         (unowned if holder is None else owned[holder]).append(lease.range_id)
     total = len(unowned) + sum(map(len, owned.values()))
@@ -93,7 +93,7 @@ def actions_for(
     is acquired when it has expired.
     """
     found = []
-    for _, lease in sorted(newest(leases).items()):
+    for lease in sorted(leases, key=lambda x: x.range_id):
         assigned = assignment.get(lease.range_id)
         if lease.range_id in reading:
             action = _about_owned(lease, me, living)

@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.host.load_meter import LoadMeter, SharedTime
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.load import coarse
+from changefeed.leases.load_plan import coarse
 from tests.support import make
 
 A, B = HostName("a"), HostName("b")

@@ -13,13 +13,10 @@ from changefeed.fleet.states import Listing, fleet_status
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
-from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
-from changefeed.leases.listing import AskFleet, LeaseListing
-from changefeed.leases.load_plan import plan_by_load
+from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.plan import actions_for, plan
 from changefeed.leases.timing import Timing
 from changefeed.stores.store import WHOLE
 from changefeed.testing.lease_cast import not_refused
@@ -30,7 +27,7 @@ ME, A, B = HostName("me"), HostName("a"), HostName("b")
 A1, A2 = Incarnation("a-1"), Incarnation("a-2")
 OWNED = replace(make.lease().taken_by(A, A1), stamp=100.0)
 WHOLE_RANGE = make.feed_range("r0", "0", "8")
-LIMITS = {A: None, B: None}
+NOW = ListedAt(asked=0.0, answered=0.0, wall=0.0)
 
 
 def grown(steps: Sequence[str]) -> Sequence[Lease]:
@@ -61,21 +58,19 @@ OTHERS = [make.lease(f"r{n}", "b", load=0.1) for n in range(1, 4)]
 def seen(leases: Sequence[Lease]) -> Listing:
     keymap = KeyMap(leases)
     return Listing(
-        clock=0.0, feed="", place="", expiration=30.0, members=(), leases=leases, keymap=keymap
+        clock=0.0,
+        feed="",
+        place="",
+        expiration=30.0,
+        members=(),
+        leases=[*keymap.leases.values()],
+        keymap=keymap,
     )
-
-
-def acts(leases: Sequence[Lease]) -> object:
-    assigned = plan(leases, LIMITS)
-    return actions_for(A, assigned, leases, reading=(), expired=(), living=LIMITS)
 
 
 MODULES: Mapping[str, Callable[[Sequence[Lease]], object]] = {
     "keymap": lambda leases: KeyMap(leases).leases,
-    "plan": lambda leases: plan(leases, LIMITS),
-    "plan by load": lambda leases: plan_by_load(leases, LIMITS),
-    "hot ranges": lambda leases: hot_ranges(leases, LIMITS, [WHOLE_RANGE]),
-    "actions": acts,
+    "fleet": lambda leases: FleetWatch(Timing.of(30.0)).take(leases, [], NOW).leases,
     "status": lambda leases: fleet_status(seen(leases), {}, None, now=9.0, patience=1.0),
 }
 
@@ -107,10 +102,6 @@ class Torn(MemoryLeases):
         return ListedFleet(leases=self.pages.pop(0), members=[], total=None, token="t")
 
 
-async def alone(ask: AskFleet) -> ListedFleet:
-    return await ask(None)
-
-
 @given(copies=HISTORIES)
 async def test_an_older_copy_than_what_is_known_has_all_listed_again(
     copies: Sequence[Lease],
@@ -118,10 +109,10 @@ async def test_an_older_copy_than_what_is_known_has_all_listed_again(
     """A replica lags behind; or the store has lost its last writes, and the copy is right."""
     container = Torn()
     older, known = replace(copies[0], epoch=0), replace(copies[-1], epoch=1)
-    listing = LeaseListing(container, lambda: 0.0)
+    listing = LeaseListing(container.list_fleet, lambda: 0.0)
     container.pages = [[known], [older], [known], [older], [older]]
     for believed in (known, known, older):
-        leases, _ = await listing.list_fleet(alone)
+        leases, _ = await listing.list_fleet()
         assert leases == [believed]
     assert container.asked == [WHOLE, "t", WHOLE, "t", WHOLE]
 

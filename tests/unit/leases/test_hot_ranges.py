@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.hot_ranges import MIN_BUSY, PARTS_EACH, hot_ranges
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load import known
-from changefeed.leases.load_plan import TOLERANCE
+from changefeed.leases.load_plan import TOLERANCE, known
 from tests.support import make
 
 WIDTH = 1 << 16

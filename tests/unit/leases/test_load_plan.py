@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load import coarse
-from changefeed.leases.load_plan import AT_ONCE, MIN_SHARE, TOLERANCE, plan_by_load
+from changefeed.leases.load_plan import AT_ONCE, MIN_SHARE, TOLERANCE, coarse, plan_by_load
 from changefeed.leases.plan import plan
 from tests.support import make
 
