@@ -9,7 +9,6 @@ look wrong for a moment; and keys are compared by bounds, which not every feed g
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
@@ -100,17 +99,16 @@ def _keys(low: str, high: str) -> str:
     return f"with hashes from {low or '00'} to {high}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    feed: Feed
-    container: LeaseContainer
+async def _unreadable(
+    feed: Feed, container: LeaseContainer, leases: Sequence[Lease]
+) -> AsyncIterator[Diagnostic]:
+    """Read one change at the position of each lease, to find what keeps hosts from it."""
 
-    async def tried(self, lease: Lease) -> Diagnostic | None:
-        """Read one change at the position of a lease; return what keeps a host from it."""
+    async def tried(lease: Lease) -> Diagnostic | None:
         name = lease.range_id
         try:
-            stored = await self.container.read(name)
-            return None if stored is None or stored.ended else await self._read(stored)
+            stored = await container.read(name)
+            return None if stored is None or stored.ended else await _read(feed, stored)
         except (StoreUnavailable, FeedUnavailable) as error:
             return warning("leases", f"range {name}: {error}", "check again later")
         except StoreError as error:
@@ -118,30 +116,26 @@ class _Reading:
         except FeedError as error:
             return problem("leases", f"range {name}: {error}", _RESET.format(name))
 
-    async def _read(self, stored: Lease) -> Diagnostic | None:
-        name = stored.range_id
-        if stored.position is None:
-            return None
-        try:
-            await self.feed.read(stored.range, stored.position, 1)
-        except RangeEnded as ended:
-            children = ", ".join(x.range.id for x in ended.children)
-            text = f"range {name} has ended where its lease is; it goes on in {children}"
-            return fine("leases", text) if children else None
-        except RangeUnknown:
-            text = f"the feed has no range {name}, and never had"
-            return problem("leases", text, _OTHER_LEASES)
-        return None
-
-
-async def _unreadable(
-    feed: Feed, container: LeaseContainer, leases: Sequence[Lease]
-) -> AsyncIterator[Diagnostic]:
-    reading = _Reading(feed, container)
     living = [x for x in leases if not x.ended]
-    for found in await for_each(living, reading.tried, at_once=_AT_ONCE):
+    for found in await for_each(living, tried, at_once=_AT_ONCE):
         if found is not None:
             yield found
+
+
+async def _read(feed: Feed, stored: Lease) -> Diagnostic | None:
+    name = stored.range_id
+    if stored.position is None:
+        return None
+    try:
+        await feed.read(stored.range, stored.position, 1)
+    except RangeEnded as ended:
+        children = ", ".join(x.range.id for x in ended.children)
+        text = f"range {name} has ended where its lease is; it goes on in {children}"
+        return fine("leases", text) if children else None
+    except RangeUnknown:
+        text = f"the feed has no range {name}, and never had"
+        return problem("leases", text, _OTHER_LEASES)
+    return None
 
 
 def _named(found: FeedRange) -> str:

@@ -34,19 +34,18 @@ class Change(enum.Enum):
 class Step:
     """One lease: as it is ``stored``, and as it is ``wanted``; one of them may be missing."""
 
-    change: Change
-    stored: Lease | None = None
-    wanted: Lease | None = None
-
-    def __post_init__(self) -> None:
-        assert (self.stored is None) == (self.change is Change.CREATE), f"not there: {self}"
-        assert (self.wanted is None) == (self.change is Change.DELETE), f"not wanted: {self}"
+    range_id: RangeId
+    stored: Lease | None
+    wanted: Lease | None
 
     @property
-    def range_id(self) -> RangeId:
-        lease = self.wanted or self.stored
-        assert lease is not None, "a step is about a lease"
-        return lease.range_id
+    def change(self) -> Change:
+        if self.stored is None:
+            return Change.CREATE
+        if self.wanted is None:
+            return Change.DELETE
+        same = _facts(self.wanted) == _facts(self.stored) and self.stored.owner is None
+        return Change.KEEP if same else Change.MOVE
 
 
 def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[Step]:
@@ -55,18 +54,8 @@ def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[S
     """
     named = {x.range_id: x for x in wanted}
     there = {x.range_id: x for x in stored}
-    kept = [_step(lease, there.get(name)) for name, lease in sorted(named.items())]
-    gone = sorted(there.keys() - named.keys())
-    steps = [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]
-    assert len(steps) == len(there.keys() | named.keys()), "one step for each lease"
-    return steps
-
-
-def _step(wanted: Lease, stored: Lease | None) -> Step:
-    if stored is None:
-        return Step(change=Change.CREATE, wanted=wanted)
-    same = _facts(wanted) == _facts(stored) and stored.owner is None
-    return Step(change=Change.KEEP if same else Change.MOVE, stored=stored, wanted=wanted)
+    names = [*sorted(named), *sorted(there.keys() - named.keys())]
+    return [Step(range_id=x, stored=there.get(x), wanted=named.get(x)) for x in names]
 
 
 def _facts(lease: Lease) -> tuple[object, ...]:
@@ -75,20 +64,20 @@ def _facts(lease: Lease) -> tuple[object, ...]:
 
 async def carry_out(container: LeaseContainer, step: Step) -> None:
     """Do one step. Raise ``LeaseConflict`` where a host wrote meanwhile."""
-    match step.change:
-        case Change.CREATE:
-            assert step.wanted is not None, "what is created is wanted"
-            made = await container.create(step.wanted)
-            whole = await container.read(made.range_id)
-            if whole is None or _facts(whole) != _facts(step.wanted):
-                raise LeaseConflict(step.wanted, whole, "a host has created it meanwhile")
-        case Change.MOVE:
-            assert step.wanted is not None, "what is moved is wanted elsewhere"
-            assert step.stored is not None, "what is moved is there"
-            await _move(container, step.stored, step.wanted)
-        case Change.DELETE:
-            assert step.stored is not None, "what is deleted is there"
-            await container.delete(step.stored)
+    match step:
+        case Step(stored=None, wanted=Lease() as wanted):
+            await _create(container, wanted)
+        case Step(stored=Lease() as stored, wanted=None):
+            await container.delete(stored)
+        case Step(stored=Lease() as stored, wanted=Lease() as wanted, change=Change.MOVE):
+            await _move(container, stored, wanted)
+
+
+async def _create(container: LeaseContainer, wanted: Lease) -> None:
+    made = await container.create(wanted)
+    whole = await container.read(made.range_id)
+    if whole is None or _facts(whole) != _facts(wanted):
+        raise LeaseConflict(wanted, whole, "a host has created it meanwhile")
 
 
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
