@@ -77,7 +77,7 @@ async def check_leases(
     try:
         backend, where, own = prepared(STORES, address, options)
         if backend.check is not None:
-            async for found in backend.check(where, own, feed=feed):
+            async for found in backend.check(where, own):
                 yield found
         if backend.name == "cosmos":
             from changefeed.leases.cosmos import diagnostics  # noqa: PLC0415 - as above

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel
 
@@ -15,15 +15,9 @@ from changefeed.stores.store import Store
 OpenStore: TypeAlias = Callable[[Address, OpenOptions], AbstractAsyncContextManager[Store]]
 
 
-class Check(Protocol):
-    def __call__(
-        self, address: Address, options: OpenOptions, /, *, feed: str
-    ) -> AsyncIterator[Diagnostic]:
-        """Yield what ``changefeed doctor`` shows; ``feed`` is the address of the feed.
-
-        Nothing is created. What stores raise becomes a diagnostic as well.
-        """
-        ...
+Check: TypeAlias = Callable[[Address, OpenOptions], AsyncIterator[Diagnostic]]
+"""Yields what ``changefeed doctor`` shows. Nothing is created. What stores raise becomes a
+diagnostic as well."""
 
 
 def _unchanged(place: str) -> str:

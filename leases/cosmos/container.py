@@ -30,7 +30,7 @@ from changefeed.leases.container import ListedFleet
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
-from changefeed.leases.cosmos.documents import Form, Operation, VersionToken
+from changefeed.leases.cosmos.documents import Operation, VersionToken
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, Member, require_position
 from changefeed.leases.stored import StoredMembers
@@ -38,6 +38,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
 from changefeed.stores.bounded import Bounds
+from changefeed.stores.cosmos.document_ids import Names
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.kinds import HOSTS
@@ -60,31 +61,34 @@ class CosmosLeases(StoredMembers):
     def __init__(
         self,
         items: Items,
-        form: Form,
+        names: Names,
         *,
+        mode: str = documents.INCREMENTAL,
         only_look: bool = False,
         changes: LeaseChanges | None = None,
     ) -> None:
-        self._records = CosmosStore(items, form.names)
-        super().__init__(self._records, where=form.names.prefix)
+        self._records = CosmosStore(items, names)
+        super().__init__(self._records, where=names.prefix)
         self._items = items
         self._changes = changes
         self._shared = False  # with processors of another kind, when last listed
-        self._form = form
-        self._markers = Markers(items, form.names)
+        self._names = names
+        self._mode = mode
+        self._markers = Markers(items, names)
         self._only_look = only_look
         self._forgetful: set[str] = set()
 
     def bounded(self, bounds: Bounds) -> "CosmosLeases":
         return CosmosLeases(
             self._items.bounded(bounds),
-            self._form,
+            self._names,
+            mode=self._mode,
             only_look=self._only_look,
             changes=None if self._changes is None else self._changes.bounded(bounds),
         )
 
     async def list(self) -> Sequence[Lease]:
-        found = await self._items.query(documents.LISTED, begin=self._form.names.leases)
+        found = await self._items.query(documents.LISTED, begin=self._names.leases)
         self._warn_of_forgetful_neighbours(found)
         self._shared = not all(map(_is_ours_alone, found))
         leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
@@ -111,7 +115,7 @@ class CosmosLeases(StoredMembers):
         if written is None:
             return None
         documents_since, next_token = written
-        begin_of_id = self._form.names.leases
+        begin_of_id = self._names.leases
         found = [x for x in documents_since if str(x["id"]).startswith(begin_of_id)]
         if not all(map(_is_ours_alone, found)):
             return None
@@ -126,7 +130,7 @@ class CosmosLeases(StoredMembers):
             await self._markers.finish(listed=listed)
 
     async def read(self, range_id: RangeId) -> Lease | None:
-        found = await self._items.read(self._form.names.lease(range_id))
+        found = await self._items.read(self._names.lease(range_id))
         if found is None or not documents.started(found):
             return None
         return documents.lease_in(self._ours(found))
@@ -135,8 +139,8 @@ class CosmosLeases(StoredMembers):
         require_position(lease)
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
-            document = documents.new_document(self._form, lease, uuid4().hex)
-            made = await self._items.create(document)
+            document = documents.new_document(self._names, self._mode, lease, uuid4().hex)
+            made = await self._items.create(self._items.keyed(document))
             if made is not None:
                 return documents.lease_in(made)
             stored = await self._given_a_position(lease)
@@ -244,13 +248,13 @@ class CosmosLeases(StoredMembers):
         self._forgetful |= owners
 
     def _ours(self, document: Document) -> Document:
-        documents.check_mode(document, self._form.mode)
+        documents.check_mode(document, self._mode)
         if not self._only_look:
             documents.check_not_java(document)
         return document
 
     def _name(self, lease: Lease) -> str:
-        return self._form.names.lease(lease.range_id)
+        return self._names.lease(lease.range_id)
 
 
 def _is_ours_alone(document: Document) -> bool:

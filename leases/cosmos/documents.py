@@ -22,7 +22,7 @@ its writes; take such leases over when its fleet has stopped.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -73,15 +73,6 @@ class VersionToken(msgspec.Struct, frozen=True, array_like=True):
     has_behind: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """How the documents of one container look: their names, key and mode."""
-
-    names: Names
-    partitioned_by_id: bool = True
-    mode: str = INCREMENTAL
-
-
 def seen_in(version: Version) -> VersionToken | None:
     """Return what a version says, ``None`` if it is none of ours."""
     try:
@@ -90,14 +81,12 @@ def seen_in(version: Version) -> VersionToken | None:
         return None
 
 
-def new_document(form: Form, lease: Lease, attempt: str) -> Document:
+def new_document(names: Names, mode: str, lease: Lease, attempt: str) -> Document:
     """Return the document of a new lease, in the order in which .NET writes it."""
-    name = form.names.lease(lease.range_id)
+    name = names.lease(lease.range_id)
     assert lease.position is not None, f"{name}: .NET would take it for a range never read"
-    key = {} if form.partitioned_by_id else {"partitionKey": name}
     return {
         "id": name,
-        **key,
         "version": int(is_part(lease.range)),
         "LeaseToken": lease.range_id,
         "FeedRange": _feed_range(lease.range),
@@ -105,7 +94,7 @@ def new_document(form: Form, lease: Lease, attempt: str) -> Document:
         "ContinuationToken": lease.position,
         "properties": all_entries(lease, attempt, has_behind=False),
         "timestamp": timestamp_of(lease.stamp),
-        "Mode": form.mode,
+        "Mode": mode,
     }
 
 

@@ -12,7 +12,7 @@ from changefeed.feeds.cosmos.address import CosmosAddress
 from changefeed.feeds.cosmos.client import require_async
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
+from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL
 from changefeed.runtime.backends import Address
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.opening import (
@@ -58,15 +58,11 @@ async def leases_over(
 def _leases_in(opened: Opened, mode: str, *, only_look: bool = False) -> CosmosLeases:
     return CosmosLeases(
         opened.items,
-        form_of(opened, mode),
+        opened.names,
+        mode=mode,
         only_look=only_look,
         changes=LeaseChanges(opened.proxy, opened.where, opened.properties),
     )
-
-
-def form_of(opened: Opened, mode: str) -> Form:
-    """Return how the documents in a container look, in a mode as documents call it."""
-    return Form(names=opened.names, partitioned_by_id=opened.items.partitioned_by_id, mode=mode)
 
 
 def mode_of(address: CosmosAddress) -> str:

@@ -50,10 +50,8 @@ async def _open(at: Address, options: OpenOptions) -> AsyncIterator[BlobStore]:
         yield BlobStore(client, address)
 
 
-async def _check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
-    del feed  # any feed's leases may be here
-    async for found in check(read_address(at.scheme, at.place), access_of(options)):
-        yield found
+def _check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
+    return check(read_address(at.scheme, at.place), access_of(options))
 
 
 BACKEND = StoreBackend(

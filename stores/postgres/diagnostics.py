@@ -23,9 +23,8 @@ _SERVER = """
         current_setting('max_connections')::int as connections"""
 
 
-async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
+async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as containers do where no more can be seen."""
-    del feed  # any feed's leases may be here
     address = read_address(at.place)
     async with connect(address, password_of(options)) as database:
         server = await database.one(_SERVER)

@@ -1,6 +1,8 @@
 """Looking at leases in Redis before hosts run on it, or when they cannot."""
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 from changefeed.feeds.backend import OpenOptions
@@ -9,18 +11,17 @@ from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.stores.password import password_of
 from changefeed.stores.redis.address import RedisAddress, read_address
 from changefeed.stores.redis.connection import Calls, Info, connect, evicts, info
-from changefeed.stores.redis.store import RedisStore
+from changefeed.stores.redis.store import NEWEST, RedisStore
 from changefeed.stores.store import may_write
 
 _OLDEST = 5
 
 
-async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
+async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as containers do where no more can be seen.
 
     It writes one record of its own and deletes it again, to see whether it may.
     """
-    del feed  # any feed's leases may be here
     address = read_address(at.scheme, at.place)
     async with connect(address, password_of(options)) as client:
         server = await info(client, address)
@@ -65,11 +66,12 @@ def _durability(server: Info) -> Diagnostic:
     )
 
 
-async def _rights(client: object, address: RedisAddress) -> Diagnostic:
-    """Write beside the fleet's keys: the name of the fleet may be wrong, and none have them."""
-    store = RedisStore(client, Calls(address), address, newest=f"check-{uuid4().hex}")
-    may = await may_write(store)
-    await store.drop_newest()
+async def _rights(client: Any, address: RedisAddress) -> Diagnostic:
+    """Write as a fleet of its own: the name may be wrong, and no other has such keys."""
+    beside, calls = replace(address, fleet=f"check-{uuid4().hex}"), Calls(address)
+    may = await may_write(RedisStore(client, calls, beside))
+    async with calls.one():
+        await client.delete(beside.key(NEWEST))
     if not may:
         return problem("rights", "a record that was written was not there", "is it a primary?")
     return fine("rights", "records can be read, created, changed and deleted")

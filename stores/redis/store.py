@@ -10,19 +10,16 @@ from changefeed.stores.redis.address import RedisAddress
 from changefeed.stores.redis.connection import Calls
 from changefeed.stores.store import WHOLE, Listed, Record, Store
 
+NEWEST = "newest"
 _KEYS_OF_A_KIND = 3
 
 
 class RedisStore(Store):
     """The records of one fleet. Each call is one script."""
 
-    def __init__(
-        self, client: Any, calls: Calls, address: RedisAddress, *, newest: str = "newest"
-    ) -> None:
+    def __init__(self, client: Any, calls: Calls, address: RedisAddress) -> None:
         self._calls = calls
         self._address = address
-        self._newest = newest
-        self._client = client
         self._get = client.register_script(scripts.GET)
         self._put = client.register_script(scripts.PUT)
         self._delete = client.register_script(scripts.DELETE)
@@ -67,15 +64,9 @@ class RedisStore(Store):
         async with self._calls.one():
             return bool(await self._delete(self._keys(kind), [key, version]))
 
-    async def drop_newest(self) -> None:
-        """Delete the key of the newest write: for a store that has one of its own."""
-        assert self._newest != "newest", "hosts of the fleet go by theirs"
-        async with self._calls.one():
-            await self._client.delete(self._address.key(self._newest))
-
     def _keys(self, *kinds: str) -> Sequence[str]:
         names = [f"{x}s{rest}" for x in kinds for rest in ("", ".positions", ".changes")]
-        return [self._address.key(x) for x in (self._newest, *names)]
+        return [self._address.key(x) for x in (NEWEST, *names)]
 
     def _answered(self, kind: str, key: str, answer: Sequence[bytes | None]) -> Record | None:
         return self._record(kind, key, answer) if answer and answer[0] is not None else None

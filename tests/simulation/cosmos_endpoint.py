@@ -15,7 +15,6 @@ import msgspec
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import Bounds
@@ -27,7 +26,7 @@ from .network import Replicas, Server, listing
 from .stores import Records, Surroundings
 
 T = TypeVar("T")
-_FORM = Form(names=Names("simulated"))
+_NAMES = Names("simulated")
 
 
 class Endpoint:
@@ -170,7 +169,7 @@ class CosmosStores:
         # Without a draw: seeds keep their stories.
         self._shows_changes = Random(around.random.getstate()[1][0]).random() < 0.5
         items = SimulatedItems(self._endpoint, around, "witness")
-        self._leases = CosmosLeases(cast("Items", items), _FORM)
+        self._leases = CosmosLeases(cast("Items", items), _NAMES)
 
     @property
     def records(self) -> Records:
@@ -181,13 +180,13 @@ class CosmosStores:
         if self._shows_changes:
             server = Server(ChangesServer(self._endpoint, self._around), self._replicas)
             changes = SimulatedChanges(self._around.link(server, process_id))
-        return CosmosLeases(self.items(process_id), _FORM, changes=changes)
+        return CosmosLeases(self.items(process_id), _NAMES, changes=changes)
 
     def items(self, process_id: str) -> Items:
         """Return the documents as one process has them, of whatever kind it is."""
         items = SimulatedItems(self._endpoint, self._around, process_id)
         server = Server(items, self._replicas)
-        members = listing("query", begin=_FORM.names.records("host"))
+        members = listing("query", begin=_NAMES.records("host"))
         link = self._around.link(server, process_id, listings=("query",), members=members)
         return cast("Items", link)
 
@@ -196,7 +195,7 @@ class CosmosStores:
 
 
 def _lease_in(document: Document) -> Lease | None:
-    if not document["id"].startswith(_FORM.names.leases) or not documents.started(document):
+    if not document["id"].startswith(_NAMES.leases) or not documents.started(document):
         return None
     return documents.lease_in(document)
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from changefeed.leases.cosmos.container import CosmosLeases
-from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.errors import StoreUnavailable
@@ -72,7 +71,7 @@ async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_lat
 ):
     items: Any = FakeItems()
     changes: Any = FakeChanges()
-    leases = CosmosLeases(items, Form(names=NAMES), changes=changes)
+    leases = CosmosLeases(items, NAMES, changes=changes)
     bounded = leases.bounded(Bounds(timeout=10))
     await bounded.create(WHOLE)
     with pytest.raises(StoreUnavailable, match="throttled"):
@@ -94,7 +93,7 @@ async def test_what_is_written_while_all_are_listed_is_shown_with_the_next_chang
             return []
 
     items: Any = WrittenMeanwhile()
-    listed = await CosmosLeases(items, Form(names=NAMES), changes=changes).list_fleet()
+    listed = await CosmosLeases(items, NAMES, changes=changes).list_fleet()
     assert (changes.written, listed.token) == (2, "1")
 
 
@@ -119,7 +118,7 @@ async def test_a_write_that_is_sent_twice_counts_only_if_no_other_processor_wrot
 
     items: Any = AnswersTheSecond()
     items.well.set()
-    leases = CosmosLeases(items, Form(names=NAMES))
+    leases = CosmosLeases(items, NAMES)
     created = await leases.create(WHOLE)
     wanted = created.taken_by(HostName("a"), Incarnation("a1"))
     if not taken_meanwhile:

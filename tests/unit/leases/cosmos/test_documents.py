@@ -10,7 +10,6 @@ import pytest
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused
@@ -18,7 +17,7 @@ from changefeed.stores.cosmos.document_ids import Names
 from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
-FORM = Form(names=Names(PREFIX))
+NAMES = Names(PREFIX)
 DOTNET_NEW = (
     f'{{"id":"{PREFIX}..0","version":0,"LeaseToken":"0",'
     '"FeedRange":{"Range":{"min":"","max":"05C1DFFFFFFFFC"}},"Owner":null,'
@@ -63,10 +62,17 @@ def written(document: dict[str, Any], lease: Lease, attempt: str = "w") -> dict[
     return stored(document, *documents.changes(lease, seen, attempt))
 
 
+def new(lease: Lease, attempt: str = "w") -> dict[str, Any]:
+    return documents.new_document(NAMES, documents.INCREMENTAL, lease, attempt)
+
+
 def ours() -> dict[str, Any]:
     """A document that host A has written."""
     lease = make.lease(RANGE, at='"7052"')
-    document = documents.new_document(FORM, lease, "w0") | {"_etag": '"e1"', "_ts": 1}
+    document = new(lease, "w0") | {
+        "_etag": '"e1"',
+        "_ts": 1,
+    }
     taken = documents.lease_in(document).taken_by(A, A1)
     return written(document, taken.stamped(write_id=WriteId("w1"), stamp=STAMP))
 
@@ -76,7 +82,7 @@ def ours() -> dict[str, Any]:
 
 def test_a_new_lease_is_the_document_of_dotnet_byte_for_byte() -> None:
     lease = make.lease(RANGE, at='"7052"')
-    document = documents.new_document(FORM, lease, "w")
+    document = new(lease)
     assert set(document["properties"]) == {"changefeed", "changefeed-written"}
     document["properties"] = {}
     assert json.dumps(document, separators=(",", ":")) == DOTNET_NEW
@@ -91,7 +97,7 @@ def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
         generation=(0, 1),
     )
     lease = make.lease(part, at='"9"')
-    document = documents.new_document(FORM, lease, "w")
+    document = new(lease)
     assert document["version"] == 1
     assert document["id"] == f"{PREFIX}..-05C1DFFFFFFFFC"
     assert document["LeaseToken"] == "-05C1DFFFFFFFFC"
