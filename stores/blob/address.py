@@ -1,4 +1,4 @@
-"""Addresses of leases in Azure Blob Storage, and what opens the account.
+"""Addresses of leases in Azure Blob Storage.
 
 ``blob://ACCOUNT/CONTAINER/PREFIX``; ``ACCOUNT`` is the name of a storage account, or the
 whole host of one (a sovereign cloud, a private endpoint). ``blob+http://HOST:PORT/ACCOUNT/
@@ -7,10 +7,9 @@ connection string. ``PREFIX`` is ``NAMESPACE/EVENTHUB/GROUP`` where an Event Hub
 is to read along, and any path otherwise.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from changefeed.runtime.errors import StoreRefused
-from changefeed.runtime.secret import Secret
 
 DEFAULT_PREFIX = "changefeed"
 _SUFFIX = "blob.core.windows.net"
@@ -18,17 +17,6 @@ _FORMS = {
     "blob": "blob://ACCOUNT/CONTAINER/PREFIX",
     "blob+http": "blob+http://HOST:PORT/ACCOUNT/CONTAINER/PREFIX",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobAccess:
-    """What opens a storage account: one of them, or none for an Azure identity.
-
-    ``key`` is a key of the account, or a shared access signature.
-    """
-
-    key: Secret | None = field(default=None, repr=False)
-    connection_string: Secret | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

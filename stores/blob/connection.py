@@ -9,10 +9,12 @@ from typing import Any
 from azure.core.credentials import AzureSasCredential
 from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob.aio import ContainerClient
+from pydantic import ConfigDict, SecretStr
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.errors import StoreRefused
-from changefeed.runtime.secret import Secret
-from changefeed.stores.blob.address import BlobAccess, BlobAddress
+from changefeed.runtime.secret import HasSecrets, Secret
+from changefeed.stores.blob.address import BlobAddress
 from changefeed.stores.blob.errors import check_answer, translate_errors
 
 _OPTIONS: dict[str, Any] = {
@@ -24,15 +26,25 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+class BlobSettings(HasSecrets):
+    """``[backends.blob]``: better set in the environment than written into a file. Without any,
+    an Azure identity opens the account."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    key: SecretStr | None = None
+    """A key of the storage account, or a shared access signature."""
+    connection_string: SecretStr | None = None
+    """May say where the account is, for addresses like ``blob:///CONTAINER/PREFIX``."""
+
+
 @asynccontextmanager
-async def connect(
-    address: BlobAddress, access: BlobAccess | None = None
-) -> AsyncIterator[ContainerClient]:
+async def connect(address: BlobAddress, options: OpenOptions) -> AsyncIterator[ContainerClient]:
     """Open a client as long as the block lasts. Nothing has been asked yet."""
-    access = access or BlobAccess()
+    given = options.settings if isinstance(options.settings, BlobSettings) else BlobSettings()
     async with AsyncExitStack() as stack:
         try:
-            client = await _client(address, access, stack)
+            client = await _client(address, given, stack)
         except ValueError as error:
             raise StoreRefused(
                 f"{address}: the client does not take the address or its secret ({error})"
@@ -49,14 +61,15 @@ async def create_container(client: ContainerClient, address: BlobAddress) -> Non
 
 
 async def _client(
-    address: BlobAddress, access: BlobAccess, stack: AsyncExitStack
+    address: BlobAddress, given: BlobSettings, stack: AsyncExitStack
 ) -> ContainerClient:
     options = {**_OPTIONS, "raw_response_hook": partial(check_answer, str(address))}
-    if access.connection_string is not None:
-        opener = _Opener(access.connection_string.within(_key_in))
+    key, connection_string = given.secret_of("key"), given.secret_of("connection_string")
+    if connection_string is not None:
+        opener = _Opener(connection_string.within(_key_in))
         named = opener.of(
             ContainerClient.from_connection_string(
-                access.connection_string.current(),
+                connection_string.current(),
                 address.container,
                 credential=opener.signature,
                 raw_request_hook=opener.renew,
@@ -75,10 +88,10 @@ async def _client(
             "an address without an account needs CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
         )
     place = (address.endpoint, address.container)
-    if access.key is None:
+    if key is None:
         identity = await stack.enter_async_context(_identity())
         return ContainerClient(*place, credential=identity, **options)
-    opener = _Opener(access.key.within(_checked))
+    opener = _Opener(key.within(_checked))
     credential: Any = opener.signature or opener.key
     return opener.of(
         ContainerClient(*place, credential=credential, raw_request_hook=opener.renew, **options)

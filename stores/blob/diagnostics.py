@@ -4,20 +4,23 @@ from collections.abc import AsyncIterator
 
 from azure.storage.blob.aio import ContainerClient
 
+from changefeed.feeds.backend import OpenOptions
+from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-from changefeed.stores.blob.address import BlobAccess, BlobAddress
+from changefeed.stores.blob.address import BlobAddress, read_address
 from changefeed.stores.blob.connection import connect
 from changefeed.stores.blob.errors import translate_errors
 from changefeed.stores.blob.store import BlobStore
 from changefeed.stores.store import may_write
 
 
-async def check(address: BlobAddress, access: BlobAccess) -> AsyncIterator[Diagnostic]:
+async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as containers do where no more can be seen.
 
     It writes one blob of its own and deletes it again, to see whether it may.
     """
-    async with connect(address, access) as client:
+    address = read_address(at.scheme, at.place)
+    async with connect(address, options) as client:
         with translate_errors(str(address)):
             properties = await client.get_container_properties()
         yield fine("container", f"{address.container} is there")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from azure.storage.blob.aio import ContainerClient
+from pydantic import SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Position, RangeId
@@ -20,9 +21,8 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
-from changefeed.runtime.secret import Secret
-from changefeed.stores.blob.address import BlobAccess
 from changefeed.stores.blob.address import read_address as read_blob_address
+from changefeed.stores.blob.connection import BlobSettings
 from changefeed.stores.blob.connection import connect as connect_blob
 from changefeed.stores.blob.metadata import MAX_METADATA
 from changefeed.stores.blob.store import BlobStore
@@ -560,9 +560,10 @@ async def test_a_long_record_that_has_become_short_since_it_was_listed_is_read(
 ) -> None:
     place = blob_address(azurite, "shortened/p")
     address = read_blob_address(*place.split(":", 1))
+    own = OpenOptions(settings=BlobSettings(key=SecretStr(azurite.key)))
     async with (
         open_container(place, opening(azurite)),
-        connect_blob(address, BlobAccess(key=Secret.of(azurite.key))) as client,
+        connect_blob(address, own) as client,
     ):
         store = BlobStore(client, address)
         long = Record(kind="checkpoint", key="r0", body=b"{}", position="9" * MAX_METADATA)
