@@ -11,6 +11,7 @@ import pytest
 
 from cosmos_emulator.errors import CosmosError
 from cosmos_emulator.query.fulltext import score
+from cosmos_emulator.query.ranking import ranked
 from emulator.tests.searching import VECTORS, Searched, distance, searched_items, searches
 from emulator.tests.test_query_functions import results, value
 
@@ -51,6 +52,16 @@ def test_a_score_is_bm25() -> None:
     idf = math.log(1 + (2 - 1 + 0.5) / (1 + 0.5))
     expected = idf * 2 * 2.2 / (2 + 1.2 * (1 - 0.75 + 0.75 * 3 / 4))
     assert score([2], 3, documents=2, words=8, hits=[1]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("most", [None, 0, 1, 7, 100])
+def test_items_of_one_score_are_ranked_by_their_resource_ids(most: int | None) -> None:
+    random = Random(5)
+    scores = [float(random.randrange(4)) for _ in range(40)]
+    rids = [f"{random.randrange(10**6)}=" for _ in scores]
+    best = sorted(range(40), key=lambda x: (-scores[x], rids[x]))
+    assert ranked([scores], [1.0], rids, most) == best[:most]
+    assert ranked([], [], [], most) == []
 
 
 HELD = [*searched_items(Random(3), 40)]

@@ -4,14 +4,18 @@ A draft is a small store in memory, for the thread that runs the script. It begi
 range of one partition key, and takes each item over when the script first names it, so that the
 account's own code reads and writes there. At the end all changes go to the account in one
 transaction, under one LSN. If an item that the script has seen changed meanwhile, nothing does.
+
+Others wait for that transaction, so its statements are made before it, in the thread.
 """
 
 import heapq
+import itertools
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from cosmos_emulator.calls import Emulator
 from cosmos_emulator.containers import Container
@@ -23,20 +27,32 @@ from cosmos_emulator.store import Row, Store
 from cosmos_emulator.work import Ask
 
 _OF_KEY: Final = "FROM items WHERE container = ? AND epk = ? AND pk = ? "
-_CHANGED: Final = "SELECT * FROM items WHERE id IN (SELECT id FROM log)"
+_OF_ITEMS: Final = "number, container, epk, pk, id, seq, ts, etag, ttl, expires, body"
+_OF_LOG: Final = "seq, epk, operation, pk, id, crts, previous, expired, body"
+"""What a row has in a draft as in the account; its range and LSN are those of the commit."""
+_CHANGED: Final = f"SELECT {_OF_ITEMS} FROM items WHERE id IN (SELECT id FROM log)"  # noqa: S608
+_LOG: Final = f"SELECT {_OF_LOG} FROM log ORDER BY seq"  # noqa: S608
 _CHANGED_VALUES: Final = (
     "SELECT * FROM unique_values WHERE number IN "
     "(SELECT number FROM items WHERE id IN (SELECT id FROM log))"
 )
 _ROWS_AT_ONCE: Final = 1_000
-_PID, _LSN = 2, 6
-"""Where a row of items has its range and LSN."""
-_LOG_PID, _LOG_LSN, _LOG_ID = 1, 2, 6
-"""Where a row of the log has its range, LSN and id."""
+_ID_IN_LOG: Final = 4
 
 
 class DraftOutdated(Exception):
     """An item that the script has seen is another by now: run the script again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writes:
+    """What a script has written, as rows; ``old`` has the numbers of the items before."""
+
+    old: Sequence[Row]
+    items: Sequence[Row]
+    log: Sequence[Row]
+    values: Sequence[Row]
+    added: tuple[int, int]  # items and bytes
 
 
 class Draft:
@@ -85,18 +101,17 @@ class Draft:
     def take(self, names: Iterable[str]) -> None:
         """Take items over that the script is about to name."""
         new = [x for x in dict.fromkeys(names) if x not in self._seen]
-        if not new:
-            return
+        for some in _parts(new):
+            rows = self._ask(partial(self._stored, "*", some))
+            _insert(self._store, "items", rows)
+            self._numbers.update(x[0] for x in rows)
+            for name in some:
+                self._seen[name] = self.items.find(self._container, self._key, name)
 
-        def found() -> list[Row | None]:
-            query = f"SELECT * {_OF_KEY}AND id = ?"
-            return [self._account.store.row(query, (*self._of_key, x)) for x in new]
-
-        for name, row in zip(new, self._ask(found), strict=True):
-            if row is not None:
-                _insert(self._store, "items", [row])
-                self._numbers.add(row[0])
-            self._seen[name] = self.items.find(self._container, self._key, name)
+    def _stored(self, columns: str, names: Sequence[str]) -> list[Row]:
+        """Return what the account has of some items, by one statement."""
+        query = f"SELECT {columns} {_OF_KEY}AND id IN ({_places(names)})"
+        return list(self._account.store.rows(query, (*self._of_key, *names)))
 
     def find(self, name: str) -> Item | None:
         self.take([name])
@@ -128,40 +143,44 @@ class Draft:
 
     def commit(self) -> PhysicalRange:
         """Write all changes to the account, or raise ``DraftOutdated``; return their range."""
-        log = list(self._store.rows("SELECT * FROM log ORDER BY seq"))
+        log = list(self._store.rows(_LOG))
         if not log:
             return self._ask(self._held_now)
-        items = list(self._store.rows(_CHANGED))
-        values = list(self._store.rows(_CHANGED_VALUES))
-        held = self._held()
-        added = held.items - self._before.items, held.bytes - self._before.bytes
-        return self._ask(lambda: self._commit(items, log, values, added))
+        held, changed = self._held(), {x[_ID_IN_LOG] for x in log}
+        writes = _Writes(
+            old=[(y.number,) for x in changed if (y := self._seen[x]) is not None],
+            items=list(self._store.rows(_CHANGED)),
+            log=log,
+            values=list(self._store.rows(_CHANGED_VALUES)),
+            added=(held.items - self._before.items, held.bytes - self._before.bytes),
+        )
+        return self._ask(lambda: self._commit(writes))
 
-    def _commit(
-        self, items: list[Row], log: list[Row], values: list[Row], added: tuple[int, int]
-    ) -> PhysicalRange:
+    def _commit(self, writes: _Writes) -> PhysicalRange:
         store, pid = self._account.store, self._held_now().pid
-        old = [x for name in {x[_LOG_ID] for x in log} if (x := self._seen[name]) is not None]
         with store.transaction():
             self._check_unchanged()
-            numbers = [(x.number,) for x in old]
-            store.run_many("DELETE FROM items WHERE number = ?", numbers)
-            store.run_many("DELETE FROM unique_values WHERE number = ?", numbers)
-            lsn = self._account.ranges.advance(pid, items=added[0], size=added[1])
-            _insert(store, "items", [_moved(x, {_PID: pid, _LSN: lsn}) for x in items])
-            _insert(store, "log", [_moved(x, {_LOG_PID: pid, _LOG_LSN: lsn}) for x in log])
+            store.run_many("DELETE FROM items WHERE number = ?", writes.old)
+            store.run_many("DELETE FROM unique_values WHERE number = ?", writes.old)
+            items, size = writes.added
+            lsn = self._account.ranges.advance(pid, items=items, size=size)
+            place = f", {pid}, {lsn}"
+            _insert(store, f"items ({_OF_ITEMS}, pid, lsn)", writes.items, place)
+            _insert(store, f"log ({_OF_LOG}, pid, lsn)", writes.log, place)
             try:
-                _insert(store, "unique_values", values)
+                _insert(store, "unique_values", writes.values)
             except sqlite3.IntegrityError as error:
                 raise DraftOutdated from error
         return self._held_now()
 
     def _check_unchanged(self) -> None:
-        query = f"SELECT etag {_OF_KEY}AND id = ?"
-        for name, item in self._seen.items():
-            row = self._account.store.row(query, (*self._of_key, name))
-            if (row and row[0]) != (item and item.etag):
-                raise DraftOutdated
+        """Raise unless each item that was seen is as it was."""
+        for some in _parts(self._seen):
+            found: dict[str, str] = dict(self._stored("id, etag", some))
+            for name in some:
+                seen = self._seen[name]
+                if found.get(name) != (seen and seen.etag):
+                    raise DraftOutdated
 
     def _held(self) -> PhysicalRange:
         return self._ranges.holding(self._container.number, self._key.epk)
@@ -170,12 +189,17 @@ class Draft:
         return self._account.ranges.holding(self._container.number, self._key.epk)
 
 
-def _insert(store: Store, table: str, rows: list[Row]) -> None:
+def _insert(store: Store, table: str, rows: Sequence[Row], more: str = "") -> None:
     if rows:
-        places = ", ".join("?" * len(rows[0]))
-        store.run_many(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - ours
+        statement = f"INSERT INTO {table} VALUES ({_places(rows[0])}{more})"  # noqa: S608 - ours
+        store.run_many(statement, rows)
 
 
-def _moved(row: Row, changes: dict[int, int]) -> Row:
-    """Return a row with other values at some places."""
-    return tuple(changes.get(i, x) for i, x in enumerate(row))
+def _parts(names: Iterable[str]) -> Iterator[list[str]]:
+    left = iter(names)
+    while some := list(itertools.islice(left, _ROWS_AT_ONCE)):
+        yield some
+
+
+def _places(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))

@@ -65,19 +65,25 @@ def with_statistics(text: str, statistics: Mapping[str, Any]) -> str:
     return text
 
 
-def fused(scores: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
-    """Return one number for each item, the best highest. ``scores`` are those by component.
+def ranked(
+    scores: Sequence[Sequence[float]],
+    weights: Sequence[float],
+    rids: Sequence[str],
+    most: int | None,
+) -> list[int]:
+    """Return the places of items, the best first, and of equal ones by their resource ids.
 
-    Equal scores have the same rank, and a weight below zero ranks the lowest score first.
+    ``scores`` are those by component. Equal scores have the same rank, and a weight below zero
+    ranks the lowest score first. Other threads go on while numpy sorts.
     """
     numpy = package_of_extra("numpy", "ORDER BY RANK")
-    found = numpy.zeros(len(scores[0]))
+    fused = numpy.zeros(len(rids))
     for some, weight in zip(scores, weights, strict=True):
         column = numpy.array(some)
         ranks = numpy.unique(column if weight < 0 else -column, return_inverse=True)[1]
-        found += abs(weight) / (_SMOOTHING + 1 + ranks)
-    listed: list[float] = found.tolist()
-    return listed
+        fused += abs(weight) / (_SMOOTHING + 1 + ranks)
+    places: list[int] = numpy.lexsort((numpy.array(rids), -fused))[:most].tolist()
+    return places
 
 
 def _full_texts(rank: Rank) -> list[Component]:

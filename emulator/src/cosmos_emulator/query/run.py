@@ -27,8 +27,8 @@ from cosmos_emulator.query.evaluate import Row as Names
 from cosmos_emulator.query.given import NO_POLICIES, ContainerPolicies, Given
 from cosmos_emulator.query.parser import parse, parse_condition
 from cosmos_emulator.query.ranking import (
-    fused,
     needs_statistics,
+    ranked,
     score_texts,
     statistics_text,
     with_statistics,
@@ -383,13 +383,9 @@ def _ranked(
             column.append(key(row))
         rids.append(str(row[query.select.item].get("_rid")))
         kept.append(_packed(row))
-    order = fused(scores, weights_of(query, rank))
-    places = range(len(kept))
-    best = heapq.nsmallest(
-        len(kept) if enough is None else enough, places, key=lambda x: (-order[x], rids[x])
-    )
+    best = ranked(scores, weights_of(query, rank), rids, enough)
     texts = [kept[x] for x in best]
-    for several in (order, rids, kept):
+    for several in (rids, kept):
         _free(several)
     return map(_unpacked, texts)
 
