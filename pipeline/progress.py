@@ -64,7 +64,7 @@ def _changes(
     is for a feed whose positions do not count changes.
     """
     start, end = _offset(source.startOffset) or first, _offset(source.endOffset)
-    if not access.positions_count_changes or start is None or end is None:
+    if access.positions.each is None or start is None or end is None:
         return progress.numInputRows
     return sum(
         access.positions.distance(start.marks[x].position, mark.position)

@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.cosmos.documents import Documents, documents_of
-from changefeed.feeds.cosmos.keys import is_marked, key_text, steps_of, walked
+from changefeed.feeds.cosmos.keys import key_text, steps_of, walked
 from changefeed.feeds.cosmos.positions import sequences
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, Operation, RangeId, unreadable_text
@@ -332,7 +332,8 @@ class Changes:
 
     def _keys(self, items: Sequence[Any]) -> Sequence[str]:
         firsts = [*map(self._first_head, items)]
-        if self._simple and set(map(type, firsts)) <= {str} and not any(map(is_marked, firsts)):
+        plain = self._simple and set(map(type, firsts)) <= {str}
+        if plain and "\n=" not in "\n".join(["", *firsts]):  # none is marked, at one look
             return firsts
         return [*map(self._key, items)]
 

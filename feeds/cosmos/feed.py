@@ -262,8 +262,8 @@ class CosmosFeed(Feed):
         mode = _CLIENT_MODES[self._mode]
         if after is None or (after == BEGINNING and self._mode == "latest-version"):
             feed_range = client_range(bounds.low, bounds.high)
-            first = {"feed_range": feed_range, "start_time": since, "mode": mode}
-            return first if after is None else {**first, "after": {}}
+            first = {"Beginning": {}, "Now": {POSITION: "*"}}.get(str(since))
+            return {"feed_range": feed_range, "start_time": since, "mode": mode, "after": first}
         token = client_token(
             after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
         )

@@ -14,7 +14,7 @@ reader may go on behind this LSN, or has to read the transaction again.
 """
 
 import re
-from itertools import groupby
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -57,12 +57,11 @@ def sequences(lsns: list[int]) -> list[int]:
     if len(set(lsns)) == len(lsns):  # nearly always: each was written by itself
         return [(lsn << _PLACE_BITS) | _LAST for lsn in lsns]
     found: list[int] = []
-    for lsn, written in groupby(lsns):
-        first, others = lsn << _PLACE_BITS, sum(1 for _ in written) - 1
+    for lsn, count in Counter(lsns).items():
+        first, others = lsn << _PLACE_BITS, count - 1
         found += range(first, first + min(others, _LAST))
-        found += [first + _LAST - 1] * (
-            others - _LAST
-        )  # the places are used up: none, as a rule
+        # As a rule none: the places are used up.
+        found += [first + _LAST - 1] * (others - _LAST)
         found.append(first + _LAST)
     return found
 

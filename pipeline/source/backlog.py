@@ -42,7 +42,7 @@ from changefeed.pipeline.source.options import (
     slices_from_text,
     slices_text,
 )
-from changefeed.pipeline.source.planning import Target, batches, plan_slices
+from changefeed.pipeline.source.planning import Target, plan_slices, slices_to
 from changefeed.pipeline.source.reader import Access, FilePart, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
 from changefeed.pipeline.source.spark import (
@@ -243,8 +243,7 @@ def waiting(feed: str, done: Offset | None, options: Mapping[str, str]) -> int:
         start = start_of(access, wanted) if done is None else done
         return sum(
             access.positions.distance(x.start, x.end)
-            for begin, end in batches(access, start, border(log))
-            for x in plan_slices(access, begin, end, changes=sys.maxsize)
+            for x in slices_to(access, start, border(log))
         )
 
 

@@ -36,7 +36,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, Slice, some_between
+from changefeed.pipeline.source.reader import NO_ENDS, Availability, Slice, some_between
 from changefeed.pipeline.source.retries import by_name, retry_for
 
 T = TypeVar("T")
@@ -85,7 +85,6 @@ class CollectionAccess:
     """
 
     children_inherit_positions = False
-    positions_count_changes = True
 
     def __init__(
         self,
@@ -113,6 +112,7 @@ class CollectionAccess:
         self.positions = PositionOrder(
             order=lambda x: sequence_of(x, self._log),
             position=lambda x: position(self._log, x),
+            each=1,
         )
 
     def identity(self) -> str:
@@ -139,20 +139,24 @@ class CollectionAccess:
             found = {x: end.start if start == "beginning" else end.last for x, end in ends}
         return {name: self.positions.position(sequence) for name, sequence in found.items()}
 
-    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
+    def look(
+        self,
+        marks: Mapping[RangeId, Mark],
+        ends: Mapping[RangeId, Position] = NO_ENDS,  # noqa: ARG002 - all are known here
+    ) -> Mapping[RangeId, Availability]:
         until = time.monotonic() + self._behind
         while True:
             self._refresh()
-            ends = self._ends(marks)
+            seen = self._ends(marks)
             beyond = [
-                x for x, m in marks.items() if self.positions.order(m.position) > ends[x].last
+                x for x, m in marks.items() if self.positions.order(m.position) > seen[x].last
             ]
             if not beyond:
                 break
             if time.monotonic() >= until:
-                raise _beyond(beyond[0], marks[beyond[0]].position, ends[beyond[0]].last)
+                raise _beyond(beyond[0], marks[beyond[0]].position, seen[beyond[0]].last)
             time.sleep(min(0.5, self._behind))
-        return {x: self._sight(x, m.position, ends[x]) for x, m in marks.items()}
+        return {x: self._sight(x, m.position, seen[x]) for x, m in marks.items()}
 
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
         after, end = self.positions.order(slice_.start), self.positions.order(slice_.end)

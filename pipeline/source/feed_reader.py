@@ -43,7 +43,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, Slice, some_between
+from changefeed.pipeline.source.reader import NO_ENDS, Availability, Slice, some_between
 from changefeed.pipeline.source.retries import RetryingFeed, by_name, retry_for
 
 T = TypeVar("T")
@@ -62,8 +62,6 @@ class FeedAccess:
     ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
     A feed that does not answer is asked again for ``patience`` seconds.
     """
-
-    positions_count_changes = False
 
     def __init__(
         self,
@@ -107,15 +105,19 @@ class FeedAccess:
             lambda feed: by_name(names, lambda x: feed.start(FeedRange(id=x), start))
         )
 
-    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
-        return self._run(lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x])))
+    def look(
+        self, marks: Mapping[RangeId, Mark], ends: Mapping[RangeId, Position] = NO_ENDS
+    ) -> Mapping[RangeId, Availability]:
+        return self._run(
+            lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x], ends.get(x)))
+        )
 
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
         self._check(slice_.feed)
         asked = _range_at(slice_.range_id, slice_)
         found: Iterator[Rows | Sequence[Change]]
         if isinstance(self._inner, ReadsRawPages):
-            found = self._rows(self._inner, asked, slice_.start, slice_.end)
+            found = self._rows(self._inner, asked, slice_)
         else:
             found = self._pages(asked, slice_.start, slice_.end)
         for changes in found:
@@ -146,20 +148,23 @@ class FeedAccess:
                 f"checkpoint directory"
             )
 
-    async def _look(self, feed: RetryingFeed, name: RangeId, mark: Mark) -> Availability:
-        """Ask for a change and, where there is one, for the end of the range, or that of the
-        snapshot that the mark is in.
+    async def _look(
+        self, feed: RetryingFeed, name: RangeId, mark: Mark, end: Position | None
+    ) -> Availability:
+        """Ask for a change and, where there is one, for the end of the range, unless one is
+        given. In a snapshot the end is that of the snapshot.
         """
         found, after, positions = _range_at(name, mark), mark.position, self.positions
         try:
             page = await feed.read(found, after, 1)
             if not page.changes:
                 return Availability(lag=0)
+            each = self._changes_of_each([x.sequence for x in page.changes])
             snapshot_end = self._traits.snapshot_end(after)
             if snapshot_end is not None:
                 left = positions.distance(page.position, snapshot_end)
-                return Availability(lag=1 + max(0, left), end=snapshot_end)
-            now = await feed.start(found, "now")
+                return Availability(lag=1 + max(0, left), end=snapshot_end, each=each)
+            now = end or await feed.start(found, "now")
         except RangeEnded as ended:
             return Availability(lag=0, children=ended.children)
         except RangeUnknown:
@@ -170,7 +175,8 @@ class FeedAccess:
                 f"replica is behind, or its LSNs began again when ranges were merged"
             )
         end = max(page.position, now, key=positions.order)
-        return Availability(lag=1 + positions.distance(page.position, end), end=end)
+        lag = 1 + positions.distance(page.position, end)
+        return Availability(lag=lag, end=end, each=each)
 
     def _pages(
         self, found: FeedRange, after: Position, end: Position
@@ -195,17 +201,20 @@ class FeedAccess:
             each = self._changes_of_each([x.sequence for x in page.changes])
 
     def _rows(
-        self, feed: ReadsRawPages, found: FeedRange, after: Position, end: Position
+        self, feed: ReadsRawPages, found: FeedRange, slice_: Slice
     ) -> Iterator[Rows | Sequence[Change]]:
         """Yield the same in columns. Pages are asked for before the last one is cut.
 
-        Only the first shows how large transactions are. Until it is cut, they are taken to have
-        one change each: a second request costs less than changes behind the end.
+        Unless the planner has seen how large transactions are, only the first page shows it.
+        Until that is cut, they are taken to have one change each: a second request costs less
+        than changes behind the end.
         """
-        until, each = self._order(end), 0
+        after, end, each = slice_.start, slice_.end, 0
+        until = self._order(end)
         if self._order(after) >= until:
             return
-        asked = self._fetching(feed, found, after, self._distance(after, end))
+        size = (slice_.each or 1) * self._distance(after, end)
+        asked = self._fetching(feed, found, after, size)
         try:
             while True:
                 try:

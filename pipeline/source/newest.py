@@ -6,7 +6,6 @@ were written again have left gaps. The ranges of now come first, before those th
 A feed that has modes is read in its first, which has a beginning.
 """
 
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -16,10 +15,9 @@ from typing import Final
 from changefeed.pipeline.source.addresses import open_access, with_beginning
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.planning import (
-    batches,
     fair_shares,
     first_offset,
-    plan_slices,
+    slices_to,
     target_at,
 )
 from changefeed.pipeline.source.reader import Access, Slice
@@ -50,11 +48,7 @@ def newest_bodies(feed: str, count: int) -> Sequence[str]:
 def _everything(access: Access) -> Sequence[Slice]:
     """Return what there is, each range in one slice."""
     within, start = target_at(access, "now"), first_offset(access, "beginning")
-    return [
-        slice_
-        for begin, end in batches(access, start, within)
-        for slice_ in plan_slices(access, begin, end, changes=sys.maxsize)
-    ]
+    return [*slices_to(access, start, within)]
 
 
 def _ending(access: Access, slice_: Slice, count: int) -> Sequence[str]:

@@ -4,10 +4,12 @@ What is settled here is the end of every range, before anything is read: Spark l
 after a crash, asks for the very same batch again.
 """
 
+import sys
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from changefeed.feeds.errors import RangeUnknown
@@ -141,15 +143,25 @@ class Ahead:
     sights: Mapping[RangeId, Availability]
 
     @classmethod
-    def of(cls, access: Access, start: Offset) -> "Ahead":
+    def of(cls, access: Access, start: Offset, within: Target | None = None) -> "Ahead":
+        """Ask what follows, and not behind a target."""
         access.check_feed(start)
-        # An ended range whose position was taken over has handed on all it had.
-        asked = {
-            x: m
+        points = {
+            x: point
             for x, m in start.marks.items()
-            if not (m.ended and access.children_inherit_positions)
+            if within is not None and (point := within.point(access, x, m)) is not None
         }
-        return cls(access=access, start=start, sights=access.look(asked))
+        asked = start.marks
+        if access.children_inherit_positions:
+            # Ended ranges have handed on all they had; others go on where they are.
+            order = access.positions.order
+            asked = {
+                x: m
+                for x, m in start.marks.items()
+                if not m.ended and not (x in points and order(points[x]) <= order(m.position))
+            }
+        ends = {x: points[x] for x in asked if x in points}
+        return cls(access=access, start=start, sights=access.look(asked, ends))
 
     def end(
         self,
@@ -166,7 +178,7 @@ class Ahead:
         goals = {
             name: goal
             for name, mark in start.marks.items()
-            if not mark.ended and sights[name].lag > 0
+            if not mark.ended and name in sights and sights[name].lag > 0
             if (goal := _goal(access, name, mark, sights[name], within)) is not None
         }
 
@@ -192,23 +204,37 @@ class Ahead:
         marks = {**start.marks}
         for name, share in shares.items():
             marks[name] = marks[name].at(reached(name, share))
-        for name, mark in start.marks.items():
-            if not mark.ended and _is_over(access, mark, marks[name], sights[name]):
+        for name, sight in sights.items():
+            mark = start.marks[name]
+            if not mark.ended and _is_over(access, mark, marks[name], sight):
                 marks[name] = marks[name].at_its_end()
         return with_successors(access, start, marks, sights)
+
+    def slices(self, end: Offset, *, changes: int) -> Sequence[Slice]:
+        """Return what the batch up to an end reads; see ``plan_slices``."""
+        seen = {name: sight.each for name, sight in self.sights.items()}
+        return plan_slices(self.access, self.start, end, changes=changes, seen=seen)
 
 
 def next_offset(
     access: Access, start: Offset, *, limit: int | None = None, within: Target | None = None
 ) -> Offset:
     """Return where the batch that begins at ``start`` ends; see ``Ahead``."""
-    return Ahead.of(access, start).end(limit=limit, within=within)
+    return Ahead.of(access, start, within).end(limit=limit, within=within)
 
 
-def plan_slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Sequence[Slice]:
+def plan_slices(
+    access: Access,
+    start: Offset,
+    end: Offset,
+    *,
+    changes: int,
+    seen: Mapping[RangeId, int | None] = MappingProxyType({}),
+) -> Sequence[Slice]:
     """Return what a batch reads, in slices of about so many changes where that can be done.
 
-    Everything follows from the two offsets: the feed is not asked how far it is now.
+    Everything follows from the two offsets: the feed is not asked how far it is now. What was
+    ``seen`` of transactions, how many changes they have, is no more than a hint.
     """
     slices: list[Slice] = []
     for name, mark in sorted(start.marks.items()):
@@ -218,7 +244,8 @@ def plan_slices(access: Access, start: Offset, end: Offset, *, changes: int) -> 
         goal = end.marks[name].position
         if access.positions.order(goal) <= access.positions.order(mark.position):
             continue
-        slices += access.positions.cut(_slice(start, name, goal), changes)
+        slice_ = replace(_slice(start, name, goal), each=seen.get(name))
+        slices += access.positions.cut(slice_, changes)
     return slices
 
 
@@ -275,10 +302,16 @@ def _size(task: Sequence[Slice]) -> int:
     return sum(x.changes or 0 for x in task)
 
 
-def batches(access: Access, start: Offset, within: Target) -> Iterator[tuple[Offset, Offset]]:
-    """Yield the steps that lead from an offset to a target, through ranges that end."""
-    while (end := next_offset(access, start, within=within)) != start:
-        yield start, end
+def slices_to(
+    access: Access, start: Offset, within: Target, *, changes: int = sys.maxsize
+) -> Iterator[Slice]:
+    """Yield what leads from an offset to a target, through ranges that end."""
+    while True:
+        ahead = Ahead.of(access, start, within)
+        end = ahead.end(within=within)
+        if end == start:
+            return
+        yield from ahead.slices(end, changes=changes)
         start = end
 
 

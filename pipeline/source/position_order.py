@@ -12,12 +12,14 @@ from changefeed.pipeline.source.reader import FilePart, Slice
 class PositionOrder:
     """How positions and sequences go together in any range of a feed.
 
-    The functions are those of ``PositionTraits``.
+    The functions are those of ``PositionTraits``. ``each`` is how many changes any transaction
+    has: where it is known, distances count changes.
     """
 
     order: Callable[[Position], int]
     position: Callable[[int], Position]
     step: int = 1
+    each: int | None = None
     beside: Callable[[Position, Position], Position] = lambda at, _: at
 
     def distance(self, begin: Position, end: Position) -> int:
@@ -41,13 +43,14 @@ class PositionOrder:
         ]
 
     def cut(self, slice_: Slice, changes: int) -> Sequence[Slice]:
-        """Cut a slice into several of about so many transactions."""
+        """Cut a slice into several of about so many transactions, and say how large each is."""
+        each = self.each or slice_.each
         begin, steps = self.order(slice_.start), self.distance(slice_.start, slice_.end)
         count = max(1, steps // changes)
         edges = [begin + steps * n // count * self.step for n in range(1, count)]
         between = [self.beside(self.position(x), slice_.end) for x in edges]
         marks = [slice_.start, *between, slice_.end]
         return [
-            replace(slice_, start=a, end=b, changes=self.distance(a, b))
+            replace(slice_, start=a, end=b, changes=each and each * self.distance(a, b))
             for a, b in pairwise(marks)
         ]

@@ -8,7 +8,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from changefeed.feeds.feed import Change, Child, FeedRange, Position, RangeId, StartAt
 from changefeed.pipeline.source.offsets import Mark, Offset
@@ -21,18 +22,23 @@ if TYPE_CHECKING:
     from changefeed.pipeline.source.position_order import PositionOrder
 
 
+NO_ENDS: Final[Mapping[RangeId, Position]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
     """What follows a position: about how many changes, and where the range is now; or the
     children after the end.
 
     ``lag`` counts from the first change that is there, up to ``end``, which is ``None`` where
-    nothing is. ``children`` is ``None`` as long as the range may get more changes, and empty
-    where an ended range has none.
+    nothing is. ``each`` is how many changes the first transaction has, where that was seen.
+    ``children`` is ``None`` as long as the range may get more changes, and empty where an
+    ended range has none.
     """
 
     lag: int
     end: Position | None = None
+    each: int | None = None
     children: tuple[Child, ...] | None = None
 
 
@@ -40,8 +46,8 @@ class Availability:
 class Slice:
     """A slice of one range: the changes after ``start`` up to ``end``.
 
-    ``changes`` is how many they are at the most, where that is known without reading them.
-    ``feed`` is what the feed must be known by, as in an offset.
+    ``changes`` is about how many they are, ``each`` how many a transaction has, where that is
+    known without reading them. ``feed`` is what the feed must be known by, as in an offset.
     """
 
     range_id: RangeId
@@ -51,6 +57,7 @@ class Slice:
     low: str = ""
     high: str = ""
     changes: int | None = None
+    each: int | None = None
     feed: str = ""
 
 
@@ -90,9 +97,6 @@ class Access(Protocol):
     """Whether children take over the positions of ended ranges, whose bounds the feed
     forgets: marks must then carry them. See ``Feed``."""
 
-    positions_count_changes: bool
-    """Whether distances between ``positions`` are exact."""
-
     @property
     def positions(self) -> "PositionOrder":
         """How positions of this feed are computed with."""
@@ -114,8 +118,14 @@ class Access(Protocol):
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Position]: ...
 
-    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
-        """Return what follows each of these positions."""
+    def look(
+        self,
+        marks: Mapping[RangeId, Mark],
+        ends: Mapping[RangeId, Position] = NO_ENDS,
+    ) -> Mapping[RangeId, Availability]:
+        """Return what follows each of these positions; up to ``ends``, where they are named and
+        to ask for the end costs something.
+        """
         ...
 
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Block]]:

@@ -10,7 +10,6 @@ offset dozens of times a second: when there is nothing, the answer takes its tim
 them out as it likes: the feed keeps no state for a query.
 """
 
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,10 +38,10 @@ from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
     Ahead,
     Target,
-    batches,
     bundled,
     first_offset,
     plan_slices,
+    slices_to,
     target_at,
     tasks,
 )
@@ -232,7 +231,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         access, begin = self._opened(), self._offset(start)
         if not begin.marks:
             begin = replace(start_of(access, self._options), columns=self._columns)
-            self._ahead = Ahead.of(access, begin)
+            self._ahead = Ahead.of(access, begin, self._within)
             return begin.as_json()
         most = getattr(limit, "max_rows", None)  # other limits have other names
         end = self._end(begin, most)
@@ -244,7 +243,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.as_json()
 
     def _end(self, begin: Offset, limit: int | None) -> Offset:
-        self._ahead = Ahead.of(self._opened(), begin)
+        seen = None if self._within is None else self._seen(begin)  # a target stays where it is
+        self._ahead = seen or Ahead.of(self._opened(), begin, self._within)
         bytes_limit = self._options.bytes_limit
         return self._ahead.end(limit=limit, bytes_limit=bytes_limit, within=self._within)
 
@@ -258,8 +258,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> list[InputPartition]:
         begin, goal = self._offset(start), self._offset(end)
-        access = self._opened()
-        slices = plan_slices(access, begin, goal, changes=self._options.slice_changes)
+        many, seen = self._options.slice_changes, self._seen(begin)
+        if seen is not None:
+            return _partitions(seen.slices(goal, changes=many), self._options)
+        slices = plan_slices(self._opened(), begin, goal, changes=many)
         return _partitions(slices, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -270,6 +272,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._access is not None:
             self._access.close()
         self._access = None
+
+    def _seen(self, begin: Offset) -> Ahead | None:
+        """Return what was seen behind an offset, if that was asked last."""
+        return self._ahead if self._ahead and self._ahead.start == begin else None
 
     @property
     def _columns(self) -> str:
@@ -332,12 +338,8 @@ class UnlimitedStreamReader(StreamReader):
     ) -> list[InputPartition]:
         access, begin = self._opened(), self._offset(start)
         within = target_at(access, self._offset(end))
-        slices = [
-            slice_
-            for x, y in batches(access, begin, within)
-            for slice_ in plan_slices(access, x, y, changes=self._options.slice_changes)
-        ]
-        return _partitions(slices, self._options)
+        slices = slices_to(access, begin, within, changes=self._options.slice_changes)
+        return _partitions([*slices], self._options)
 
     def _with_columns(self, offset: Offset) -> dict[str, Any]:
         return replace(offset, columns=self._columns).as_json()
@@ -348,12 +350,7 @@ def slices_between(access: Access, options: Options) -> Sequence[Slice]:
     if options.slices is not None:
         return options.slices
     within = target_at(access, options.ending_at)
-    start = start_of(access, options)
-    return [
-        slice_
-        for begin, end in batches(access, start, within)
-        for slice_ in plan_slices(access, begin, end, changes=sys.maxsize)
-    ]
+    return [*slices_to(access, start_of(access, options), within)]
 
 
 def start_of(access: Access, options: Options) -> Offset:

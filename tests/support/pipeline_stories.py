@@ -132,10 +132,11 @@ class Story:
         limit = self.random.choice([None, 3, 20])
         few = ByteLimit(most=self.random.choice([1, 300]), envelope=Envelope(), measured=2)
         with self.world.access() as access:
-            end = Ahead.of(access, begin := Offset.of(self.offset.as_text())).end(
+            within, begin = self._target(access), Offset.of(self.offset.as_text())
+            end = Ahead.of(access, begin, within).end(
                 limit=limit,
                 bytes_limit=self.random.choice([None, few]),
-                within=self._target(access),
+                within=within,
             )
         if self.random.random() < 0.2:
             return  # it dies before the end was logged: another will be planned

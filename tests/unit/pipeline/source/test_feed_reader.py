@@ -11,7 +11,7 @@ from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess
-from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
+from changefeed.pipeline.source.planning import Ahead, first_offset
 from changefeed.pipeline.source.reader import Slice
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -51,8 +51,8 @@ def opened(feed: ShiftingReader) -> Iterator[FeedAccess]:
 
 def planned(access: FeedAccess, limit: int | None = None) -> Slice:
     start = first_offset(access, "beginning")
-    end = next_offset(access, start, limit=limit)
-    (slice_,) = plan_slices(access, start, end, changes=1000)
+    ahead = Ahead.of(access, start)
+    (slice_,) = ahead.slices(ahead.end(limit=limit), changes=1000)
     return slice_
 
 
@@ -93,8 +93,11 @@ def test_pages_are_as_large_as_the_transactions_that_were_seen() -> None:
     feed = Pages(store)
     with opened(feed) as access:
         slice_ = planned(access, 8)
-        assert sum(len(x) for _, x in access.read(slice_)) == 24
-    assert feed.limits[:2] == [8, 18]  # two transactions, in a page of five and more
+        for given in (slice_, replace(slice_, each=None)):
+            assert sum(len(x) for _, x in access.read(given)) == 24
+    # Two transactions are in a page of five and more.
+    assert feed.limits[:2] == [24, 18]
+    assert feed.limits[-4:-2] == [8, 18], "the planner has not seen them"
 
 
 def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -> None:
