@@ -37,7 +37,7 @@ async def test_each_booking_is_handled_once_in_order_but_the_one_that_is_no_book
 ) -> None:
     program = RECEIVERS[language]
     if shutil.which(program[0]) is None:
-        pytest.skip(f"{program[0]} is not installed: its receiver is not run")
+        pytest.skip(f"{program[0]} is not installed: apt-get install golang nodejs")
     (tmp_path / "secret").write_text("signed with this\n")
     made = changefeed(
         "produce", "log", "-", "--key=k", "--parts=2", cwd=tmp_path, stdin=bookings()

@@ -31,7 +31,7 @@ ONE_HOST: Final[Said] = {"active": True, "lag": 1}
 def keda_scaler() -> list[str]:
     """Return the command of KEDA's scaler for Cosmos DB; skip where it cannot be built."""
     if shutil.which("go") is None:
-        pytest.skip("Go is not installed: KEDA's scaler is missing")
+        pytest.skip("Go is not installed: apt-get install golang")
     module = Path(__file__).parent / "go"
     folder = cache() / f"keda-{KEDA}-{digest(module.iterdir())}"
     made_once(folder, [str(module / "build"), KEDA], "Go could not build KEDA's scaler")

@@ -14,7 +14,7 @@ def read_by_duckdb(table: str) -> list[dict[str, Any]]:
     """Return all rows; skip the test where the extension is not to be had."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        pytest.skip(f"{_PACKAGE} is not installed: there is none for this machine")
+        pytest.skip(f"{_PACKAGE} is not installed: pip install {_PACKAGE}")
     (extension,) = Path(spec.origin).parent.rglob("delta.duckdb_extension")
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
         connection.execute(f"LOAD '{extension}'")

@@ -53,7 +53,7 @@ async def independent_cosmos() -> str:
 def _start() -> str:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
-        pytest.skip("npm, or node, is not installed: the independent endpoint is missing")
+        pytest.skip("npm is not installed: apt-get install npm")
     folder = _installed(npm)
     process = subprocess.Popen(
         [node, "-e", _SERVE], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -285,7 +285,7 @@ def _azurite() -> str:
     for place in (named, shutil.which("azurite-blob"), str(installed)):
         if place and Path(place).exists():
             return place
-    raise Missing("Azurite is not installed: npm install azurite")
+    raise Missing("Azurite is not installed: npm install --prefix .venv/azurite azurite")
 
 
 class Moto(Server):

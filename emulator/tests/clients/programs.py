@@ -106,7 +106,7 @@ async def started(
 def _built_java(module: Path) -> Path:
     maven = shutil.which("mvn")
     if maven is None or shutil.which("java") is None:
-        pytest.skip("Maven, or Java, is not installed: Azure's client for Java is missing")
+        pytest.skip("Maven is not installed: apt-get install maven")
     sources = (x for x in module.rglob("*") if x.suffix in {".java", ".xml"})
     folder = cache() / f"strangers-{module.name}-{digest(sources)}"
     command = [
@@ -125,7 +125,7 @@ def _built_java(module: Path) -> Path:
 def _built_go() -> Path:
     compiler = shutil.which("go")
     if compiler is None:
-        pytest.skip("Go is not installed: Azure's client for Go is missing")
+        pytest.skip("Go is not installed: apt-get install golang")
     module = HERE / "go"
     folder = cache() / f"strangers-go-{digest(x for x in module.rglob('*') if x.is_file())}"
     counted = ["-cover", f"-coverpkg=./...,{GO_CLIENT}"]  # what was called, in GOCOVERDIR
@@ -135,7 +135,7 @@ def _built_go() -> Path:
 
 def _built_rust() -> Path:
     if shutil.which("cargo") is None:
-        pytest.skip("Cargo is not installed: Azure's client for Rust is missing")
+        pytest.skip("Cargo is not installed: apt-get install cargo")
     package = HERE / "rust"
     folder = cache() / f"strangers-rust-{digest(x for x in package.rglob('*') if x.is_file())}"
     build = "cargo build --manifest-path source/Cargo.toml --target-dir target --jobs 2"
@@ -146,7 +146,7 @@ def _built_rust() -> Path:
 def _installed_node() -> Path:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
-        pytest.skip("npm, or node, is not installed: Azure's client for Node is missing")
+        pytest.skip("npm is not installed: apt-get install npm")
     folder = cache() / f"strangers-node-{_NODE_CLIENT.replace('/', '-')}"
     command = [npm, "install", "--no-audit", "--no-fund", "--silent", _NODE_CLIENT]
     return made_once(folder, command, f"npm could not install {_NODE_CLIENT}")

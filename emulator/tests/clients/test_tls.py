@@ -27,7 +27,7 @@ async def test_node_takes_the_certificate_as_an_extra_authority(tmp_path: Path) 
 async def test_java_takes_the_certificate_from_a_truststore(tmp_path: Path) -> None:
     program = java("Ping")
     if shutil.which("curl") is None:
-        pytest.skip("curl is not installed: the certificate cannot be taken out")
+        pytest.skip("curl is not installed: apt-get install curl")
     async with process(tmp_path, "--tls", "--data=data") as (_, url):
         for command in (
             ["curl", "-sk", f"{url}_explorer/emulator.pem", "-o", "emulator.crt"],
@@ -65,7 +65,7 @@ func main() {
 async def test_go_takes_the_certificate_from_the_environment(tmp_path: Path) -> None:
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:
-        pytest.skip("go is not installed")
+        pytest.skip("Go is not installed: apt-get install golang")
     (tmp_path / "ping.go").write_text(GO_PROGRAM)
 
     async def answers(url: str, **more: str) -> bool:

@@ -122,7 +122,7 @@ def _ran_python(copy: Path, _: Path) -> Results:
 
 def _fetched_go() -> Path:
     if shutil.which("go") is None:
-        pytest.skip("Go is not installed: the suite of azcosmos is missing")
+        pytest.skip("Go is not installed: apt-get install golang")
     folder = cache() / f"suite-go-{_GO}"
     fetch = f"go mod download -json {GO_CLIENT}@{_GO} > module.json"
     made_once(folder, ["sh", "-ec", fetch], f"Go could not fetch {GO_CLIENT}")
@@ -150,7 +150,7 @@ def _ran_go(copy: Path, certificate: Path) -> Results:
 
 def _fetched_rust() -> Path:
     if shutil.which("cargo") is None:
-        pytest.skip("Cargo is not installed: the suite of azure_data_cosmos is missing")
+        pytest.skip("Cargo is not installed: apt-get install cargo")
     folder = _rust_folder()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Cargo.toml").write_text(_RUST_MANIFEST)

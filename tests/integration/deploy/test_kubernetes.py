@@ -34,7 +34,9 @@ def helm(*arguments: str | Path) -> str:
     """Run it; skip the test where it is missing."""
     tool = os.environ.get("CHANGEFEED_HELM") or shutil.which("helm")
     if tool is None:
-        pytest.skip("Helm is not installed: go install helm.sh/helm/v3/cmd/helm@latest")
+        pytest.skip(
+            "Helm is not installed: GOBIN=/usr/bin go install helm.sh/helm/v3/cmd/helm@latest"
+        )
     done = ended(tool, *arguments, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

