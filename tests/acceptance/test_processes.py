@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, owners, running, status
+from tests.support.commands import PLACES, QUICK, a_log_of, owners, running, status
 from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
@@ -97,27 +97,3 @@ async def test_a_fixed_port_is_that_of_the_first_and_the_others_follow(place: Pa
         addresses = [x["address"] for x in status(place)["hosts"]]
         assert addresses == [f"http://127.0.0.1:{port + n}" for n in range(3)]
         await hosts.stops(signal.SIGINT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["run", "--processes=3"], "no observer was named"),
-        (
-            ["run", "--processes=3", "--observer=log", "--set=web.port=x"],
-            "web.port (from the command",
-        ),
-        (["run", "--processes=0", "--observer=log"], "greater than or equal to 1"),
-        (["status", "--leases=sqlite:none.db"], "/none.db yet"),
-        (["status", "--config=none.toml"], "there is no file none.toml"),
-    ],
-    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
-)
-def test_a_mistake_is_told_before_anything_is_started(
-    tmp_path: Path, arguments: list[str], says: str
-) -> None:
-    ended = changefeed(*arguments, cwd=tmp_path)
-    assert ended.returncode == 2
-    assert says in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert list(tmp_path.iterdir()) == []

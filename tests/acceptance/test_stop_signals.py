@@ -49,14 +49,11 @@ async def test_a_hang_up_is_an_orderly_stop(command: tuple[str, ...], place: Pat
         assert process.events("host.stopped")
 
 
-@pytest.mark.parametrize("command", ["monitor"])
-@pytest.mark.parametrize("kind", ["redis", "cosmos+http"])
-async def test_a_command_that_waits_for_a_store_ends_when_it_is_asked_to(
-    command: str, kind: str, place: Path, silent: Silent
+async def test_a_monitor_that_waits_for_cosmos_db_ends_when_it_is_asked_to(
+    place: Path, silent: Silent
 ) -> None:
-    where = {"redis": "", "cosmos+http": "/d/c"}[kind]
-    leases = f"--leases={kind}://127.0.0.1:{silent.port}{where}"
-    async with running(command, PLACES[0], leases, cwd=place) as process:
+    leases = f"--leases=cosmos+http://127.0.0.1:{silent.port}/d/c"
+    async with running("monitor", PLACES[0], leases, cwd=place) as process:
         await process.reaches(silent.asked.is_set)
         await process.stops()  # with a code that a process has not that was ended at once
     assert "Traceback" not in process.said
