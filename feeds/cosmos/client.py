@@ -124,15 +124,6 @@ def _renew(client: CosmosClient, key: Secret) -> None:
     client.client_connection.master_key = key.current()
 
 
-def lease_options(account: Account) -> dict[str, Any]:
-    """Return the options of a client for leases, where a host makes its own retries."""
-    # An emulator has one region, and may not know by which address it is reached.
-    return {
-        **LEASE_OPTIONS,
-        "enable_endpoint_discovery": not is_this_machine(account.host),
-    }
-
-
 def has_proxy(url: str) -> bool:
     """Say whether the environment names a proxy for addresses of this scheme.
 

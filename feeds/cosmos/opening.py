@@ -8,6 +8,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, account_of
 from changefeed.feeds.cosmos.client import client_of, require_async
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
 from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.requests import Requests, answering
@@ -77,7 +78,8 @@ async def _opened(
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
         budget = shares.budget(where, budgets)
-        yield Requests(container, where=where, timeout=timeout, budget=budget)
+        failover = await stack.enter_async_context(Failover.opened(container))
+        yield Requests(container, failover, where=where, timeout=timeout, budget=budget)
 
 
 @asynccontextmanager
@@ -93,7 +95,9 @@ async def feed_over(
     """
     async with answering("the container of the feed", timeout):
         where = require_async(container)
-    yield await _feed_of(Requests(container, where=where, timeout=timeout), mode)
+    async with Failover.opened(container) as failover:
+        requests = Requests(container, failover, where=where, timeout=timeout)
+        yield await _feed_of(requests, mode)
 
 
 async def _feed_of(requests: Requests, mode: Mode) -> CosmosFeed:

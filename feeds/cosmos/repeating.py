@@ -27,10 +27,13 @@ from azure.core.settings import settings
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.topology import Place
 
 _KEPT_FOR: Final = 60.0
 """Seconds. A signature is good for a quarter of an hour."""
+_SILENCE: Final = 5.0
+"""Seconds without a byte after which the client asks: it may know of another region by then."""
 POSITION: Final = "If-None-Match"
 CONDITION: Final = "If-Match"
 _LENGTH: Final = "Content-Length"
@@ -55,7 +58,7 @@ class Signed:
     headers: Mapping[str, str]
     transport: AsyncHttpTransport[HttpRequest, Any]
     options: Mapping[str, Any]
-    until: float
+    made_at: float
 
     @classmethod
     def by_client(cls, request: PipelineRequest[Any]) -> "Signed":
@@ -66,12 +69,13 @@ class Signed:
             headers={x: y for x, y in sent.items() if x not in _OF_ONE},
             transport=cast("Any", request.context.transport),  # of an async client
             options={x: options[x] for x in _OF_TRANSPORT if x in options},
-            until=asyncio.get_running_loop().time() + _KEPT_FOR,
+            made_at=asyncio.get_running_loop().time(),
         )
 
-    @property
-    def is_fresh(self) -> bool:
-        return asyncio.get_running_loop().time() <= self.until
+    def is_good(self, failover: Failover) -> bool:
+        """Whether it is young, and no region has failed since."""
+        oldest = asyncio.get_running_loop().time() - _KEPT_FOR
+        return self.made_at >= oldest and self.made_at > failover.suspected_at
 
     async def sent_again(self, own: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Send it with headers and a body of its own."""
@@ -79,14 +83,16 @@ class Signed:
         if body is not None:
             headers[_LENGTH] = str(len(body))
         request = HttpRequest(self.method, self.url, headers=headers, data=body)
-        return Answer.of(await self.transport.send(request, **self.options))
+        options = {**self.options, "read_timeout": min(_SILENCE, self.options["read_timeout"])}
+        return Answer.of(await self.transport.send(request, **options))
 
 
 class Repeated:
     """The last request of a client for each place of one container."""
 
-    def __init__(self, container: ContainerProxy) -> None:
+    def __init__(self, container: ContainerProxy, failover: Failover) -> None:
         self._container = container
+        self._failover = failover
         self._signed = dict[Place, Signed]()
 
     async def ask(self, place: Place, after: Mapping[str, str], limit: int) -> Answer | None:
@@ -94,7 +100,7 @@ class Repeated:
         the first; return ``None`` where the client has to ask.
         """
         signed = self._signed.pop(place, None)  # there again once it is answered
-        if signed is None or not signed.is_fresh:
+        if signed is None or not signed.is_good(self._failover):
             return None
         try:
             answer = await signed.sent_again({**after, _LIMIT: str(limit)})
@@ -109,7 +115,7 @@ class Repeated:
         if not answer.is_page or is_watched(self._container):
             return
         # Places go as ranges are split.
-        self._signed = {x: y for x, y in self._signed.items() if y.is_fresh}
+        self._signed = {x: y for x, y in self._signed.items() if y.is_good(self._failover)}
         self._signed[place] = signed
 
 

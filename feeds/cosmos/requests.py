@@ -14,7 +14,7 @@ that nothing here needs.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -34,6 +34,7 @@ from changefeed.feeds.cosmos.errors import (
     problem_in,
     problem_of,
 )
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.positions import client_range
 from changefeed.feeds.cosmos.repeating import Repeated, Signed
 from changefeed.feeds.cosmos.spending import Budget, Spending
@@ -94,6 +95,7 @@ class Requests:
     def __init__(
         self,
         container: ContainerProxy,
+        failover: Failover,
         *,
         where: str,
         timeout: float,
@@ -101,7 +103,8 @@ class Requests:
     ) -> None:
         self.spending = Spending(budget)
         self._container = container
-        self._repeated = Repeated(container)
+        self._failover = failover
+        self._repeated = Repeated(container, failover)
         self._where = where
         self._timeout = timeout
         self._listing = asyncio.Lock()
@@ -109,7 +112,7 @@ class Requests:
     def in_another_mode(self) -> "Requests":
         """Return those of a reader whose pages are of another kind, from the same budget."""
         other = copy(self)
-        other._repeated = Repeated(self._container)  # noqa: SLF001 - its own kind
+        other._repeated = Repeated(self._container, self._failover)  # noqa: SLF001 - its own kind
         return other
 
     async def container(self) -> Mapping[str, Any]:
@@ -242,8 +245,11 @@ class Requests:
                     return _range_list(bodies)
         raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
 
-    def _bounded(self) -> AbstractAsyncContextManager[None]:
-        return answering(self._where, self._timeout)
+    @asynccontextmanager
+    async def _bounded(self) -> AsyncIterator[None]:
+        async with answering(self._where, self._timeout):
+            with self._failover.asking():
+                yield
 
     def _judged(self, answer: Answer) -> Answer:
         if not self._checked(answer).etag:

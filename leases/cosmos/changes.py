@@ -9,10 +9,9 @@ the service have had more to say, the next look shows it.
 
 from collections.abc import Awaitable, Sequence
 from copy import copy
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
@@ -20,6 +19,7 @@ from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
 from changefeed.stores.bounded import Bounds, Calls
 from changefeed.stores.cosmos.items import Document
+from changefeed.stores.cosmos.opening import Opened
 
 _TIMEOUT = 30.0
 _PAGE = 1000
@@ -31,13 +31,13 @@ _Token = dict[RangeId, Position]
 class LeaseChanges:
     """The documents of one container, of all prefixes, by when they were last written."""
 
-    def __init__(self, proxy: ContainerProxy, where: str, properties: Any) -> None:
-        """``properties`` are those of the container, as the client read them."""
+    def __init__(self, opened: Opened) -> None:
+        requests = Requests(opened.proxy, opened.failover, where=opened.where, timeout=_TIMEOUT)
         self._feed = CosmosFeed(
-            Requests(proxy, where=where, timeout=_TIMEOUT),
+            requests,
             mode="latest-version",
-            container_rid=properties["_rid"],
-            key_paths=properties["partitionKey"]["paths"],
+            container_rid=opened.properties["_rid"],
+            key_paths=opened.properties["partitionKey"]["paths"],
         )
         self._refused = False
         self._calls: Calls | None = None

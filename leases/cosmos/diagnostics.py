@@ -13,6 +13,7 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAddress
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import mode_of
 from changefeed.runtime.backends import Address
@@ -50,7 +51,7 @@ async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterato
         for found in _container(properties, address):
             yield found
         by_id = partitioned_by_id(properties, str(address))
-        items = Items(proxy, str(address), partitioned_by_id=by_id)
+        items = Items(proxy, str(address), Failover(proxy), partitioned_by_id=by_id)
         yield await _rights(items, prefix)
         for found in await _prefixes(items, prefix):
             yield found

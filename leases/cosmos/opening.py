@@ -10,6 +10,7 @@ from azure.cosmos.aio import ContainerProxy
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAddress
 from changefeed.feeds.cosmos.client import require_async
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL
@@ -49,10 +50,11 @@ async def leases_over(
     refuse_for_ids("processor_name", processor)
     with translate_errors("the container of leases"):
         where = require_async(container)
-    with translate_errors(where):
-        prefix = await prefix_of_processor(processor, feed, container)
-        opened = await opened_over(container, where, prefix)
-    yield _leases_in(opened, _IN_DOCUMENTS[mode])
+    async with Failover.opened(container) as failover:
+        with translate_errors(where):
+            prefix = await prefix_of_processor(processor, feed, container)
+            opened = await opened_over(container, failover, where, prefix)
+        yield _leases_in(opened, _IN_DOCUMENTS[mode])
 
 
 def _leases_in(opened: Opened, mode: str, *, only_look: bool = False) -> CosmosLeases:
@@ -61,7 +63,7 @@ def _leases_in(opened: Opened, mode: str, *, only_look: bool = False) -> CosmosL
         opened.names,
         mode=mode,
         only_look=only_look,
-        changes=LeaseChanges(opened.proxy, opened.where, opened.properties),
+        changes=LeaseChanges(opened),
     )
 
 

@@ -15,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.client import forget_deleted
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.stores.bounded import Bounds, Calls
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.repeating import RepeatedChanges
@@ -39,13 +40,16 @@ class Items:
     then it returns ``None``. Every call may raise ``StoreUnavailable`` and ``StoreRefused``.
     """
 
-    def __init__(self, proxy: ContainerProxy, where: str, *, partitioned_by_id: bool) -> None:
+    def __init__(
+        self, proxy: ContainerProxy, where: str, failover: Failover, *, partitioned_by_id: bool
+    ) -> None:
         self._proxy = proxy
         self._where = where
+        self._failover = failover
         self.partitioned_by_id = partitioned_by_id
         self._keys: dict[str, str] = {}  # of items whose key is not their id
         self._calls: Calls | None = None
-        self._repeated = RepeatedChanges(proxy)
+        self._repeated = RepeatedChanges(proxy, failover)
 
     def bounded(self, bounds: Bounds) -> "Items":
         """Return the same, asked within bounds."""
@@ -200,7 +204,8 @@ class Items:
         the client know the new one from the next call on.
         """
         try:
-            return await call()
+            with self._failover.asking():
+                return await call()
         except CosmosHttpResponseError as error:
             if (error.status_code, error.sub_status) in _ANOTHER_CONTAINER:
                 with suppress(CosmosHttpResponseError):  # it is not made again yet

@@ -26,8 +26,9 @@ from changefeed.feeds.cosmos.address import (
     account_of,
     read_address,
 )
-from changefeed.feeds.cosmos.client import client_of, hosts_of, lease_options
+from changefeed.feeds.cosmos.client import LEASE_OPTIONS, client_of, hosts_of
 from changefeed.feeds.cosmos.errors import no_account
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.backend import StoreBackend
@@ -61,6 +62,7 @@ class Opened:
     items: Items
     names: Names
     proxy: ContainerProxy
+    failover: Failover
     properties: Any
 
 
@@ -79,16 +81,19 @@ async def open_container_at(
     """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
     address = lease_address(scheme, place)
     async with connect(address, access) as client:
-        with translate_errors(str(address)):
-            if create:
-                await create_container(client, address)
-            proxy = container_of(client, address)
-            prefix = await prefix_of(client, address, proxy)
-            opened = await opened_over(proxy, str(address), prefix)
-        yield opened
+        proxy = container_of(client, address)
+        async with Failover.opened(proxy) as failover:
+            with translate_errors(str(address)):
+                if create:
+                    await create_container(client, address)
+                prefix = await prefix_of(client, address, proxy)
+                opened = await opened_over(proxy, failover, str(address), prefix)
+            yield opened
 
 
-async def opened_over(proxy: ContainerProxy, where: str, prefix: str) -> Opened:
+async def opened_over(
+    proxy: ContainerProxy, failover: Failover, where: str, prefix: str
+) -> Opened:
     """Look whether a container is fit for records under a prefix; ``where`` names it.
 
     Raise ``StoreRefused`` if it is not, and what its client raises.
@@ -99,9 +104,10 @@ async def opened_over(proxy: ContainerProxy, where: str, prefix: str) -> Opened:
     by_id = partitioned_by_id(properties, where)
     return Opened(
         where=where,
-        items=Items(proxy, where, partitioned_by_id=by_id),
+        items=Items(proxy, where, failover, partitioned_by_id=by_id),
         names=Names(prefix),
         proxy=proxy,
+        failover=failover,
         properties=properties,
     )
 
@@ -124,7 +130,7 @@ async def connect(address: CosmosAddress, access: CosmosAccess) -> AsyncIterator
     async with AsyncExitStack() as stack:
         with translate_errors(address.endpoint or str(address)):
             account = account_of(address, access)
-            opening = client_of(account, **lease_options(account))
+            opening = client_of(account, **LEASE_OPTIONS)
             client = await stack.enter_async_context(opening)
         yield client
 

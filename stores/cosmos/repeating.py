@@ -18,6 +18,7 @@ from azure.core.pipeline import PipelineRequest
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.repeating import CONDITION, Signed, is_watched
 
 _MADE: Final = (200, 204)
@@ -27,8 +28,9 @@ _SESSION: Final = "x-ms-session-token"
 class RepeatedChanges:
     """The last requests of a client for changes to items of one container."""
 
-    def __init__(self, container: ContainerProxy) -> None:
+    def __init__(self, container: ContainerProxy, failover: Failover) -> None:
         self._container = container
+        self._failover = failover
         self._signed = dict[tuple[str, bool], Signed]()  # the one that ends first goes before
 
     async def make(
@@ -38,7 +40,7 @@ class RepeatedChanges:
         it answered. Return ``None`` where the client has to ask.
         """
         signed = self._signed.get((name, whole))
-        if signed is None or not signed.is_fresh:
+        if signed is None or not signed.is_good(self._failover):
             return None
         try:
             body = msgspec.json.encode({"operations": operations})
@@ -67,7 +69,7 @@ class RepeatedChanges:
         """
         if is_watched(self._container) or _SESSION in request.http_request.headers:
             return
-        while self._signed and not next(iter(self._signed.values())).is_fresh:
+        while self._signed and not next(iter(self._signed.values())).is_good(self._failover):
             del self._signed[next(iter(self._signed))]
         self._signed.pop((name, whole), None)
         self._signed[name, whole] = Signed.by_client(request)

@@ -13,6 +13,7 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos import repeating
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import opened_over
 from cosmos_emulator.settings import DEVELOPMENT_KEY
@@ -39,7 +40,8 @@ class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
 
     async def send(self, request: Any, **config: Any) -> Any:
         body = json.loads(request.data) if request.method == "PATCH" else None
-        self.sent.append((request.method, dict(request.headers), body, config))
+        how = {**config, "read_timeout": None}  # shorter where it is sent again
+        self.sent.append((request.method, dict(request.headers), body, how))
         answer = await super().send(request, **config)
         if request.method == "PATCH":
             self.sessions.append(answer.headers.get(SESSION, ""))
@@ -59,7 +61,7 @@ async def seen_items(world: CosmosWorld, **options: Any) -> AsyncIterator[tuple[
         container = await database.create_container_if_not_exists("l", PartitionKey("/id"))
         change = container.patch_item
         with patch.object(container, change.__name__, side_effect=change) as seeing.by_client:
-            items = (await opened_over(container, "l", "p")).items
+            items = (await opened_over(container, Failover(container), "l", "p")).items
             if await items.read("l") is None:
                 await items.create({"id": "l", "n": -1})
             yield items, seeing

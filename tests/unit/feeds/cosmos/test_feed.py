@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import RangeList, Requests
 from changefeed.feeds.errors import FeedRefused
@@ -27,7 +28,8 @@ class Saying(Requests):
     answer: Answer
 
     def __init__(self) -> None:
-        super().__init__(cast("ContainerProxy", None), where="d/c", timeout=30.0)
+        container = cast("ContainerProxy", None)
+        super().__init__(container, Failover(container), where="d/c", timeout=30.0)
 
     async def ranges(self) -> RangeList:
         whole = FeedRange(id=ZERO, low="", high="FF")
