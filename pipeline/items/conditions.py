@@ -62,6 +62,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from changefeed.feeds.cosmos.items import Query
 from changefeed.pipeline.items.columns import COMMITTED_AT, ID, ItemColumns
 
 _ITEM: Final = "c"
@@ -109,11 +110,12 @@ class Conditions:
     def __init__(self, columns: ItemColumns) -> None:
         self._columns = columns
         self._found: list[str] = []
-        self.parameters: dict[str, Any] = {}
+        self._parameters: dict[str, Any] = {}
 
     @property
-    def text(self) -> str:
-        return " AND ".join(f"({x})" for x in self._found)
+    def query(self) -> Query:
+        text = " AND ".join(f"({x})" for x in self._found)
+        return Query(text=text, parameters=self._parameters)
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Take over what can be. Yield all filters: Spark applies each again."""
@@ -222,8 +224,8 @@ class Conditions:
         return "".join(f" OR {x}({at})" for x, begins in _OTHERS.items() if fits(begins))
 
     def _parameter(self, value: Any) -> str:
-        name = f"@p{len(self.parameters)}"
-        self.parameters[name] = value
+        name = f"@p{len(self._parameters)}"
+        self._parameters[name] = value
         return name
 
 

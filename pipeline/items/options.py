@@ -16,8 +16,8 @@ from changefeed.pipeline.source.options import (
     SHARES,
     address_of,
     credentials_of,
+    pushes_filters,
     require_known,
-    yes,
 )
 
 NAME: Final = "changefeed_items"
@@ -76,7 +76,7 @@ class ItemOptions:
             key=options.get("partitionkey"),
             ids=None if "itemids" not in options else _ids(options["itemids"]),
             columns=None if "columns" not in options else names_in(options["columns"]),
-            push_filters=yes(options, "pushFilters"),
+            push_filters=pushes_filters(options),
             cosmos=credentials_of(options),
         )
         made._check()

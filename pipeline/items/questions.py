@@ -18,7 +18,6 @@ from changefeed.feeds.cosmos.keys import checked_key, key_text, key_values
 from changefeed.feeds.feed import FeedRange
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ID, ItemColumns, KeyPaths, key_of
-from changefeed.pipeline.items.conditions import Conditions
 from changefeed.pipeline.items.item_reader import ItemAccess, Question
 from changefeed.pipeline.items.json_values import fields_of, text_of
 from changefeed.pipeline.items.options import ItemId, ItemOptions
@@ -39,7 +38,7 @@ class Asked:
 
 
 def planned(
-    access: ItemAccess, options: ItemOptions, columns: ItemColumns, conditions: Conditions
+    access: ItemAccess, options: ItemOptions, columns: ItemColumns, where: Query
 ) -> list[tuple[Asked, ...]]:
     """Return what each task asks. Raise ``PipelineRefused`` for a key that no item has."""
     key = None if options.key is None else _key(options.key, len(access.paths))
@@ -49,9 +48,9 @@ def planned(
             access.check(options.query)
     else:
         by_id = options.ids is not None
-        query = selected(columns, access.paths, conditions, with_identity=by_id)
+        query = selected(columns, access.paths, where, with_identity=by_id)
     if options.ids is not None:
-        asked = list(_by_ids(access, query, conditions, options.ids, key))
+        asked = list(_by_ids(access, query, where, options.ids, key))
         return [tuple(x) for x in _chunks(asked, _QUERIES_OF_A_TASK)]
     places: Sequence[FeedRange | Key] = access.ranges() if key is None else [key]
     return [(Asked(question=_question(access, query, x)),) for x in places]
@@ -74,7 +73,7 @@ def _is_of(item: msgspec.Raw, items: frozenset[tuple[str, str]], access: ItemAcc
 def selected(
     columns: ItemColumns,
     paths: KeyPaths,
-    conditions: Conditions,
+    where: Query,
     *,
     with_identity: bool = False,
 ) -> Query:
@@ -84,15 +83,15 @@ def selected(
     if names is not None:
         texts = [msgspec.json.encode(x).decode() for x in names]
         fields = f"VALUE {{{', '.join(f'{x}: c[{x}]' for x in texts)}}}"
-    where = f" WHERE {conditions.text}" if conditions.text else ""
-    text = f"SELECT {fields} FROM c{where}"  # noqa: S608 - names are quoted
-    return Query(text=text, parameters=conditions.parameters)
+    condition = f" WHERE {where.text}" if where.text else ""
+    text = f"SELECT {fields} FROM c{condition}"  # noqa: S608 - names are quoted
+    return Query(text=text, parameters=where.parameters)
 
 
 def _by_ids(
     access: ItemAccess,
     query: Query,
-    conditions: Conditions,
+    where: Query,
     ids: Sequence[ItemId],
     key: Key | None,
 ) -> Iterator[Asked]:
@@ -110,16 +109,16 @@ def _by_ids(
         groups.setdefault(repr(places[text]), []).append((name, text))
     for members in groups.values():
         for some in _chunks(members, _IDS_OF_A_QUERY):
-            asked = _with_ids(query, conditions, [x for x, _ in some])
+            asked = _with_ids(query, where, [x for x, _ in some])
             yield Asked(
                 question=_question(access, asked, places[some[0][1]]),
                 items=frozenset(some),
             )
 
 
-def _with_ids(query: Query, conditions: Conditions, ids: Sequence[str]) -> Query:
+def _with_ids(query: Query, where: Query, ids: Sequence[str]) -> Query:
     names = {f"@i{n}": x for n, x in enumerate(dict.fromkeys(ids))}
-    word = "AND" if conditions.text else "WHERE"
+    word = "AND" if where.text else "WHERE"
     return replace(
         query,
         text=f"{query.text} {word} c.id IN ({', '.join(names)})",

@@ -7,19 +7,22 @@ first try gave.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from changefeed.feeds.cosmos.items import Query
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ItemColumns, of_format
-from changefeed.pipeline.items.conditions import Conditions
 from changefeed.pipeline.items.item_reader import ItemAccess
 from changefeed.pipeline.items.options import NAME, ItemOptions
 from changefeed.pipeline.items.questions import Asked, planned, results
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # from Spark 4.1 on
 
 
 class ItemSource(DataSource):
@@ -58,12 +61,11 @@ class ItemReader(DataSourceReader):
     def __init__(self, options: ItemOptions, columns: ItemColumns) -> None:
         self._options = options
         self._columns = columns
-        self._conditions = Conditions(columns)
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
         with closing(ItemAccess(options.feed, options.cosmos)) as access:
-            found = planned(access, options, self._columns, self._conditions)
+            found = planned(access, options, self._columns, self._where())
         most = most_tasks(options.feed) or len(found)
         tasks = [sum(found[n::most], ()) for n in range(min(most, len(found)))]
         # For an empty list Spark would make a partition of its own.
@@ -79,9 +81,24 @@ class ItemReader(DataSourceReader):
                 for items in results(access, asked):
                     yield self._columns.batch(items, access.paths)
 
+    def _where(self) -> Query:
+        """Return the condition of what is asked for, with its parameters; none, if empty."""
+        return Query(text="")
+
 
 class FilteringItemReader(ItemReader):
     """Asks for what Spark's filters may leave. Spark refuses one where it pushes none."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def __init__(self, options: ItemOptions, columns: ItemColumns) -> None:
+        from changefeed.pipeline.items.conditions import (  # noqa: PLC0415 - Spark 4.1
+            Conditions,
+        )
+
+        super().__init__(options, columns)
+        self._conditions = Conditions(columns)
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's
         return self._conditions.push(filters)
+
+    def _where(self) -> Query:
+        return self._conditions.query

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from pyspark.sql import datasource
 
 from changefeed.feeds.cosmos.address import AddressWrong, CosmosAccess
 from changefeed.feeds.feed import RangeId, StartAt
@@ -114,7 +115,7 @@ class Options:
             ending_at=point(options.get("endingat", "now"), "endingAt"),
             ranges=_names(options.get("ranges")),
             envelope=Envelope() if columns is None else Envelope.of(columns),
-            push_filters=yes(options, "pushFilters"),
+            push_filters=pushes_filters(options),
             max_changes=_whole(options.get("maxchangesperbatch"), "maxChangesPerBatch"),
             max_bytes=_whole(options.get("maxbytesperbatch"), "maxBytesPerBatch"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
@@ -226,6 +227,17 @@ def yes(options: Mapping[str, str], name: str) -> bool:
     if text not in ("true", "false"):
         raise PipelineRefused(f"{name}={text!r}: write true or false")
     return text == "true"
+
+
+def pushes_filters(options: Mapping[str, str]) -> bool:
+    """Return whether Spark is to push filters. Raise ``PipelineRefused`` where it cannot."""
+    wanted = yes(options, "pushFilters")
+    if wanted and not hasattr(datasource, "Filter"):
+        raise PipelineRefused(
+            "pushFilters=true: Spark before 4.1 pushes no filters. Leave it out, and filter "
+            "what was loaded"
+        )
+    return wanted
 
 
 def _names(text: str | None) -> tuple[RangeId, ...]:

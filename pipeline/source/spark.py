@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -32,7 +31,6 @@ from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
-from changefeed.pipeline.source.filters import Filters
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
@@ -51,6 +49,7 @@ from changefeed.pipeline.source.task_access import task_access
 from changefeed.runtime.garbage import freeze_startup_objects
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # from Spark 4.1 on
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 else:
     try:
@@ -171,10 +170,12 @@ class FilteringReader(BatchReader):
     """Reads what Spark's filters leave. Spark refuses one of these where it pushes none."""
 
     def __init__(self, options: Options) -> None:
+        from changefeed.pipeline.source.filters import Filters  # noqa: PLC0415 - Spark 4.1
+
         super().__init__(options)
         self._filters = Filters()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's
         return self._filters.push(filters)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

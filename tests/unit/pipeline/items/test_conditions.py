@@ -198,7 +198,7 @@ def ordered(value: Any) -> Any:
 
 
 def answered(items: Sequence[bytes], columns: ItemColumns, conditions: Conditions) -> list[Row]:
-    query = selected(columns, PATHS, conditions)
+    query = selected(columns, PATHS, conditions.query)
     body = {
         "query": query.text,
         "parameters": [{"name": x, "value": y} for x, y in query.parameters.items()],
@@ -239,7 +239,7 @@ def test_a_pushed_filter_loses_no_row_that_spark_keeps_and_changes_none(seed: in
             assert [x for x in every if x in found] == found
             spark = [x for x in every if all(kept(y, x) for y in wanted)]
             left = [x for x in found if all(kept(y, x) for y in wanted)]
-            assert left == spark, (wanted, pushed.text)
+            assert left == spark, (wanted, pushed.query.text)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_json_or_cosmos_db_may_take_otherwise_is_left_to_spark(
 ) -> None:
     conditions = Conditions(ItemColumns.of(StructType([StructField("a", kind)]), ()))
     assert list(conditions.push([wanted])) == [wanted]
-    assert conditions.text == ""
+    assert conditions.query.text == ""
 
 
 def test_the_time_of_a_write_is_compared_in_whole_seconds() -> None:

@@ -1,6 +1,8 @@
-"""What Spark Connect and serverless Spark have not, and only the local session needs."""
+"""What other Sparks have not: Connect and serverless Spark no JVM, and 4.0 no filters."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 PIPELINE = Path(__file__).parents[4] / "pipeline"
@@ -20,3 +22,28 @@ def test_nothing_but_the_local_session_touches_a_jvm() -> None:
     local = PIPELINE / "session.py"
     assert touched(local) == {"sparkContext"}, "of the local command"
     assert not touched(*(x for x in PIPELINE.rglob("*.py") if x != local))
+
+
+IN_SPARK_4_0 = """
+from pyspark.sql import datasource
+for name in ("Filter", *(x.__name__ for x in datasource.Filter.__subclasses__())):
+    delattr(datasource, name)
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.spark import ChangefeedSource, ItemSource
+for made, feed in ((ChangefeedSource, "eventlog:/log"), (ItemSource, "cosmos://h/d/c")):
+    source = made({"feed": feed})
+    source.reader(source.schema())
+    try:
+        made({"feed": feed, "pushFilters": "true"}).reader(source.schema())
+    except PipelineRefused as refused:
+        assert "before 4.1" in str(refused)
+    else:
+        raise AssertionError("filters would not be pushed, without a word")
+"""
+
+
+def test_the_sources_do_without_filters_which_spark_4_0_has_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_SPARK_4_0], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
