@@ -1,31 +1,27 @@
 """A query over several ranges is right, or refused: never wrong in silence."""
 
-import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import hypothesis
 import pytest
-from azure.cosmos import CosmosClient, aio
+from azure.cosmos import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 from hypothesis import strategies as st
 
 from cosmos_emulator.testing import Account, account_in_thread
+from emulator.tests.asking import CLIENTS, Opened
 from emulator.tests.merging import Asked, differs, fill, items, queries
 
 _ITEMS = 50
 _RANGES = (2, 5, 9)
 _SHARES = {"full": 1.0, "gaps": 0.8}
-_LIMIT = 7  # small pages: a query goes over several of each range
 
 _EXAMPLES = 150
-
-Ask = Callable[[str, str], list[Any]]
-"""Gives what a client makes of a query of a container."""
 
 
 @contextmanager
@@ -45,32 +41,6 @@ def account() -> Iterator[Account]:
         yield made
 
 
-@contextmanager
-def blocking(account: Account) -> Iterator[Ask]:
-    with CosmosClient(account.url, account.key) as client:
-        database = client.get_database_client("d")
-        yield lambda name, text: list(
-            database.get_container_client(name).query_items(
-                text, enable_cross_partition_query=True, max_item_count=_LIMIT
-            )
-        )
-
-
-@contextmanager
-def asynchronous(account: Account) -> Iterator[Ask]:
-    async def opened() -> aio.CosmosClient:
-        return aio.CosmosClient(account.url, account.key)
-
-    async def found(client: aio.CosmosClient, name: str, text: str) -> list[Any]:
-        asked = client.get_database_client("d").get_container_client(name)
-        return [x async for x in asked.query_items(text, max_item_count=_LIMIT)]
-
-    with asyncio.Runner() as runner:
-        client = runner.run(opened())
-        yield lambda name, text: runner.run(found(client, name, text))
-        runner.run(client.close())
-
-
 def right(client: CosmosClient, name: str, asked: Asked) -> dict[str, Sequence[Any]]:
     """Return what one range answers to a query, and to the same without its limit."""
     one = client.get_database_client("d").get_container_client(name)
@@ -79,11 +49,9 @@ def right(client: CosmosClient, name: str, asked: Asked) -> dict[str, Sequence[A
     return {x: list(one.query_items(x, feed_range=everything)) for x in texts}
 
 
-@pytest.mark.parametrize(
-    "opened", [blocking, pytest.param(asynchronous, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("opened", CLIENTS)
 def test_what_a_client_merges_is_what_one_range_answers(
-    opened: Callable[[Account], AbstractContextManager[Ask]], account: Account
+    opened: Opened, account: Account
 ) -> None:
     counts = Counter[str]()
     with opened(account) as ask, CosmosClient(account.url, account.key) as client:

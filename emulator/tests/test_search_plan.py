@@ -1,18 +1,18 @@
 """Searches over several ranges: their plans, and what clients make of them."""
 
-import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import hypothesis
 import pytest
-from azure.cosmos import CosmosClient, aio
+from azure.cosmos import CosmosClient
 from hypothesis import strategies as st
 
 from cosmos_emulator.query.plan import FEATURES, plan
 from cosmos_emulator.testing import Account, account_in_thread
+from emulator.tests.asking import CLIENTS, Opened
 from emulator.tests.merging import fill
 from emulator.tests.searching import Searched, searched_items, searches
 from emulator.tests.test_query_functions import query_of, results
@@ -36,7 +36,6 @@ POLICIES: dict[str, Any] = {
         "fullTextPaths": [{"path": "/text", "language": "en-US"}],
     },
 }
-Ask = Callable[[str, Searched], list[Any]]
 PARTS: tuple[list[dict[str, Any]], ...] = (
     [
         {"id": "a", "_rid": "a", "t": "red car", "v": [1, 0]},
@@ -112,42 +111,8 @@ def account() -> Iterator[Account]:
         yield made
 
 
-@contextmanager
-def blocking(account: Account) -> Iterator[Ask]:
-    with CosmosClient(account.url, account.key) as client:
-        database = client.get_database_client("d")
-        yield lambda name, asked: list(
-            database.get_container_client(name).query_items(
-                asked.text,
-                parameters=asked.parameters,
-                enable_cross_partition_query=True,
-                max_item_count=7,
-            )
-        )
-
-
-@contextmanager
-def asynchronous(account: Account) -> Iterator[Ask]:
-    async def opened() -> aio.CosmosClient:
-        return aio.CosmosClient(account.url, account.key)
-
-    async def found(client: aio.CosmosClient, name: str, asked: Searched) -> list[Any]:
-        container = client.get_database_client("d").get_container_client(name)
-        found = container.query_items(asked.text, parameters=asked.parameters, max_item_count=7)
-        return [x async for x in found]
-
-    with asyncio.Runner() as runner:
-        client = runner.run(opened())
-        yield lambda name, asked: runner.run(found(client, name, asked))
-        runner.run(client.close())
-
-
-@pytest.mark.parametrize(
-    "opened", [blocking, pytest.param(asynchronous, marks=pytest.mark.nightly)]
-)
-def test_what_a_client_merges_is_what_one_range_finds(
-    opened: Callable[[Account], AbstractContextManager[Ask]], account: Account
-) -> None:
+@pytest.mark.parametrize("opened", CLIENTS)
+def test_what_a_client_merges_is_what_one_range_finds(opened: Opened, account: Account) -> None:
     with opened(account) as ask, CosmosClient(account.url, account.key) as client:
         one = client.get_database_client("d").get_container_client("c1")
         (everything,) = one.read_feed_ranges()
@@ -158,6 +123,6 @@ def test_what_a_client_merges_is_what_one_range_finds(
             given = asked.parameters
             alone = list(one.query_items(asked.text, parameters=given, feed_range=everything))
             assert asked.found(alone) == asked.best
-            assert asked.found(ask(f"c{ranges}", asked)) == asked.best
+            assert asked.found(ask(f"c{ranges}", asked.text, asked.parameters)) == asked.best
 
         is_right()
