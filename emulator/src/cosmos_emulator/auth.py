@@ -13,13 +13,16 @@ import binascii
 import hmac
 from collections.abc import Sequence
 from email.utils import formatdate, parsedate_to_datetime
-from urllib.parse import quote, unquote
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
 from cosmos_emulator.errors import CosmosError, bad_request
 
-_OLDEST_SECONDS = 15 * 60
+_OLDEST_SECONDS: Final = 15 * 60
+_DATES_KEPT: Final = 64
 
 
 def key_bytes(key: str) -> bytes:
@@ -39,11 +42,14 @@ def check_signature(
     kinds: Sequence[str],
     links: Sequence[str],
     date: str,
-    header: str,
+    token: str,
     now: float,
 ) -> None:
-    """Raise 401 unless one of the links was signed with the key, 403 if too long ago."""
-    given = dict(x.split("=", 1) for x in unquote(header).split("&") if "=" in x)
+    """Raise 401 unless one of the links was signed with the key, 403 if too long ago.
+
+    ``token`` is the Authorization header, unquoted.
+    """
+    given = dict(x.split("=", 1) for x in token.split("&") if "=" in x)
     if given.get("type") != "master":
         raise CosmosError(
             401,
@@ -102,9 +108,15 @@ def _signature(key: bytes, verb: str, kind: str, link: str, date: str) -> str:
     return base64.b64encode(hmac.digest(key, signed.encode(), "sha256")).decode()
 
 
+@lru_cache(_DATES_KEPT)
+def _seconds_of(date: str) -> float:
+    """Return a date as seconds since 1970: many requests have the same."""
+    return parsedate_to_datetime(date).timestamp()
+
+
 def _check_date(date: str, now: float) -> None:
     try:
-        signed_at = parsedate_to_datetime(date).timestamp()
+        signed_at = _seconds_of(date)
     except ValueError as error:
         raise bad_request(f"x-ms-date is not an RFC 1123 date: {date!r}.") from error
     if abs(now - signed_at) > _OLDEST_SECONDS:

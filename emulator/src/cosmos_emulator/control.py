@@ -7,6 +7,7 @@ the master key: as a request about the account is, over the path.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -239,7 +240,7 @@ class Control:
             kinds=[""],
             links=[request.path.strip("/")],
             date=request.headers.get("x-ms-date", ""),
-            header=header,
+            token=unquote(header),
             now=self._emulator.clock(),
         )
 

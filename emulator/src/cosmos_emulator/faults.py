@@ -102,6 +102,10 @@ class Faults:
             )
         self._rules.append(_Rule(fault=fault, left=fault.times, operations=operations))
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._rules)
+
     def clear(self) -> None:
         self._rules.clear()
 
@@ -114,8 +118,6 @@ class Faults:
 
     def striking(self, target: Target, when: Literal["before", "after"]) -> list[Fault]:
         """Return the faults that strike a request now, and count them."""
-        if not self._rules:
-            return []
         return [x.fault for x in self._rules if self._strikes(x, target, when)]
 
     def _strikes(self, rule: _Rule, target: Target, when: str) -> bool:

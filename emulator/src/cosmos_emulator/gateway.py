@@ -110,7 +110,7 @@ class Gateway:
         self._check_may(request, address, operation)
         body = await _body(request)
         call = self._call(request, address, operation, body)
-        target = self._target(call, region)
+        target = self._target(call, region) if self.faults else None
         await _strike(self.faults, target, "before")
         if call.container is not None:
             self.throttle.admit(call.container.id, asyncio.get_running_loop().time())
@@ -191,7 +191,7 @@ class Gateway:
             kinds=address.signed_kinds,
             links=address.signed_links,
             date=request.headers.get("x-ms-date", request.headers.get("Date", "")),
-            header=header,
+            token=token,
             now=now,
         )
 
@@ -256,8 +256,12 @@ def _told_of(account: Emulator, call: Call, status: int) -> dict[str, str]:
     return range_headers(call, held)
 
 
-async def _strike(faults: Faults, target: Target, when: Literal["before", "after"]) -> None:
+async def _strike(
+    faults: Faults, target: Target | None, when: Literal["before", "after"]
+) -> None:
     """Let the faults of a request happen, a delay before an error."""
+    if target is None:  # there were none when it came
+        return
     for fault in faults.striking(target, when):
         match fault.effect:
             case "delay":
