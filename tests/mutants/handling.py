@@ -303,7 +303,12 @@ def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
     old = decide._Leases
 
     def at_once(
-        fleet: Fleet, keymap: KeyMap, past: decide.Past, ranges: Any, *, patience: float
+        fleet: Fleet,
+        keymap: KeyMap,
+        past: decide.ListingMemory,
+        ranges: Any,
+        *,
+        patience: float,
     ) -> Any:
         found = old(fleet, keymap, past, ranges, patience=patience)
         return old(fleet, keymap, replace(past, wanted=found.wanted), ranges, patience=patience)
