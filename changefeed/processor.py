@@ -24,7 +24,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.shared import Process
 from changefeed.host.wiring import guest_host
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.together import Together
+from changefeed.runtime.linked_tasks import LinkedTasks
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -237,7 +237,7 @@ class ProcessorGroup(_Background):
     def __init__(self, *processors: ChangeFeedProcessor) -> None:
         """Raise ``UserError`` where there is none, and for two of one name."""
         super().__init__()
-        self._together = Together()
+        self._together = LinkedTasks()
         self._processors = {x._label: x for x in processors}  # noqa: SLF001 - of this module
         if not processors or len(self._processors) < len(processors):
             raise UserError(

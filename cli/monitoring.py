@@ -46,7 +46,7 @@ from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
-from changefeed.runtime.together import naming
+from changefeed.runtime.linked_tasks import naming
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.stores.bounded import Bounds
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from changefeed.runtime.together import label_of
+from changefeed.runtime.linked_tasks import label_of
 
 
 class Instrument(NamedTuple):

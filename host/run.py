@@ -31,7 +31,7 @@ from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.processor_paths import path_of
 from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
-from changefeed.runtime.together import Job, Together
+from changefeed.runtime.linked_tasks import Job, LinkedTasks
 from changefeed.runtime.watchdog import Watchdog
 from changefeed.runtime.web_server import WebLimits, serving
 
@@ -131,7 +131,7 @@ class _Hosts:
         expiration = min(x.leases.expiration for x in processors.values())
         self.watchdog = Watchdog(expiration, self._in_hand)
         self._open = dict[str, Host]()
-        self._together = Together()
+        self._together = LinkedTasks()
         self._watching: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class _Hosts:
         await host.run()
 
     async def until_all_end(self, jobs: Mapping[str, Job]) -> None:
-        """Run the job of each processor, which calls ``run``; see ``Together.run``."""
+        """Run the job of each processor, which calls ``run``; see ``LinkedTasks.run``."""
         try:
             await self._together.run(jobs)
         finally:

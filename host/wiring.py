@@ -47,7 +47,7 @@ from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
-from changefeed.runtime.together import label_of
+from changefeed.runtime.linked_tasks import label_of
 from changefeed.stores.addresses import shared_place, without_secrets
 
 Opened = TypeVar("Opened")

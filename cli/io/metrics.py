@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from changefeed.fleet.status import FleetStatus, RangeSeen, desired_hosts
-from changefeed.runtime.together import label_of
+from changefeed.runtime.linked_tasks import label_of
 
 _OF_RANGES = ("range", "state")
 

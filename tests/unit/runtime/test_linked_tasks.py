@@ -8,14 +8,14 @@ import pytest
 from structlog.contextvars import get_contextvars
 
 from changefeed.runtime.cancellation import UnexpectedCancellation
-from changefeed.runtime.together import Job, Together
+from changefeed.runtime.linked_tasks import Job, LinkedTasks
 
 
 class Story:
     """Jobs that open at once or never, and what has become of them."""
 
     def __init__(self) -> None:
-        self.together = Together()
+        self.together = LinkedTasks()
         self.running = dict[str, asyncio.Task[None]]()
         self.ended = list[str]()
         self.asked = Counter[str]()

@@ -33,7 +33,7 @@ def naming(processor: str) -> Iterator[None]:
         raise
 
 
-class Together:
+class LinkedTasks:
     """Runs once. A task without a name is the only one, and is not spoken of."""
 
     def __init__(self) -> None:
