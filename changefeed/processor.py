@@ -237,7 +237,7 @@ class ProcessorGroup(_Background):
     def __init__(self, *processors: ChangeFeedProcessor) -> None:
         """Raise ``UserError`` where there is none, and for two of one name."""
         super().__init__()
-        self._together = LinkedTasks()
+        self._tasks = LinkedTasks()
         self._processors = {x._label: x for x in processors}  # noqa: SLF001 - of this module
         if not processors or len(self._processors) < len(processors):
             raise UserError(
@@ -252,17 +252,17 @@ class ProcessorGroup(_Background):
         return f"the group of {', '.join(self._processors)}"
 
     async def _run(self) -> None:
-        await self._together.run({x: partial(self._run_one, x) for x in self._processors})
+        await self._tasks.run({x: partial(self._run_one, x) for x in self._processors})
 
     async def _run_one(self, name: str) -> None:
         one = self._processors[name]
         await one.start()
-        if self._together.opened(name, one.host.stop):
+        if self._tasks.opened(name, one.host.stop):
             self._opened.set()
         await one.wait()
 
     def _ask_to_stop(self) -> None:
-        self._together.stop()
+        self._tasks.stop()
 
 
 def _with_options(settings: Settings, given: Mapping[str, object]) -> Settings:

@@ -43,10 +43,10 @@ from changefeed.host.web import listening_socket, url_of
 from changefeed.host.wiring import find_observer
 from changefeed.leases.container import LeaseContainer
 from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
+from changefeed.runtime.linked_tasks import naming
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
-from changefeed.runtime.linked_tasks import naming
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.stores.bounded import Bounds
 

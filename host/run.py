@@ -26,12 +26,12 @@ from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.garbage import freeze_startup_objects
+from changefeed.runtime.linked_tasks import Job, LinkedTasks
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.processor_paths import path_of
 from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
-from changefeed.runtime.linked_tasks import Job, LinkedTasks
 from changefeed.runtime.watchdog import Watchdog
 from changefeed.runtime.web_server import WebLimits, serving
 
@@ -131,26 +131,26 @@ class _Hosts:
         expiration = min(x.leases.expiration for x in processors.values())
         self.watchdog = Watchdog(expiration, self._in_hand)
         self._open = dict[str, Host]()
-        self._together = LinkedTasks()
+        self._tasks = LinkedTasks()
         self._watching: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Ask all to stop in order; asked again, to stop at once. Returns immediately."""
-        self._together.stop()
+        self._tasks.stop()
 
     async def run(self, name: str, host: Host) -> None:
         """Run the host of a processor, which is open now."""
         self._open[name] = host
         if self._watching is None:
             self._watching = asyncio.create_task(self.watchdog.run())
-        if self._together.opened(name, host.stop):
+        if self._tasks.opened(name, host.stop):
             freeze_startup_objects()
         await host.run()
 
     async def until_all_end(self, jobs: Mapping[str, Job]) -> None:
         """Run the job of each processor, which calls ``run``; see ``LinkedTasks.run``."""
         try:
-            await self._together.run(jobs)
+            await self._tasks.run(jobs)
         finally:
             if self._watching is not None:
                 self._watching.cancel()

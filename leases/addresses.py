@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from changefeed.feeds.backend import OpenOptions, prepared
-from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.diagnostics import Diagnostic, problem
 from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.stores.addresses import STORES, open_store, without_secrets
@@ -37,7 +37,7 @@ async def _stored(
 ) -> AsyncIterator[LeaseContainer]:
     async with opening as store:
         if apart:
-            yield Apart(
+            yield TwoStoreLeases(
                 StoredOwnership(store, where=named), StoredCheckpoints(store, where=named)
             )
         else:
@@ -61,7 +61,7 @@ async def open_stores(
         open_store(ownership_address, options) as ownership,
         open_store(checkpoints_address, options) as checkpoints,
     ):
-        yield Apart(
+        yield TwoStoreLeases(
             StoredOwnership(ownership, where=without_secrets(ownership_address)),
             StoredCheckpoints(checkpoints, where=without_secrets(checkpoints_address)),
         )

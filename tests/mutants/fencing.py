@@ -10,11 +10,11 @@ from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.membership import Membership, NameTaken
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.observers.call import CalledObserver
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.transactional import observer as transactional
@@ -69,13 +69,13 @@ def a_checkpoint_of_an_epoch_that_is_over_counts(m: Patch) -> None:
     m.patch(StoredLeases, "checkpoint", StoredLeases.replace)
 
 
-@mutant(rule=5, kills="unit/leases/test_apart.py")
+@mutant(rule=5, kills="unit/leases/test_two_stores.py")
 def to_acquire_does_not_claim_the_checkpoint(m: Patch) -> None:
-    async def acquire(self: Apart, lease: Lease) -> Lease | None:
+    async def acquire(self: TwoStoreLeases, lease: Lease) -> Lease | None:
         await self._replace_ownership(lease)
         return await self.read(lease.range_id)
 
-    m.patch(Apart, "acquire", acquire)
+    m.patch(TwoStoreLeases, "acquire", acquire)
 
 
 @mutant(rule=5, kills=f"{_ROWS}_a_former_owner_commits_nothing[sqlite]")

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.lease import KeptCheckpoint, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import show_methods
@@ -117,7 +117,9 @@ class MemoryStores:
         if len(links) == 1:
             return cast("LeaseContainer", links[0])
         ownership, checkpoints = links
-        return Apart(cast("StoredOwnership", ownership), cast("StoredCheckpoints", checkpoints))
+        return TwoStoreLeases(
+            cast("StoredOwnership", ownership), cast("StoredCheckpoints", checkpoints)
+        )
 
     def _witness(
         self, store: object, process_id: str, created: Callable[[FeedRange], None]

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import pytest
 
-from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from cosmos_emulator.testing import running
 from tests.support import servers
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
@@ -47,7 +47,7 @@ def same_object(
 
 
 def memory_separate() -> LeaseContainer:
-    return Apart(MemoryOwnership(), MemoryCheckpoints())
+    return TwoStoreLeases(MemoryOwnership(), MemoryCheckpoints())
 
 
 def memory_delayed() -> LeaseContainer:
@@ -56,7 +56,9 @@ def memory_delayed() -> LeaseContainer:
 
 def memory_separate_delayed() -> LeaseContainer:
     delay = delaying(Random(2))
-    return Apart(proxied(MemoryOwnership(), delay), proxied(MemoryCheckpoints(), delay))
+    return TwoStoreLeases(
+        proxied(MemoryOwnership(), delay), proxied(MemoryCheckpoints(), delay)
+    )
 
 
 def over(*kinds: str) -> Harness:

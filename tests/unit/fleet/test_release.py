@@ -4,10 +4,10 @@ import pytest
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.fleet.claims import release
-from changefeed.leases.apart import Apart
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 
@@ -15,11 +15,11 @@ R0 = RangeId("r0")
 ANNA = HostName("anna")
 
 
-async def one_lease(container: MemoryLeases | Apart) -> Lease:
+async def one_lease(container: MemoryLeases | TwoStoreLeases) -> Lease:
     return await container.create(make.lease(at="7"))
 
 
-async def stored(container: MemoryLeases | Apart) -> Lease:
+async def stored(container: MemoryLeases | TwoStoreLeases) -> Lease:
     lease = await container.read(R0)
     assert lease is not None
     return lease
@@ -27,7 +27,7 @@ async def stored(container: MemoryLeases | Apart) -> Lease:
 
 @pytest.mark.parametrize(
     "make",
-    [MemoryLeases, lambda: Apart(MemoryOwnership(), MemoryCheckpoints())],
+    [MemoryLeases, lambda: TwoStoreLeases(MemoryOwnership(), MemoryCheckpoints())],
     ids=["together", "apart"],
 )
 async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(

@@ -17,13 +17,13 @@ from changefeed.fleet.claims import MERGING, pause, resume
 from changefeed.fleet.reshape import merge, split
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint, Hole
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
@@ -461,7 +461,7 @@ async def test_what_cannot_be_merged_is_refused_with_its_reason() -> None:
 
 async def test_what_has_lost_its_checkpoint_is_neither_split_nor_merged() -> None:
     parts, checkpoints = Parted(), MemoryCheckpoints()
-    parts.leases = Apart(MemoryOwnership(), checkpoints)
+    parts.leases = TwoStoreLeases(MemoryOwnership(), checkpoints)
     await parts.halves()
     kept = await checkpoints.read(HIGH)
     assert kept is not None
@@ -489,9 +489,9 @@ async def test_who_dies_while_a_tombstone_is_deleted_leaves_no_position_under_it
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
     dies = Cutting(StoreUnavailable("it died"), at=at)
     parts = Parted()
-    parts.leases = Apart(ownership, checkpoints)
+    parts.leases = TwoStoreLeases(ownership, checkpoints)
     await parts.leases.replace(make.closed(await parts.put(LOW, 8)))
-    dying = Apart(proxied(ownership, dies), proxied(checkpoints, dies))
+    dying = TwoStoreLeases(proxied(ownership, dies), proxied(checkpoints, dies))
     with suppress(StoreUnavailable):
         await dying.delete(await lease_in(parts.leases, LOW))
     left = await checkpoints.read(LOW)

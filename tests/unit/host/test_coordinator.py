@@ -9,13 +9,13 @@ from typing import Any
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
-from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
@@ -148,7 +148,7 @@ async def test_leases_that_their_store_forgot_are_there_again_after_the_next_lis
     feed, ownership, checkpoints = MemoryFeed(4), MemoryOwnership(), MemoryCheckpoints()
     for n in range(40):
         feed.append(f"key-{n}")
-    container = Apart(ownership, checkpoints)
+    container = TwoStoreLeases(ownership, checkpoints)
     async with Fleet(feed, container) as fleet:
         fleet.start("a")
         await asyncio.sleep(15)

@@ -7,10 +7,10 @@ import pytest
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
 from changefeed.host.failures import StopIncomplete
-from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
 from tests.support import make
@@ -27,7 +27,7 @@ SETTLED = 25.0  # three balancing rounds and the rebalance delay
 def container(request: pytest.FixtureRequest) -> LeaseContainer:
     if request.param == "combined":
         return MemoryLeases()
-    return Apart(MemoryOwnership(), MemoryCheckpoints())
+    return TwoStoreLeases(MemoryOwnership(), MemoryCheckpoints())
 
 
 async def test_stopping_releases_every_lease_and_keeps_every_position(

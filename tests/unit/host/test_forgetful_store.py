@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
 from tests.support import make
@@ -38,7 +38,7 @@ async def test_who_lives_goes_on_with_each_range_though_the_store_shows_the_dead
 ) -> None:
     container: LeaseContainer = MemoryLeases()
     if kind == "separate":
-        container = Apart(MemoryOwnership(), MemoryCheckpoints())
+        container = TwoStoreLeases(MemoryOwnership(), MemoryCheckpoints())
     feed = make.memory_feed(4, 40)
     async with Fleet(feed, container) as fleet:
         fleet.start("a")

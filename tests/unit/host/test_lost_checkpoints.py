@@ -10,11 +10,11 @@ from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.restore import carry_out as restored
 from changefeed.fleet.restore import read_all, steps_to
-from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import End, KeptCheckpoint, Lease
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
@@ -33,7 +33,7 @@ class Stores:
     def __init__(self) -> None:
         self.ownership = MemoryOwnership()
         self.checkpoints = MemoryCheckpoints()
-        self.container = Apart(self.ownership, self.checkpoints)
+        self.container = TwoStoreLeases(self.ownership, self.checkpoints)
 
     async def lose_checkpoint(self, range_id: RangeId) -> KeptCheckpoint:
         stored = await self.checkpoints.read(range_id)

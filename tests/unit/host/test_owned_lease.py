@@ -10,12 +10,12 @@ import pytest
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.leases.apart import Apart
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import End, HostName, Incarnation, KeyRequest, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
@@ -424,7 +424,7 @@ async def test_a_lease_that_others_have_made_and_not_taken_goes_on_with_its_owne
 async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back() -> None:
     """Ownership is kept apart, and was deleted alone."""
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
-    leases = Apart(ownership, checkpoints)
+    leases = TwoStoreLeases(ownership, checkpoints)
     await leases.create(make.lease(at="0"))
     cut = Cutting(LOST, at=2, only=lambda x: x == "checkpoint", after=True)
     owned = await make.owned(proxied(leases, cut))

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.apart import Apart
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
@@ -57,9 +57,9 @@ async def test_the_others_read_what_a_host_would_that_may_not_write_checkpoints(
         MemoryCheckpoints(),
     )
     refusing = Refusing()
-    async with Fleet(feed, Apart(ownership, checkpoints)) as fleet:
+    async with Fleet(feed, TwoStoreLeases(ownership, checkpoints)) as fleet:
         start(fleet, "a")
-        fleet.start("b", container=Apart(ownership, proxied(checkpoints, refusing)))
+        fleet.start("b", container=TwoStoreLeases(ownership, proxied(checkpoints, refusing)))
         await asyncio.sleep(NOTICED)
         assert await fleet.loads() == {"a": 4, "b": 0}
         assert len(fleet.log.delivered) == 40

@@ -54,7 +54,7 @@ from changefeed.stores.store import WHOLE
 _ATTEMPTS = 10  # each that fails lost to another write
 
 
-class Apart:
+class TwoStoreLeases:
     """A ``LeaseContainer`` made of two stores.
 
     Where it differs from a single document, a host that keeps to the contract of
@@ -82,8 +82,10 @@ class Apart:
     def renew_each(self) -> bool:
         return self._ownership.renew_each
 
-    def bounded(self, bounds: Bounds) -> "Apart":
-        return Apart(self._ownership.bounded(bounds), self._checkpoints.bounded(bounds))
+    def bounded(self, bounds: Bounds) -> "TwoStoreLeases":
+        return TwoStoreLeases(
+            self._ownership.bounded(bounds), self._checkpoints.bounded(bounds)
+        )
 
     async def members(self) -> Sequence[Member]:
         return await self._ownership.members()

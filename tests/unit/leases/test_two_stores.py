@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import pytest
 
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.leases.apart import Apart
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet_record import adopt_feed, join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
+from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record
@@ -44,13 +44,15 @@ class Stores:
     def __init__(self) -> None:
         self.ownership = MemoryOwnership()
         self.checkpoints = MemoryCheckpoints()
-        self.leases = Apart(self.ownership, self.checkpoints)
+        self.leases = TwoStoreLeases(self.ownership, self.checkpoints)
 
     def through(self, around: Around) -> LeaseContainer:
-        return Apart(proxied(self.ownership, around), proxied(self.checkpoints, around))
+        return TwoStoreLeases(
+            proxied(self.ownership, around), proxied(self.checkpoints, around)
+        )
 
     def with_checkpoints_through(self, around: Around) -> LeaseContainer:
-        return Apart(self.ownership, proxied(self.checkpoints, around))
+        return TwoStoreLeases(self.ownership, proxied(self.checkpoints, around))
 
     async def owned_by_a(self) -> Lease:
         lease = await self.leases.create(NEW)
@@ -201,7 +203,7 @@ async def test_a_fleet_that_was_written_down_in_one_of_two_stores_is_finished_by
 ):
     ownership = WithoutRoom()
     checkpoints = StoredCheckpoints(MemoryStore())
-    leases = Apart(StoredOwnership(ownership), checkpoints)
+    leases = TwoStoreLeases(StoredOwnership(ownership), checkpoints)
     with pytest.raises(StoreUnavailable):
         await join_fleet(leases, "feed")
     name = (await checkpoints.fleet()).id
@@ -214,11 +216,11 @@ async def test_a_store_of_other_checkpoints_is_refused_until_all_ranges_were_mov
     which: str,
 ) -> None:
     ownership = MemoryOwnership()
-    joined = await join_fleet(Apart(ownership, MemoryCheckpoints()), "feed")
+    joined = await join_fleet(TwoStoreLeases(ownership, MemoryCheckpoints()), "feed")
     others = MemoryCheckpoints()
     if which == "of another fleet":
-        await join_fleet(Apart(MemoryOwnership(), others), "feed")
-    leases = Apart(ownership, others)
+        await join_fleet(TwoStoreLeases(MemoryOwnership(), others), "feed")
+    leases = TwoStoreLeases(ownership, others)
     with pytest.raises(StoreRefused, match="store of checkpoints has"):
         await join_fleet(leases, "feed")
     await adopt_feed(leases, "feed")
